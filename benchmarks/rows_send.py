@@ -16,7 +16,7 @@ from benchmarks.stores import fill
 from benchmarks.workload import Blocks
 from eventlog import Store
 from eventlog.exports.locusgraph.courier import Courier, RealClock
-from eventlog.exports.locusgraph.endpoint import Key, endpoint_of
+from eventlog.exports.locusgraph.endpoint import ApiKey, endpoint_of
 from eventlog.exports.locusgraph.send import Options, send
 
 _NO_DIFFS = Options(diffs=False)  # the synthetic events have hashes and no contents
@@ -48,7 +48,7 @@ def _send(bench: Bench) -> Iterator[Sides]:
 
         def ours() -> float:
             endpoint, clock = endpoint_of(url, f"ours-{next(numbers)}"), RealClock()
-            courier = Courier(endpoint, Key(KEY), clock, per_minute=0)
+            courier = Courier(endpoint, ApiKey(KEY), clock, per_minute=0)
             seconds = seconds_of(lambda: _run(store, courier, clock, records))
             courier.close()
             return records / seconds
@@ -74,7 +74,7 @@ class _Kept(Courier):
     """Keeps every body that it posts."""
 
     def __init__(self, url: str, clock: RealClock) -> None:
-        super().__init__(endpoint_of(url, "first"), Key(KEY), clock, per_minute=0)
+        super().__init__(endpoint_of(url, "first"), ApiKey(KEY), clock, per_minute=0)
         self.bodies: list[bytes] = []
 
     def _try(self, body: bytes):  # type: ignore[no-untyped-def]

@@ -36,7 +36,7 @@ def command(
     for path in scope:
         if "${" in path:
             raise click.UsageError(f"--scope {path}: a variable that was not filled in")
-    reader = briefing.Reader(agent, focus, intent.scope_of(scope) or ())
+    reader = briefing.BriefingReader(agent, focus, intent.scope_of(scope) or ())
     with open_store(ctx) as store:
         made = briefing_of_log.brief(store, reader, intent.now_us(store), budget)
     if as_json:

@@ -15,7 +15,7 @@ from .search import WordsCommand, check_filters, replay, say_partial, session_an
 from .text import microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
-    from eventlog.search.find import Answer
+    from eventlog.search.find import SearchAnswer
     from eventlog.store import Store
 
 _COLUMNS = (
@@ -70,7 +70,7 @@ def chosen(
     sessions: tuple[str, ...] | None,
     since: int | None,
     limit: int,
-) -> "tuple[list[int] | None, Answer | None]":
+) -> "tuple[list[int] | None, SearchAnswer | None]":
     """The positions that words lead to, the best first, and what was not searched for them; None: all."""
     if not words:
         return None, None

@@ -14,7 +14,7 @@ from .search import WordsCommand, check_filters, replay, say_partial, session_an
 from .text import count, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.search.failures import Failure
+    from eventlog.search.failures import FoundError
 
 
 @click.command("errors", cls=WordsCommand)
@@ -71,7 +71,7 @@ def command(
     return say_partial(answer)
 
 
-def _json(failure: "Failure") -> dict[str, Any]:
+def _json(failure: "FoundError") -> dict[str, Any]:
     return {
         **asdict(failure),
         "at": moment_exact(failure.at),
@@ -81,7 +81,7 @@ def _json(failure: "Failure") -> dict[str, Any]:
     }
 
 
-def _table(found: "list[Failure]") -> str:
+def _table(found: "list[FoundError]") -> str:
     cells = [
         (
             failure.turn_name or "",

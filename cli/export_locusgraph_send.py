@@ -20,9 +20,9 @@ from .text import count, size
 
 if TYPE_CHECKING:
     from eventlog.exports.locusgraph.courier import RealClock
-    from eventlog.exports.locusgraph.deliveries import Failure
+    from eventlog.exports.locusgraph.deliveries import RefusedRecord
     from eventlog.exports.locusgraph.endpoint import Endpoint
-    from eventlog.exports.locusgraph.send import SendReport, Status, Teller
+    from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
     from eventlog.store import Store
 
 _FAILURES_SHOWN = 10
@@ -90,11 +90,11 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
         ctx.exit(exits.PARTIAL)
 
 
-def _teller(progress: Progress) -> "Teller":
+def _teller(progress: Progress) -> "SendProgress":
     """Shows on stderr how sending goes."""
-    from eventlog.exports.locusgraph.send import Teller
+    from eventlog.exports.locusgraph.send import SendProgress
 
-    class Shown(Teller):
+    class Shown(SendProgress):
         def going(self, report: "SendReport") -> None:
             done = report.tried + report.known
             progress(done, max(done, report.expected))
@@ -157,7 +157,7 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
     _tell_failures(report.failures)
 
 
-def _tell_failures(failures: "list[Failure]") -> None:
+def _tell_failures(failures: "list[RefusedRecord]") -> None:
     for failure in failures[:_FAILURES_SHOWN]:
         verb = "Not taken yet" if failure.passing else "Refused"
         say(f"{verb}: {failure.context_id}: {failure.reason}")
@@ -184,7 +184,7 @@ def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> N
     put("\n".join(_text(*one) for one in found))
 
 
-def _fields(endpoint: "Endpoint", status: "Status") -> dict[str, Any]:
+def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
     known = status.delivered
     return {
         "server": endpoint.server,
@@ -202,7 +202,7 @@ def _fields(endpoint: "Endpoint", status: "Status") -> dict[str, Any]:
     }
 
 
-def _text(endpoint: "Endpoint", status: "Status") -> str:
+def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
     known = status.delivered
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(known.counts.items())) or "none"
     lines = [
@@ -218,12 +218,12 @@ def _text(endpoint: "Endpoint", status: "Status") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _failure(failure: "Failure") -> dict[str, Any]:
+def _failure(failure: "RefusedRecord") -> dict[str, Any]:
     later = _moment(failure.next_at * 1_000_000) if failure.passing else None
     return {**dataclasses.asdict(failure), "passing": failure.passing, "next_at": later}
 
 
-def _failures(failures: "list[Failure]") -> list[str]:
+def _failures(failures: "list[RefusedRecord]") -> list[str]:
     """Each by its name, up to a number of them, and how many there are for each reason."""
     named = [
         f"  {'later    ' if one.passing else 'refused  '} {one.context_id or one.key}: {one.reason}"
@@ -233,7 +233,7 @@ def _failures(failures: "list[Failure]") -> list[str]:
     return [*named, *(f"  in all    {reason} ({number:,})" for reason, number in reasons)]
 
 
-def _next_step(status: "Status") -> str:
+def _next_step(status: "EndpointStatus") -> str:
     if status.delivered.last_error is not None:
         return "see to the error above, then export again: it goes on from the position"
     if status.behind:

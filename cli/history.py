@@ -18,7 +18,7 @@ from .rewritten import all_option, say_left_out
 from .text import change, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.replay.history import Version
+    from eventlog.replay.history import FileVersion
     from eventlog.store import Store
 
 
@@ -61,7 +61,7 @@ def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: 
         ctx.exit(exits.PARTIAL)
 
 
-def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[Version]":
+def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVersion]":
     outside: NotFound | None = None
     try:
         names = names_of(store, path)
@@ -79,7 +79,7 @@ def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[Versio
     )
 
 
-def _gone(store: "Store", versions: "list[Version]") -> dict[str, str]:
+def _gone(store: "Store", versions: "list[FileVersion]") -> dict[str, str]:
     """Contents of the versions that were collected, each with what became of it."""
     from eventlog.base.errors import InvalidEvent
     from eventlog.blobs.ids import from_text
@@ -95,7 +95,7 @@ def _gone(store: "Store", versions: "list[Version]") -> dict[str, str]:
     return {hash: fate for hash, fate in found.items() if fate is not None}
 
 
-def _table(versions: "list[Version]") -> str:
+def _table(versions: "list[FileVersion]") -> str:
     cells = [
         (
             version.turn_name or "",
@@ -112,7 +112,7 @@ def _table(versions: "list[Version]") -> str:
     return table.render(heads, cells, right=(3,), width=terminal_width())
 
 
-def _record(version: "Version") -> dict[str, Any]:
+def _record(version: "FileVersion") -> dict[str, Any]:
     """A version for JSON: the fields as they are called, the turn by its name too, the time as ISO 8601."""
     fields = asdict(version)
     name = version.turn_name

@@ -11,7 +11,7 @@ from .hooks_text import chosen, edit_options, homes, project_directory, told, wh
 if TYPE_CHECKING:
     from eventlog.setup.git_exclude import Standing
     from eventlog.setup.install import Homes
-    from eventlog.setup.settings_file import Change
+    from eventlog.setup.settings_file import SettingsEdit
 
 
 @click.command("install")
@@ -124,7 +124,7 @@ def _left_out(
 
 
 def _say_what_is_left(
-    ctx: click.Context, directory: str, changes: "list[Change]", brief: bool | None
+    ctx: click.Context, directory: str, changes: "list[SettingsEdit]", brief: bool | None
 ) -> None:
     from eventlog.base import identity
     from eventlog.base.errors import Refused

@@ -14,7 +14,7 @@ from .text import lines
 if TYPE_CHECKING:
     from eventlog.setup.git_exclude import Standing
     from eventlog.setup.install import Homes
-    from eventlog.setup.settings_file import Change
+    from eventlog.setup.settings_file import SettingsEdit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,12 +98,12 @@ def _how_to_name_one() -> str:
 
 
 def told(
-    changes: "Sequence[tuple[str, Change]]",
+    changes: "Sequence[tuple[str, SettingsEdit]]",
     *,
     dry_run: bool,
     as_json: bool,
     excluded: "Sequence[Standing]" = (),
-    taken_back: "Sequence[Change]" = (),
+    taken_back: "Sequence[SettingsEdit]" = (),
 ) -> None:
     """Changes with their levels, and what became of git's lists: a line each, or diffs, or JSON."""
     if as_json:
@@ -146,7 +146,7 @@ def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
         say(f"git ignores {', '.join(patterns)} from now on ({would}added to {exclude})")
 
 
-def out_of_lists(claim: str, places: "Homes", *, dry_run: bool) -> "list[Change]":
+def out_of_lists(claim: str, places: "Homes", *, dry_run: bool) -> "list[SettingsEdit]":
     """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
     from eventlog.base.errors import EventLogError
     from eventlog.base.fs import REAL
@@ -167,7 +167,7 @@ _WORDS = {
 }
 
 
-def diff(change: "Change") -> str:
+def diff(change: "SettingsEdit") -> str:
     """A change as a unified diff; empty for none."""
     import difflib
 
@@ -179,7 +179,7 @@ def diff(change: "Change") -> str:
     return "".join(line if line.endswith("\n") else line + "\n" for line in made)
 
 
-def _fields(level: str, change: "Change") -> dict[str, Any]:
+def _fields(level: str, change: "SettingsEdit") -> dict[str, Any]:
     return {
         "agent": change.agent,
         "level": level,

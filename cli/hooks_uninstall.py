@@ -16,7 +16,7 @@ from .hooks_text import (
 )
 
 if TYPE_CHECKING:
-    from eventlog.setup.settings_file import Change
+    from eventlog.setup.settings_file import SettingsEdit
 
 
 @click.command("uninstall")
@@ -39,7 +39,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     agents = [name for name in AGENTS[:-1] if agent in (None, "all", name)]
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]
     changes = {}
-    taken_back: list[Change] = []
+    taken_back: list[SettingsEdit] = []
     for name in agents:
         for at in levels:
             path = engine.settings_path(name, at, directory, places)

@@ -14,7 +14,7 @@ from .text import count, one_line
 from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
-    from eventlog.importers.git_report import ImportReport
+    from eventlog.importers.git_report import GitImportReport
 
 
 @click.command("git")
@@ -49,7 +49,7 @@ def command(
         ctx.exit(exits.PARTIAL)
 
 
-def _tell(report: "ImportReport") -> None:
+def _tell(report: "GitImportReport") -> None:
     for path, reason in report.missing:
         put(f"not recorded: {one_line(path)}: {one_line(reason)}\n")
     if report.provisional:

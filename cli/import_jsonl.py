@@ -13,7 +13,7 @@ from .progress import Progress, seal_shown
 from .text import count, one_line
 
 if TYPE_CHECKING:
-    from eventlog.exports.jsonl_import import ImportReport
+    from eventlog.exports.jsonl_import import JsonlImportReport
     from eventlog.store import Store
 
 
@@ -41,7 +41,7 @@ def command(ctx: click.Context, file: str, salvage: bool, as_json: bool) -> None
         ctx.exit(exits.PARTIAL)
 
 
-def _load(store: "Store", file: str, salvage: bool) -> "ImportReport":
+def _load(store: "Store", file: str, salvage: bool) -> "JsonlImportReport":
     from eventlog.exports.jsonl_import import load, read
 
     if file != "-":
@@ -49,7 +49,7 @@ def _load(store: "Store", file: str, salvage: bool) -> "ImportReport":
     return read(store, sys.stdin.buffer, "standard input", salvage=salvage)
 
 
-def _tell(report: "ImportReport") -> None:
+def _tell(report: "JsonlImportReport") -> None:
     for number, reason in report.skipped:
         say(f"line {number:,} skipped: {one_line(reason)}")
     known = f" ({report.known:,} known before)" if report.known else ""

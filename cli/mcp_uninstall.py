@@ -10,7 +10,7 @@ from .hooks_text import edit_options, homes, out_of_lists, project_directory, to
 from .mcp_install import entry_options
 
 if TYPE_CHECKING:
-    from eventlog.setup.settings_file import Change
+    from eventlog.setup.settings_file import SettingsEdit
 
 
 @click.command("uninstall")
@@ -33,7 +33,7 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
         else [engine.AGENTS.get(str(agent), str(agent))]
     )
     changes = []
-    taken_back: list[Change] = []
+    taken_back: list[SettingsEdit] = []
     for name in names:
         path = engine.settings_path(name, scope, directory, places, os.environ)
         claim = git_exclude.claim_of_server(path)

@@ -14,8 +14,8 @@ from .text import count, ignored_text, one_line
 
 if TYPE_CHECKING:
     from eventlog.checkout.parallel import Listed
-    from eventlog.restore.plan import Plan
-    from eventlog.restore.run import Outcome
+    from eventlog.restore.plan import RestorePlan
+    from eventlog.restore.run import RestoreOutcome
     from eventlog.store import Store
 
 _KEPT_SHOWN = 20
@@ -120,7 +120,7 @@ def command(
 
 def _plan(
     store: "Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
-) -> "Plan":
+) -> "RestorePlan":
     if turn is None:
         return store.undo_plan(into=into)
     if turn.startswith("event:"):
@@ -143,7 +143,7 @@ def _check_whereabouts(store: "Store") -> None:
         )
 
 
-def _ask(plan: "Plan") -> None:
+def _ask(plan: "RestorePlan") -> None:
     from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -172,7 +172,7 @@ def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
         ctx.exit(exits.PARTIAL)
 
 
-def _show(plan: "Plan") -> None:
+def _show(plan: "RestorePlan") -> None:
     if plan.redo:
         say(
             "The restore that this undoes was an undo itself. `locus log --type restore` "
@@ -200,7 +200,7 @@ def _show(plan: "Plan") -> None:
         put(f"conflict: {_text(path)}: {one_line(why)}\n")
 
 
-def _what_now(plan: "Plan") -> str:
+def _what_now(plan: "RestorePlan") -> str:
     """What can be done with a plan that was only to be shown."""
     if plan.steps:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
@@ -209,7 +209,7 @@ def _what_now(plan: "Plan") -> str:
     return "There is nothing to do."
 
 
-def _summary(plan: "Plan", outcome: "Outcome") -> str:
+def _summary(plan: "RestorePlan", outcome: "RestoreOutcome") -> str:
     if outcome.event is None:
         return f"There was nothing to do; nothing was changed in {plan.target}."
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
@@ -217,7 +217,7 @@ def _summary(plan: "Plan", outcome: "Outcome") -> str:
     return f"Restored: {done}. `locus restore --undo` {again}."
 
 
-def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:
+def _as_json(plan: "RestorePlan", outcome: "RestoreOutcome | None") -> dict[str, Any]:
     return {
         "turn": plan.turn,
         "at": plan.at,
@@ -239,7 +239,7 @@ def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:
     }
 
 
-def _outcome_json(outcome: "Outcome") -> dict[str, Any]:
+def _outcome_json(outcome: "RestoreOutcome") -> dict[str, Any]:
     return {
         "event": outcome.event,
         "into": outcome.target,

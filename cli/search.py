@@ -16,7 +16,7 @@ from .since import Since
 from .text import count, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
-    from eventlog.search.find import Answer, Hit
+    from eventlog.search.find import Hit, SearchAnswer
     from eventlog.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -153,7 +153,7 @@ def _how_to_quote(typed: str) -> str:
     return f"A word with a leading minus leaves out what has it. To look for it: locus search {quoted}"
 
 
-def say_rest(answer: "Answer", limit: int) -> int | None:
+def say_rest(answer: "SearchAnswer", limit: int) -> int | None:
     """What people should know besides the hits; exit code 4 where not everything was looked through."""
     if not answer.hits:
         say(nothing_fits(answer.missing, answer.events))
@@ -162,7 +162,7 @@ def say_rest(answer: "Answer", limit: int) -> int | None:
     return say_partial(answer)
 
 
-def say_partial(answer: "Answer | None") -> int | None:
+def say_partial(answer: "SearchAnswer | None") -> int | None:
     """What was not searched, and the exit code for that; None where that is nothing."""
     if answer is None or not answer.missing:
         return None
@@ -196,7 +196,7 @@ def hit_json(hit: "Hit") -> dict[str, Any]:
     }
 
 
-def _document(answer: "Answer") -> bytes:
+def _document(answer: "SearchAnswer") -> bytes:
     hits = [hit_json(hit) for hit in answer.hits]
     rest = {"not_indexed": answer.missing, "events": answer.events, "why": answer.why}
     return document({"hits": hits, "more": answer.more, **rest})

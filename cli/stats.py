@@ -16,7 +16,7 @@ from .since import Since
 from .text import change, count, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.query.prices import Source
+    from eventlog.query.prices import PriceSource
     from eventlog.reports.figures import Figures
 
 DIMENSIONS = (
@@ -97,7 +97,11 @@ def command(
 
 
 def _json(
-    total: "Figures", rows: "list[Figures]", dimension: str | None, since: int | None, source: "Source | None"
+    total: "Figures",
+    rows: "list[Figures]",
+    dimension: str | None,
+    since: int | None,
+    source: "PriceSource | None",
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -110,7 +114,7 @@ def _json(
     }
 
 
-def priced(total: "Figures", source: "Source | None") -> str:
+def priced(total: "Figures", source: "PriceSource | None") -> str:
     """What stands behind the cost, in a sentence or two."""
     if source is None:
         return _NO_PRICES

@@ -15,7 +15,7 @@ from .repopath import filter_of
 from .text import count
 
 if TYPE_CHECKING:
-    from eventlog.erasure.erasure import Erased, Plan
+    from eventlog.erasure.erasure import Erased, ErasurePlan
     from eventlog.store import Store
 
 
@@ -77,7 +77,7 @@ def command(
 
 def _plan(
     store: "Store", events: tuple[str, ...], session: str | None, path: str | None, secret: str | None
-) -> "Plan":
+) -> "ErasurePlan":
     from eventlog.erasure import erasure
 
     if events:
@@ -91,7 +91,7 @@ def _plan(
     return erasure.plan_secret(store, secret or "")
 
 
-def _show(plan: "Plan", as_json: bool) -> None:
+def _show(plan: "ErasurePlan", as_json: bool) -> None:
     if as_json:
         put(document({"plan": _fields(plan)}))
         return
@@ -117,7 +117,7 @@ def _show(plan: "Plan", as_json: bool) -> None:
         say(f"  {sentence}")
 
 
-def _fields(plan: "Plan") -> dict[str, Any]:
+def _fields(plan: "ErasurePlan") -> dict[str, Any]:
     """The plan without what is to be erased."""
     return {
         "by": plan.by,

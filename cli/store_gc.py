@@ -11,7 +11,7 @@ from .progress import Progress
 from .text import count, one_line, size
 
 if TYPE_CHECKING:
-    from eventlog.retention.collection import Collected, Plan
+    from eventlog.retention.collection import Collected, CollectionPlan
 
 
 @click.command("gc")
@@ -55,7 +55,7 @@ def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_
         _tell(done)
 
 
-def _ask(plan: "Plan") -> None:
+def _ask(plan: "CollectionPlan") -> None:
     from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -66,7 +66,7 @@ def _ask(plan: "Plan") -> None:
     click.confirm(f"Remove contents of {size(plan.freed)}?", abort=True, err=True)
 
 
-def _show(plan: "Plan") -> None:
+def _show(plan: "CollectionPlan") -> None:
     for one in plan.due:
         put(f"release {one.session_id} ({one.rule})\n")
     for lost in plan.lost:
@@ -104,7 +104,7 @@ def _tell(done: "Collected") -> None:
         say(f"Brought back {count(len(done.swept.rescued), 'pack')} that something needs again.")
 
 
-def _as_json(plan: "Plan", done: "Collected | None") -> dict[str, Any]:
+def _as_json(plan: "CollectionPlan", done: "Collected | None") -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

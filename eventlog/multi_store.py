@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from eventlog.query.engine import Limits, Result
     from eventlog.query.functions import Answers, Ask
-    from eventlog.query.many import Source
+    from eventlog.query.many import StoreSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,12 @@ def _answering(opened: Opened) -> Any:
 
 
 @contextmanager
-def _sources(opened: Opened) -> "Iterator[list[Source]]":
-    from eventlog.query.many import Source
+def _sources(opened: Opened) -> "Iterator[list[StoreSource]]":
+    from eventlog.query.many import StoreSource
 
     with ExitStack() as stack:
         yield [
-            Source(name, stack.enter_context(store.view()), store.layout, store.fs, store.line_counts)
+            StoreSource(name, stack.enter_context(store.view()), store.layout, store.fs, store.line_counts)
             for name, store in opened.stores.items()
         ]
 

@@ -23,7 +23,7 @@ from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
 from eventlog.log.line import batches
 from eventlog.log.retained import Fates
-from eventlog.log.tail import Lost, joined
+from eventlog.log.tail import LostPositions, joined
 from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.certainty import Certainty
     from eventlog.replay.diffs import Diff
-    from eventlog.replay.history import Version
+    from eventlog.replay.history import FileVersion
     from eventlog.replay.line_counts import LineCounts
     from eventlog.replay.trees import Running, TreeState
-    from eventlog.restore.plan import Plan
-    from eventlog.restore.run import Outcome
+    from eventlog.restore.plan import RestorePlan
+    from eventlog.restore.run import RestoreOutcome
 
 # What is said of more withheld contents than these goes into frames of its own.
 _WITHHELD_BEHIND_MAX = 1_000
@@ -62,7 +62,7 @@ _REMEMBERED_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StoreStatus:
     """What `locus status` shows. Sizes in bytes; counts of what is on disk now."""
 
     root: str
@@ -98,7 +98,7 @@ class Store:
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
-        self._lost: set[Lost] = set()
+        self._lost: set[LostPositions] = set()
         self._excerpt: Excerpt | None = None
         self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
         self.people = EVERYBODY  # what questions may see of who worked where
@@ -437,7 +437,7 @@ class Store:
         at: str = "end",
         into: str | os.PathLike[str] | None = None,
         delete: bool = True,
-    ) -> "Plan":
+    ) -> "RestorePlan":
         """What it would take to bring a working directory back to a turn (design.md §18); changes nothing.
 
         Args:
@@ -454,7 +454,9 @@ class Store:
             given = (partial(_events_in, view), ref, at, paths, into)
             return restore.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
 
-    def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
+    def undo_plan(
+        self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
+    ) -> "RestorePlan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
@@ -466,7 +468,7 @@ class Store:
         start = None if event_id is None else str(self.event(event_id)["event_id"])
         return restore.plan_of_undo(self.blobs, self.rows, start, into)
 
-    def restore(self, plan: "Plan", *, force: bool = False) -> "Outcome":
+    def restore(self, plan: "RestorePlan", *, force: bool = False) -> "RestoreOutcome":
         """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
 
         What it replaces is saved first, so that `undo_plan` can bring it back. Args: force: leave the
@@ -477,7 +479,7 @@ class Store:
 
         return run(plan, self.blobs, lambda event: self.append_rows([event])[0], force=force)
 
-    def recover_restore(self, *, undo: bool = False) -> "list[Outcome]":
+    def recover_restore(self, *, undo: bool = False) -> "list[RestoreOutcome]":
         """Finish a restore that was killed, or with `undo` take it back; empty when there is none.
 
         Raises: Refused, Corruption, LockTimeout.
@@ -506,7 +508,7 @@ class Store:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
 
-    def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[Version]":
+    def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
         """The recorded versions of the file at `path`, newest first, also from before it was renamed (S1-55).
 
         Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
@@ -725,7 +727,7 @@ class Store:
             what = "a process that died left it here; maintenance removes it when nobody writes."
             yield Finding(path, what, damage=False)
 
-    def status(self) -> Status:
+    def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""
         from eventlog.projections.index import current
         from eventlog.restore.journal import unfinished
@@ -741,7 +743,7 @@ class Store:
         ).rows[0]
         journals, journal_bytes = count_files(self.fs, self.layout, JOURNAL_DIR)
         packs, pack_bytes = count_files(self.fs, self.layout, PACK_DIR)
-        return Status(
+        return StoreStatus(
             root=self.layout.root,
             store_id=self.identity.store_id.hex(),
             repo_hash=self.repo_hash,

@@ -14,7 +14,7 @@ from eventlog.base.layout import CONDEMNED_DIR, condemned_name
 from eventlog.base.locks import GC
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.exports import jsonl, jsonl_import
-from eventlog.importers.batch import Batch
+from eventlog.importers.batch import ImportBatch
 from locus_cli.main import run
 from tests.cli.hook_support import Agent
 from tests.older import append_as_before
@@ -222,7 +222,7 @@ def test_a_hook_of_an_agent_loses_nothing(tmp_path: Path) -> None:
 
 def test_an_import_loses_nothing(store: Store) -> None:
     """P4, I38: of what an agent left behind that no column can hold nothing is lost: its payload has it."""
-    batch = Batch(store, bytes_max=1 << 20, events_max=100)
+    batch = ImportBatch(store, bytes_max=1 << 20, events_max=100)
     batch.add({"event_type": "llm", "prompt_tokens": -7, "model": "m", "payload": {"a": 1}})
     batch.add({"event_type": "file", "path": "x", "payload": {"old_path": "/etc/b"}})
     batch.commit()

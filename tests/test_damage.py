@@ -106,7 +106,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         state.write_told(
             store.layout,
             WORKTREE,
-            state.Told(bytes.fromhex(tree.removeprefix("blake3:")), "n", {"s": ["pi", "t", "", "1"]}),
+            state.CaptureCheckpoint(
+                bytes.fromhex(tree.removeprefix("blake3:")), "n", {"s": ["pi", "t", "", "1"]}
+            ),
         )
         state.note_calls(store.layout, KEPT, [["named"], ["begun", "t"]])
         config.read(store.fs, store.layout)

@@ -51,7 +51,7 @@ def _module(agent: str) -> Any:
 
 
 def reader_of(agent: str) -> type[Reader]:
-    reader: type[Reader] = _module(agent).Reader
+    reader: type[Reader] = _module(agent).READER
     return reader
 
 

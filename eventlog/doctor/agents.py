@@ -23,7 +23,7 @@ from eventlog.base.fs import REAL, read_file
 from eventlog.base.layout import Layout
 from eventlog.doctor import store as health_store
 from eventlog.doctor import turns
-from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
+from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, DoctorFinding, age, recent
 from eventlog.setup import git_exclude, install, launch
 from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, LOCAL, Homes, Registered
 from eventlog.setup.settings import parse
@@ -38,8 +38,8 @@ def examine(
     directory: str,
     environ: Mapping[str, str],
     commands: str,
-    more: Iterable[tuple[str, Callable[[Store], Iterable[Finding]]]] = (),
-) -> list[Finding]:
+    more: Iterable[tuple[str, Callable[[Store], Iterable[DoctorFinding]]]] = (),
+) -> list[DoctorFinding]:
     """All findings, in the order in which a person should read them.
 
     Args: store_root: the store that was named, None to look for it from `directory`, the project;
@@ -54,7 +54,7 @@ def examine(
         try:
             store = Store.open(root)
         except EventLogError as error:
-            found.append(Finding(PROBLEM, "store", str(error)))
+            found.append(DoctorFinding(PROBLEM, "store", str(error)))
     found += _guarded("hooks", lambda: _hooks(directory, homes, environ, store))
     if store is not None:
         opened = store
@@ -65,25 +65,27 @@ def examine(
     return list({(one.level, one.what, one.todo): one for one in reversed(found)}.values())[::-1]
 
 
-def _guarded(about: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def _guarded(about: str, check: Callable[[], Iterable[DoctorFinding]]) -> Iterator[DoctorFinding]:
     try:
         yield from check()
     except (EventLogError, OSError) as error:
-        yield Finding(PROBLEM, about, str(error))
+        yield DoctorFinding(PROBLEM, about, str(error))
 
 
 # -- surroundings ------------------------------------------------------------------------------
 
 
-def _versions(commands: str) -> Iterator[Finding]:
+def _versions(commands: str) -> Iterator[DoctorFinding]:
     from importlib.metadata import version
 
     libraries = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "pyarrow", "blake3"))
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Finding(OK, "versions", f"Locus {__version__} on Python {python} ({sys.executable}); {libraries}")
+    yield DoctorFinding(
+        OK, "versions", f"Locus {__version__} on Python {python} ({sys.executable}); {libraries}"
+    )
     old = launch.uncompiled(commands)
     if old:
-        yield Finding(
+        yield DoctorFinding(
             NOTE,
             "compiled",
             f"{len(old)} modules of the hook are not compiled, so every call compiles them: {old[0]}",
@@ -93,22 +95,22 @@ def _versions(commands: str) -> Iterator[Finding]:
 
 def _find_store(
     given: str | None, directory: str, environ: Mapping[str, str]
-) -> tuple[str | None, list[Finding]]:
+) -> tuple[str | None, list[DoctorFinding]]:
     try:
         root = os.path.abspath(given) if given else identity.find(directory, dict(environ))
     except EventLogError as error:
-        return None, [Finding(PROBLEM, "store", str(error))]
+        return None, [DoctorFinding(PROBLEM, "store", str(error))]
     if root is not None and os.path.exists(Layout(root).store_file):
         return root, []
     named = "--store" if given else "LOCUS_DIR" if environ.get("LOCUS_DIR") else None
     rest = f"{directory}/{identity.STORE_DIRECTORY}"
     if root is not None and named:
         what = f"{named} names {root}, where no store is, so hooks record nothing"
-        return None, [Finding(PROBLEM, "store", what, f"leave {named} away, or `locus init` there")]
+        return None, [DoctorFinding(PROBLEM, "store", what, f"leave {named} away, or `locus init` there")]
     if os.path.isdir(f"{rest}/log"):
         what = f"{rest} has a log and no STORE file, without which nothing reads it and hooks record nothing"
         return None, [
-            Finding(
+            DoctorFinding(
                 PROBLEM,
                 "store",
                 what,
@@ -116,7 +118,7 @@ def _find_store(
             )
         ]
     what = f"no store in {directory} or above it, so hooks record nothing"
-    return None, [Finding(PROBLEM, "store", what, "`locus init` makes one")]
+    return None, [DoctorFinding(PROBLEM, "store", what, "`locus init` makes one")]
 
 
 # -- hooks -------------------------------------------------------------------------------------
@@ -124,7 +126,7 @@ def _find_store(
 
 def _hooks(
     directory: str, homes: Homes, environ: Mapping[str, str], store: Store | None
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     here = install.agents_here(directory, homes, environ.get("PATH"))
     last = _last_calls(store) if store is not None else None
     nothing = True  # no hook of ours, and none said to be missing
@@ -163,50 +165,50 @@ def _hooks(
             turn = None if store is None else _open_turn(store, agent)
             if turn is not None:  # by the plugin, or by hooks of which no receipt is left
                 what += f"; hooks told of the turn {turn}, which has no end in the record"
-            yield Finding(NOTE, agent, what, todo)
+            yield DoctorFinding(NOTE, agent, what, todo)
     if nothing:
         todo = "`locus hooks install --agent all` installs them; or name the agent that you use"
-        yield Finding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
+        yield DoctorFinding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
 
 
-def _of_file(one: Registered) -> Iterator[Finding]:
+def _of_file(one: Registered) -> Iterator[DoctorFinding]:
     again = f"`locus hooks install --agent {one.agent} --{one.level}` brings them up to date"
     if one.problem is not None:
         todo = f"correct the file, which the agent may pass over as a whole; then {again}"
-        yield Finding(PROBLEM, one.agent, one.problem, todo)
+        yield DoctorFinding(PROBLEM, one.agent, one.problem, todo)
     elif one.missing:
         what = f"{one.path} has our hooks, but not for {', '.join(one.missing)}"
-        yield Finding(PROBLEM, one.agent, what, again)
+        yield DoctorFinding(PROBLEM, one.agent, what, again)
     elif one.is_older:
         what = f"{one.path} was written by another version of Locus, and does what that one did"
-        yield Finding(NOTE, one.agent, what, again)
+        yield DoctorFinding(NOTE, one.agent, what, again)
     elif one.events:
-        yield Finding(OK, one.agent, f"{len(one.events)} hooks in {one.path} ({one.level})")
+        yield DoctorFinding(OK, one.agent, f"{len(one.events)} hooks in {one.path} ({one.level})")
     if one.disabled:
         what = f"{one.path} sets {one.disabled}, so no hook of ours runs"
-        yield Finding(PROBLEM, one.agent, what, "remove that setting")
+        yield DoctorFinding(PROBLEM, one.agent, what, "remove that setting")
 
 
-def _status_line(one: Registered, homes: Homes) -> Iterator[Finding]:
+def _status_line(one: Registered, homes: Homes) -> Iterator[DoctorFinding]:
     """What there is to say of a status line that is ours, was ours, or could be."""
     todo = f"`locus hooks install --agent {one.agent} --{one.level} --statusline`"
     if one.status_line is None:
         if install.had_status_line(REAL, one.path, homes):
             what = f"{one.path} had our status line, and has it no more"
             off = f"`locus hooks install --agent {one.agent} --{one.level}` leaves it out"
-            yield Finding(NOTE, one.agent, what, f"{todo} sets it again; {off}")
+            yield DoctorFinding(NOTE, one.agent, what, f"{todo} sets it again; {off}")
         elif one.events and one.agent == CLAUDE_CODE:
-            yield Finding(OK, one.agent, f"no status line of ours in {one.path} ({todo} sets it)")
+            yield DoctorFinding(OK, one.agent, f"no status line of ours in {one.path} ({todo} sets it)")
         return
     program = launch.missing_program(one.status_line)
     if program is None:
-        yield Finding(OK, one.agent, f"its status line in {one.path} is ours")
+        yield DoctorFinding(OK, one.agent, f"its status line in {one.path} is ours")
     else:
         what = f"the status line in {one.path} stays empty: {program} is not there"
-        yield Finding(NOTE, one.agent, what, f"{todo} makes it name this installation")
+        yield DoctorFinding(NOTE, one.agent, what, f"{todo} makes it name this installation")
 
 
-def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> Finding:
+def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> DoctorFinding:
     """Hooks that were installed and that nobody uninstalled, in a file that has none now."""
     agent = one.agent
     how = "which has none of them now" if one.exists else "which is gone"
@@ -218,7 +220,7 @@ def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> Findi
         f"`locus hooks install --agent {agent} --{one.level}` puts them back "
         f"(if you took them out: `locus hooks uninstall --agent {agent} --{one.level}`)"
     )
-    return Finding(NOTE if is_served else PROBLEM, agent, what, todo)
+    return DoctorFinding(NOTE if is_served else PROBLEM, agent, what, todo)
 
 
 def _open_turn(store: Store, agent: str) -> str | None:
@@ -235,7 +237,7 @@ def _open_turn(store: Store, agent: str) -> str | None:
     return f"{rows[0][0]}_{rows[0][1]}" if rows and rows[0][2] == "active" else None
 
 
-def _in_the_way_of_git(registered: list[Registered]) -> Iterator[Finding]:
+def _in_the_way_of_git(registered: list[Registered]) -> Iterator[DoctorFinding]:
     """Whether a commit, a checkout or a stash would take hooks away that are for one user alone."""
     for one in registered:
         is_shared = all(line == launch.portable_line(one.agent) for line in one.lines)
@@ -244,10 +246,10 @@ def _in_the_way_of_git(registered: list[Registered]) -> Iterator[Finding]:
         for how in git_exclude.standing(one.path):
             if how.state != git_exclude.IGNORED:
                 again = f"`locus hooks install --agent {one.agent} --{one.level}` has git ignore it"
-                yield Finding(NOTE, one.agent, how.why, how.todo or again)
+                yield DoctorFinding(NOTE, one.agent, how.why, how.todo or again)
 
 
-def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
+def _doubled(agent: str, registered: list[Registered]) -> Iterator[DoctorFinding]:
     """Whether an event starts more than one hook: agents run only equal commands once."""
     number = len({line for one in registered for line in one.lines})
     if number > 1:
@@ -257,7 +259,7 @@ def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
         )
         levels = " or ".join(f"--{one.level}" for one in registered)
         todo = f"keep one: `locus hooks uninstall --agent {agent}` with {levels} takes the others out"
-        yield Finding(NOTE, agent, what, todo)
+        yield DoctorFinding(NOTE, agent, what, todo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,29 +281,31 @@ def _lines(registered: list[Registered]) -> list[_Line]:
     return list(found.values())
 
 
-def _starts(line: _Line, environ: Mapping[str, str], homes: Homes) -> Iterator[Finding]:
+def _starts(line: _Line, environ: Mapping[str, str], homes: Homes) -> Iterator[DoctorFinding]:
     """Whether a launch line records what it is given."""
     agent, text, whose = line.agent, line.text, line.whose
     named = launch.named_in(text, agent)
     gone = [path for path in named or () if not os.access(path, os.R_OK)]
     todo = f"`locus hooks install --agent {agent} --{line.level}` makes them name this installation"
     if gone:
-        yield Finding(PROBLEM, agent, f"{whose} do nothing: {gone[0]} is gone", todo)
+        yield DoctorFinding(PROBLEM, agent, f"{whose} do nothing: {gone[0]} is gone", todo)
         return
     stub = f"{launch.stub_directory(homes.data)}/{launch.STUB}"
     ours = named is not None and named[1] == stub and os.path.dirname(named[0]) == _directory_of_python()
     if not ours and text != launch.portable_line(agent):
-        yield Finding(NOTE, agent, f"{whose} name another installation, which was not tried: {text}", todo)
+        yield DoctorFinding(
+            NOTE, agent, f"{whose} name another installation, which was not tried: {text}", todo
+        )
         return
     if named is None and shutil.which(launch.PROGRAM, path=environ.get("PATH")) is None:
         what = f"{whose} start {launch.PROGRAM}, which is not on your PATH, so they do nothing"
-        yield Finding(PROBLEM, agent, what, f"put {os.path.dirname(sys.executable)} on the PATH")
+        yield DoctorFinding(PROBLEM, agent, what, f"put {os.path.dirname(sys.executable)} on the PATH")
         return
     took_ms = _try(text, environ)
     if took_ms is None:
-        yield Finding(PROBLEM, agent, f"{whose} were tried and recorded nothing: {text}", todo)
+        yield DoctorFinding(PROBLEM, agent, f"{whose} were tried and recorded nothing: {text}", todo)
     else:
-        yield Finding(OK, agent, f"{whose} were tried and record ({took_ms:.0f} ms)")
+        yield DoctorFinding(OK, agent, f"{whose} were tried and record ({took_ms:.0f} ms)")
 
 
 def _directory_of_python() -> str:
@@ -344,29 +348,29 @@ def _last_calls(store: Store) -> dict[str, int] | None:
     return {agent: at for agent, at in rows if at is not None}
 
 
-def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[Finding]:
+def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[DoctorFinding]:
     if last is None:
         return
     if agent not in last:
         todo = "start the agent anew in this directory" + (
             "; trust the hooks (/hooks)" if agent == CODEX else ""
         )
-        yield Finding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
+        yield DoctorFinding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
         return
     age_s = max(0, REAL.time_ns() // 1000 - last[agent]) / 1_000_000
-    yield Finding(OK, agent, f"last heard of {age(age_s)} ago")
+    yield DoctorFinding(OK, agent, f"last heard of {age(age_s)} ago")
 
 
 def _codex_switches(
     homes: Homes, registered: Iterable[Registered], last: Mapping[str, int] | None
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     path = f"{homes.codex}/config.toml"
     try:
         fields = tomllib.loads(read_file(REAL, path, 8 << 20).decode())
     except FileNotFoundError:
         fields = {}
     except (OSError, ValueError) as error:
-        yield Finding(
+        yield DoctorFinding(
             NOTE,
             CODEX,
             f"{path} cannot be read ({error}), so it is not known whether hooks are on",
@@ -375,7 +379,9 @@ def _codex_switches(
         return
     features, hooks = fields.get("features"), fields.get("hooks")
     if isinstance(features, dict) and features.get("hooks") is False:
-        yield Finding(PROBLEM, CODEX, f"{path} turns hooks off", "remove `hooks = false` from [features]")
+        yield DoctorFinding(
+            PROBLEM, CODEX, f"{path} turns hooks off", "remove `hooks = false` from [features]"
+        )
     state = hooks.get("state") if isinstance(hooks, dict) else None
     trusted = [key for key, said in state.items() if _is_trusted(said)] if isinstance(state, dict) else []
     for one in registered:
@@ -387,10 +393,12 @@ def _codex_switches(
                 f"Codex has not noted that you trust {len(unknown)} of the {len(one.events)} hooks in "
                 f"{one.path}; untrusted hooks are left out without a word"
             )
-            yield Finding(NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them")
+            yield DoctorFinding(
+                NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them"
+            )
 
 
-def _gemini_trust(homes: Homes, directory: str) -> Iterator[Finding]:
+def _gemini_trust(homes: Homes, directory: str) -> Iterator[DoctorFinding]:
     """Whether an interactive Gemini CLI takes the directory for one whose hooks may run."""
     path = f"{homes.gemini}/trustedFolders.json"
     try:
@@ -398,13 +406,13 @@ def _gemini_trust(homes: Homes, directory: str) -> Iterator[Finding]:
     except FileNotFoundError:
         return  # the agent asks when it is started here
     except (OSError, ValueError, EventLogError) as error:
-        yield Finding(NOTE, GEMINI_CLI, f"it is not known whether {directory} is trusted ({error})")
+        yield DoctorFinding(NOTE, GEMINI_CLI, f"it is not known whether {directory} is trusted ({error})")
         return
     within = {os.path.dirname(one) if rule == "TRUST_PARENT" else one: rule for one, rule in rules.items()}
     above = [one for one in within if f"{directory}/".startswith(one.rstrip("/") + "/")]
     if above and within[max(above, key=len)] == "DO_NOT_TRUST":
         what = f"{path} says that you do not trust {directory}, where Gemini CLI then runs no hook"
-        yield Finding(NOTE, GEMINI_CLI, what, "start `gemini` here, give the command /permissions")
+        yield DoctorFinding(NOTE, GEMINI_CLI, what, "start `gemini` here, give the command /permissions")
 
 
 def _is_trusted(said: object) -> bool:

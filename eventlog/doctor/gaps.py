@@ -9,7 +9,7 @@ from eventlog.agents import formats
 from eventlog.agents.kit.lines import FileSource, names_in
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, NotFound
-from eventlog.doctor.store import NOTE, OK, Finding
+from eventlog.doctor.store import NOTE, OK, DoctorFinding
 from eventlog.importers import sources
 from eventlog.importers.known import LogFacts
 from eventlog.store import Store
@@ -24,7 +24,7 @@ _SHOWN = 5
 
 def checks(
     directory: str, environ: Mapping[str, str]
-) -> "list[tuple[str, Callable[[Store], Iterable[Finding]]]]":
+) -> "list[tuple[str, Callable[[Store], Iterable[DoctorFinding]]]]":
     """What the doctor asks, of the project at `directory`."""
     return [
         ("transcripts", lambda store: _not_imported(store, directory, environ)),
@@ -32,7 +32,7 @@ def checks(
     ]
 
 
-def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """Sessions of this repository that an agent left on disk and the log knows nothing of."""
     known = LogFacts(store).sessions
     for agent in _AGENTS:
@@ -50,14 +50,14 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
                 f"{'is' if len(unknown) == 1 else 'are'} not in the log; {_oldest(len(unknown))} "
                 f"last written {ago} ago, and agents delete theirs after weeks"
             )
-            yield Finding(NOTE, "transcripts", what, f"`locus import {formats.verb_of(agent)}`")
+            yield DoctorFinding(NOTE, "transcripts", what, f"`locus import {formats.verb_of(agent)}`")
         elif kept:
             has = "has its" if len(kept) == 1 else "have their"
             what = f"{_all(len(kept))} of {agent} in this repository {has} session in the log"
-            yield Finding(OK, "transcripts", what)
+            yield DoctorFinding(OK, "transcripts", what)
 
 
-def _told_by_one_side(store: Store) -> Iterator[Finding]:
+def _told_by_one_side(store: Store) -> Iterator[DoctorFinding]:
     """Tool calls that stand in a transcript and no hook told, or the other way round."""
     gaps: dict[tuple[str, str], dict[str, int]] = {}
     for agent, text in store.query(_NOTES).rows:
@@ -70,12 +70,12 @@ def _told_by_one_side(store: Store) -> Iterator[Finding]:
     ):
         of_sessions = {key: one[name] for key, one in gaps.items() if one.get(name)}
         for (agent, session), count in list(of_sessions.items())[-_SHOWN:]:
-            yield Finding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}")
+            yield DoctorFinding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}")
         if len(of_sessions) > _SHOWN:
-            yield Finding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
+            yield DoctorFinding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
     if gaps and not any(any(one.values()) for one in gaps.values()):
         what = f"hooks and transcripts told the same tool calls in {len(gaps):,} sessions"
-        yield Finding(OK, "gaps", what)
+        yield DoctorFinding(OK, "gaps", what)
 
 
 def _some(number: int, of: int) -> str:

@@ -37,7 +37,7 @@ HOOKED = "(event_type = 'hook' or json_extract_string(payload, '$.hook_us') is n
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """What was found out. `about` is a word for machines; `todo` is what to do next, if anything."""
 
     level: str
@@ -52,9 +52,9 @@ def recent(store: Store) -> int:
         return max(0, view.next_position - _RECENT_EVENTS)
 
 
-def _is_readable(store: Store) -> Iterator[Finding]:
+def _is_readable(store: Store) -> Iterator[DoctorFinding]:
     status = store.status()
-    yield Finding(
+    yield DoctorFinding(
         OK,
         "store",
         f"{status.root}: {counted(status.events, 'event')}, {counted(status.turns, 'turn')}, "
@@ -62,10 +62,10 @@ def _is_readable(store: Store) -> Iterator[Finding]:
     )
     if not os.access(store.layout.root, os.W_OK):
         what = f"{store.layout.root} cannot be written to, so nothing is recorded"
-        yield Finding(PROBLEM, "store", what, f"`chmod u+w {shlex.quote(store.layout.root)}`")
+        yield DoctorFinding(PROBLEM, "store", what, f"`chmod u+w {shlex.quote(store.layout.root)}`")
 
 
-def _locks(store: Store) -> Iterator[Finding]:
+def _locks(store: Store) -> Iterator[DoctorFinding]:
     """Whether one process keeps a lock that hooks need. Asked for as readers do, and given back at once."""
     for name in sorted(os.listdir(store.layout.directory(LOCK_DIR))):
         of_log = name.startswith(f"{APPEND}.")
@@ -73,7 +73,9 @@ def _locks(store: Store) -> Iterator[Finding]:
         if (of_log or name.startswith(WORKTREE)) and (holder := _keeper(path)) is not None:
             meanwhile = "nothing is recorded" if of_log else "no change of files is told"
             what = f"{path} is held by {holder} since {_LOCK_PATIENCE_S:g} s or longer; {meanwhile} meanwhile"
-            yield Finding(PROBLEM if of_log else NOTE, "locks", what, "see what that process does, or end it")
+            yield DoctorFinding(
+                PROBLEM if of_log else NOTE, "locks", what, "see what that process does, or end it"
+            )
 
 
 def _keeper(path: str) -> str | None:
@@ -108,19 +110,19 @@ def _holder(path: str) -> str:
     return f"process {found[0]}" if found else "another process"
 
 
-def _damage(store: Store) -> Iterator[Finding]:
+def _damage(store: Store) -> Iterator[DoctorFinding]:
     findings = [finding for finding in store.verify("quick") if finding.damage]
     for finding in findings[:_SHOWN]:
         todo = "`locus store verify --read` gives the full picture"
-        yield Finding(PROBLEM, "damage", str(finding), todo)
+        yield DoctorFinding(PROBLEM, "damage", str(finding), todo)
     with store.view() as view:
         ages = checked.ages(store.fs, store.layout, view.manifest.segments)
     for name in ages.unsound[:_SHOWN]:
         what = f"{store.layout.segment(name)}: its bytes are not those the manifest lists"
-        yield Finding(PROBLEM, "damage", what, "`locus store repair` says what can be done")
+        yield DoctorFinding(PROBLEM, "damage", what, "`locus store repair` says what can be done")
     if not findings and not ages.unsound:
         what = f"none at a quick look ({_checks(ages)}); `locus store verify --read` checks every byte"
-        yield Finding(OK, "damage", what)
+        yield DoctorFinding(OK, "damage", what)
 
 
 def _checks(ages: checked.Ages) -> str:
@@ -136,29 +138,31 @@ def _checks(ages: checked.Ages) -> str:
     return f"{done}, {waiting}" if ages.unchecked else done
 
 
-def _restores(store: Store) -> Iterator[Finding]:
+def _restores(store: Store) -> Iterator[DoctorFinding]:
     from eventlog.restore import journal
 
     if journal.unfinished(store.fs, store.layout):
         todo = "`locus restore --recover` finishes it, `--recover --undo` takes it back"
-        yield Finding(PROBLEM, "restore", "a restore was begun and never ended", todo)
+        yield DoctorFinding(PROBLEM, "restore", "a restore was begun and never ended", todo)
 
 
-def _disk(store: Store) -> Iterator[Finding]:
+def _disk(store: Store) -> Iterator[DoctorFinding]:
     found = os.statvfs(store.layout.root)
     free = found.f_bavail * found.f_frsize
     what = f"{free / 1e9:.1f} GB free; the store takes {_size_of(store) / 1e6:.1f} MB"
     if free < _DISK_LOW_BYTES:
-        yield Finding(PROBLEM if free < _DISK_OUT_BYTES else NOTE, "disk", what, "free space on the disk")
+        yield DoctorFinding(
+            PROBLEM if free < _DISK_OUT_BYTES else NOTE, "disk", what, "free space on the disk"
+        )
     else:
-        yield Finding(OK, "disk", what)
+        yield DoctorFinding(OK, "disk", what)
     kind = store_location.file_system_of(store.layout.root)
     if kind in store_location.SHARED_FILE_SYSTEMS:
         meant = identity.ON_SHARED in store.identity.optional
         what = f"the store is on {kind}, which other machines may write; locks hold within one machine only"
-        yield Finding(NOTE if meant else PROBLEM, "file system", what, "move the store to a local disk")
+        yield DoctorFinding(NOTE if meant else PROBLEM, "file system", what, "move the store to a local disk")
     else:
-        yield Finding(OK, "file system", kind or "its kind is not known")
+        yield DoctorFinding(OK, "file system", kind or "its kind is not known")
 
 
 def _size_of(store: Store) -> int:
@@ -172,7 +176,7 @@ def _size_of(store: Store) -> int:
     return size
 
 
-def _clock(store: Store) -> Iterator[Finding]:
+def _clock(store: Store) -> Iterator[DoctorFinding]:
     (last, back) = store.query(
         "select epoch_us(max(recorded_at)), count(*) filter (where back > interval '1 minute') from "
         "(select recorded_at, lag(recorded_at) over (order by position) - recorded_at as back "
@@ -181,11 +185,11 @@ def _clock(store: Store) -> Iterator[Finding]:
     ).rows[0]
     if last is not None and last > REAL.time_ns() // 1000 + _CLOCK_SLACK_US:
         what = "the last events were recorded in the future: the clock was ahead, or is behind"
-        yield Finding(NOTE, "clock", what, "set the clock; order in the log does not rest on it")
+        yield DoctorFinding(NOTE, "clock", what, "set the clock; order in the log does not rest on it")
     if back:
         times = counted(back, "time")
         what = f"the clock went back {times} between two events; times are as they were, order is right"
-        yield Finding(NOTE, "clock", what)
+        yield DoctorFinding(NOTE, "clock", what)
 
 
 def slow_rules(store: Store) -> str | None:
@@ -199,7 +203,7 @@ def slow_rules(store: Store) -> str | None:
     )
 
 
-def _not_looked_through(store: Store) -> Iterator[Finding]:
+def _not_looked_through(store: Store) -> Iterator[DoctorFinding]:
     ((number,),) = store.query(
         "select count(*) from events where position >= $1 and event_type = 'withheld' "
         "and json_extract_string(payload, '$.kinds[0]') = 'not_looked_through'",
@@ -208,18 +212,20 @@ def _not_looked_through(store: Store) -> Iterator[Finding]:
     if number:
         contents = counted(number, "content")
         what = f"{contents} withheld because hooks had no time to look through for erased texts"
-        yield Finding(NOTE, "withheld", what, slow_rules(store) or f"if they need no record: {_KEEP_OUT}")
+        yield DoctorFinding(
+            NOTE, "withheld", what, slow_rules(store) or f"if they need no record: {_KEEP_OUT}"
+        )
 
 
-def _errors(store: Store) -> Iterator[Finding]:
+def _errors(store: Store) -> Iterator[DoctorFinding]:
     path = f"{store.layout.directory(TMP_DIR)}/{failures.NAME}"
     try:
         data = read_file(store.fs, path, 1 << 20)
     except FileNotFoundError:
-        yield Finding(OK, "errors", "no hook has failed")
+        yield DoctorFinding(OK, "errors", "no hook has failed")
         return
     except ValueError as error:
-        yield Finding(NOTE, "errors", str(error), f"rm {path}")
+        yield DoctorFinding(NOTE, "errors", str(error), f"rm {path}")
         return
     lines = data.decode("utf-8", "replace").splitlines()
     if not lines:
@@ -229,9 +235,9 @@ def _errors(store: Store) -> Iterator[Finding]:
     fresh = any(age_s is None or age_s < _FRESH_S for age_s, _ in noted)
     what = f"{counted(len(lines), 'hook call')} failed, and may have left something out; the last ones follow"
     todo = f"when the cause is gone: rm {shlex.quote(path)}"
-    yield Finding(PROBLEM if fresh else NOTE, "errors", what, todo)
+    yield DoctorFinding(PROBLEM if fresh else NOTE, "errors", what, todo)
     for age_s, said in noted[-_ERRORS_SHOWN:]:
-        yield Finding(NOTE, "errors", said if age_s is None else f"{age(age_s)} ago: {said}")
+        yield DoctorFinding(NOTE, "errors", said if age_s is None else f"{age(age_s)} ago: {said}")
 
 
 def _noted(line: str, now_s: float) -> tuple[float | None, str]:
@@ -240,7 +246,7 @@ def _noted(line: str, now_s: float) -> tuple[float | None, str]:
     return (max(0.0, now_s - int(at)), said) if at.isascii() and at.isdigit() else (None, line)
 
 
-def _sessions(store: Store) -> Iterator[Finding]:
+def _sessions(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         "select s.session_id, epoch_us(e.recorded_at) from sessions s "
         "join events e on e.position = s.last_position "
@@ -252,10 +258,10 @@ def _sessions(store: Store) -> Iterator[Finding]:
     if stale:
         some = ", ".join(stale[:_SHOWN]) + (", …" if len(stale) > _SHOWN else "")
         what = f"{counted(len(stale), 'session')} without an end, in which nothing happened for a day: {some}"
-        yield Finding(NOTE, "sessions", what, f"`locus session end {stale[0]}` closes one")
+        yield DoctorFinding(NOTE, "sessions", what, f"`locus session end {stale[0]}` closes one")
 
 
-def _skipped(store: Store) -> Iterator[Finding]:
+def _skipped(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         "select tree_hash from snapshots where tree_hash is not null and agent <> 'git' "
         "order by position desc limit 1"
@@ -265,26 +271,26 @@ def _skipped(store: Store) -> Iterator[Finding]:
         if skipped:  # a content that is stored after its capture is no gap; the check of captures names it
             skipped = tuple(one for one in skipped if deferred.list_of(one.reason.encode()) is None)
         if skipped is None:
-            yield Finding(PROBLEM, "skipped", f"the last snapshot {tree_hash[:20]} cannot be read",
+            yield DoctorFinding(PROBLEM, "skipped", f"the last snapshot {tree_hash[:20]} cannot be read",
                           "`locus store verify --deep` says why")  # fmt: skip
         for one in (skipped or ())[:_SHOWN]:
-            yield Finding(NOTE, "skipped", f"not captured: {one.path}: {one.reason}")
+            yield DoctorFinding(NOTE, "skipped", f"not captured: {one.path}: {one.reason}")
         if skipped and len(skipped) > _SHOWN:
-            yield Finding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
+            yield DoctorFinding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
 
 
-def _briefing(store: Store) -> Iterator[Finding]:
+def _briefing(store: Store) -> Iterator[DoctorFinding]:
     if not config.read(store.fs, store.layout).briefing_at_start:
         return
     if lacks_facts(store.layout, store.identity):
         what = "sessions that begin are to be told a briefing, and what it is made of is not gathered yet"
         todo = "`locus briefing` gathers it; else the next session waits up to 2 s for that when it begins"
-        yield Finding(NOTE, "briefing", what, todo)
+        yield DoctorFinding(NOTE, "briefing", what, todo)
     else:
-        yield Finding(OK, "briefing", "a session that begins is told what is known here")
+        yield DoctorFinding(OK, "briefing", "a session that begins is told what is known here")
 
 
-def _ignored(store: Store) -> Iterator[Finding]:
+def _ignored(store: Store) -> Iterator[DoctorFinding]:
     """Whether ignored files are kept that nothing could rebuild, and how much of the rest was left out."""
     rows = store.query(
         "select try_cast(payload->>'ignored_count' as bigint) from events where event_type = 'snapshot' "
@@ -297,13 +303,13 @@ def _ignored(store: Store) -> Iterator[Finding]:
     if keeps is None:
         todo = "`locus init --keep-ignored` keeps them, `locus init --leave-ignored` leaves it at that"
         what = f"ignored files that nothing could rebuild, such as .env, are not kept{left}"
-        yield Finding(NOTE, "ignored", what, todo)
+        yield DoctorFinding(NOTE, "ignored", what, todo)
     else:
         kept = "kept, and withheld from all that leaves this machine" if keeps else "not kept, by choice"
-        yield Finding(OK, "ignored", f"ignored files that nothing could rebuild are {kept}{left}")
+        yield DoctorFinding(OK, "ignored", f"ignored files that nothing could rebuild are {kept}{left}")
 
 
-CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[Store], Iterable[DoctorFinding]]], ...] = (
     ("store", _is_readable),
     ("locks", _locks),
     ("damage", _damage),

@@ -17,9 +17,9 @@ from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import FILES, SKIPPED
 from eventlog.checkout.materialize import walk
 from eventlog.doctor.completeness import completeness
-from eventlog.doctor.store import HOOKED, NOTE, OK, Finding, age, counted, recent
+from eventlog.doctor.store import HOOKED, NOTE, OK, DoctorFinding, age, counted, recent
 from eventlog.hooks import closing
-from eventlog.replay.deferred import Deferred, told_in
+from eventlog.replay.deferred import DeferredContents, told_in
 from eventlog.store import Store
 
 _SLOW_US = 400_000
@@ -35,18 +35,18 @@ _LAST_TREE = (
 # -- turns -------------------------------------------------------------------------------------
 
 
-def _dead_turns(store: Store) -> Iterator[Finding]:
+def _dead_turns(store: Store) -> Iterator[DoctorFinding]:
     problems: list[BaseException] = []
     closed = closing.close_dead_turns(store.fs, store.layout, closing.DOCTOR, problems.append)
     if closed:
         what = f"{counted(closed, 'turn')} without an end, whose agent was killed, closed now as interrupted"
-        yield Finding(NOTE, "turns", what, "`locus log --type turn` shows them")
+        yield DoctorFinding(NOTE, "turns", what, "`locus log --type turn` shows them")
     for problem in problems:
         what = f"a turn whose agent was killed cannot be closed: {problem}"
-        yield Finding(NOTE, "turns", what, "`locus doctor` tries again")
+        yield DoctorFinding(NOTE, "turns", what, "`locus doctor` tries again")
 
 
-def _killed(store: Store) -> Iterator[Finding]:
+def _killed(store: Store) -> Iterator[DoctorFinding]:
     """Turns that began, and whose process is gone without a word."""
     now_s = store.fs.time_ns() / 1e9
     for one in activity.open_turns(store.layout):
@@ -64,10 +64,10 @@ def _killed(store: Store) -> Iterator[Finding]:
                 f"turn {name} of {one.agent} began {began} ago and was not ended: its agent was killed, so "
                 "what it changed after its last capture is not in it"
             )
-            yield Finding(NOTE, "turns", what, f"`locus timeline {name}` shows what is known of it")
+            yield DoctorFinding(NOTE, "turns", what, f"`locus timeline {name}` shows what is known of it")
 
 
-def _completeness(store: Store) -> Iterator[Finding]:
+def _completeness(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         f"select session_id from events where position >= $1 and {HOOKED} and session_id is not null "
         "order by position desc limit 1",
@@ -77,13 +77,15 @@ def _completeness(store: Store) -> Iterator[Finding]:
         said = completeness(store, session_id)
         whole = not said.unsure_turns and (said.tool_calls == said.captured or not said.ended)
         todo = None if whole else f"`locus show {session_id}` names what is missing"
-        yield Finding(OK if whole else NOTE, "completeness", f"last session, {session_id}: {said}", todo)
+        yield DoctorFinding(
+            OK if whole else NOTE, "completeness", f"last session, {session_id}: {said}", todo
+        )
 
 
 # -- captures ----------------------------------------------------------------------------------
 
 
-def _durations(store: Store) -> Iterator[Finding]:
+def _durations(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         "select agent, count(*), quantile_cont(us, 0.5), quantile_cont(us, 0.95), quantile_cont(us, 0.99) "
         "from (select distinct agent, agent_session_id, "
@@ -97,17 +99,19 @@ def _durations(store: Store) -> Iterator[Finding]:
             f"{agent}: {counted(number, 'hook call')} took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
         )
         if quantiles[0] <= _SLOW_US:
-            yield Finding(OK, "durations", what)
+            yield DoctorFinding(OK, "durations", what)
             continue
         large = _large_files(store)
         if large:
             what += "; the largest files it looks at are " + ", ".join(
                 f"{path} ({_size(size)})" for path, size in large
             )
-        yield Finding(NOTE, "durations", what, _slow_rules_or(store, keep_out([path for path, _ in large])))
+        yield DoctorFinding(
+            NOTE, "durations", what, _slow_rules_or(store, keep_out([path for path, _ in large]))
+        )
 
 
-def _captures(store: Store) -> Iterator[Finding]:
+def _captures(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         "select json_extract_string(payload, '$.capture.state') as state, count(*) from events "
         "where position >= $1 and json_extract_string(payload, '$.capture.state') is not null "
@@ -121,7 +125,7 @@ def _captures(store: Store) -> Iterator[Finding]:
         what = f"the last capture did not see the whole directory ({state})"
         if pending:
             what += f": {_named(store, pending)} not read in time"
-        yield Finding(NOTE, "captures", what, keep_out(pending))
+        yield DoctorFinding(NOTE, "captures", what, keep_out(pending))
     waiting = _deferred(store)
     if waiting:
         sizes = sorted(waiting.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -131,11 +135,11 @@ def _captures(store: Store) -> Iterator[Finding]:
             "a process beside the hooks stores them, and the next hook starts one where none is; "
             "`locus doctor` names those that are left"
         )
-        yield Finding(NOTE, "captures", what, todo)
+        yield DoctorFinding(NOTE, "captures", what, todo)
     for state, number in rows:
         if state != "baseline":
             what = f"{counted(number, 'capture')} of the directory left to the next one ({state})"
-            yield Finding(OK, "captures", what)
+            yield DoctorFinding(OK, "captures", what)
 
 
 def _last_look(store: Store) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def _deferred(store: Store) -> dict[str, int]:
         "order by position desc limit 1",
         [recent(store)],
     ).rows
-    known = Deferred(store.blobs, told_in(store.events))
+    known = DeferredContents(store.blobs, told_in(store.events))
     lists = _paths_in(_object(rows[0][0]).get("lists")) if rows else []
     return {path_text(row.path): row.size for name in lists for row in known.open_files(from_text(name))}
 
@@ -220,7 +224,7 @@ def _paths_in(listed: object) -> list[str]:
     return [str(one) for one in listed] if isinstance(listed, list) else []
 
 
-CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[Store], Iterable[DoctorFinding]]], ...] = (
     ("durations", _durations),
     ("captures", _captures),
     ("turns", _dead_turns),

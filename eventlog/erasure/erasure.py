@@ -34,7 +34,7 @@ from eventlog.gc.live_contents import live_ids, told_trees
 from eventlog.log import erase as log
 from eventlog.log import sweep
 from eventlog.log.erased_rows import KEPT_TYPES, Marks
-from eventlog.log.erasures import END, ERASURE, REWRITTEN, START, Told, erasures_in
+from eventlog.log.erasures import END, ERASURE, REWRITTEN, START, Erasure, erasures_in
 from eventlog.log.manifest import read_current
 from eventlog.log.pattern import Pattern
 from eventlog.log.reader import LogView
@@ -59,7 +59,7 @@ _EVENT, _SESSION, _PATH, _SECRET = "event", "session", "path", "secret"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ErasurePlan:
     """What an erasure takes out. `events` are ids with positions, `contents` ids of blobs and trees.
 
     `trees` of these are lists of names: others take their places, in which the names have marks. `sessions`
@@ -100,7 +100,7 @@ class Erased:
     waiting: int = 0
 
 
-def plan_events(store: Store, event_ids: Iterable[str]) -> Plan:
+def plan_events(store: Store, event_ids: Iterable[str]) -> ErasurePlan:
     """To erase events, by their ids or unique beginnings, and contents that no other event needs.
 
     Raises: NotFound, Ambiguous, Refused (bookkeeping of the store).
@@ -118,7 +118,7 @@ def plan_events(store: Store, event_ids: Iterable[str]) -> Plan:
         return replace(_plan(store, view, _EVENT, chosen, alone), shared=shared)
 
 
-def plan_session(store: Store, session_id: str) -> Plan:
+def plan_session(store: Store, session_id: str) -> ErasurePlan:
     """To erase all events of a session, and contents that no other event needs.
 
     Raises: NotFound; Refused while it is active.
@@ -138,7 +138,7 @@ def plan_session(store: Store, session_id: str) -> Plan:
         return replace(_plan(store, view, _SESSION, chosen, alone), shared=shared)
 
 
-def plan_path(store: Store, path: str) -> Plan:
+def plan_path(store: Store, path: str) -> ErasurePlan:
     """To erase every recorded content of a file, or of all files below a folder, and what events tell of it.
 
     The name stays where trees list it. Raises: NotFound when nothing of it is recorded.
@@ -166,7 +166,7 @@ def plan_path(store: Store, path: str) -> Plan:
         return replace(plan, not_reached=(*plan.not_reached, *_quoted(others)))
 
 
-def plan_secret(store: Store, secret: str) -> Plan:
+def plan_secret(store: Store, secret: str) -> ErasurePlan:
     """To take a text, or what an expression between slashes matches, out of events and contents.
 
     Raises: InvalidEvent (too short, or no expression), Corruption (a content cannot be read).
@@ -180,7 +180,7 @@ def plan_secret(store: Store, secret: str) -> Plan:
         return replace(plan, trees=sum(found.values()), sessions=tuple(sorted(marks.sessions)))
 
 
-def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float = 10.0) -> Erased:
+def erase(store: Store, plan: ErasurePlan, *, reason: str = "", lock_timeout_s: float = 10.0) -> Erased:
     """Carry out a plan. Raises: Refused (a restore is unfinished), LockTimeout, NotDurable, Corruption.
 
     When it raises behind its first step, or is killed, `resume` finishes it.
@@ -203,7 +203,7 @@ def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float =
         return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
 
 
-def renew_rule(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> bool:
+def renew_rule(store: Store, plan: ErasurePlan, *, lock_timeout_s: float = 10.0) -> bool:
     """Give a text that was erased before a rule that is looked for fast; whether it had none.
 
     Raises: LockTimeout, NotDurable.
@@ -239,7 +239,7 @@ def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
         return _finish(store, todo, lock_timeout_s)
 
 
-def _marks_of(told: Told) -> Marks:
+def _marks_of(told: Erasure) -> Marks:
     whole = set() if told.rewritten else told.events
     return Marks(told.id, whole=whole, paths_kept=whole if told.paths_kept else set(), trees=told.trees)
 
@@ -254,14 +254,14 @@ def _plan(
     chosen: "dict[str, int]",
     contents: Iterable[bytes],
     pattern: "Pattern | None" = None,
-) -> Plan:
+) -> ErasurePlan:
     ids = frozenset(contents)
     entries = view.manifest.segments
     segments = sum(any(e.base <= at < e.end for at in chosen.values()) for e in entries)
     packs = sum(not ids.isdisjoint(tables.ids()) for tables in store.blobs.tables())
     quarantined = len(_in_quarantine(store, chosen, pattern))
     not_reached = tuple(_not_reached(store, view, chosen, pattern))
-    return Plan(by, chosen, ids, 0, (), segments, packs, quarantined, not_reached, pattern)
+    return ErasurePlan(by, chosen, ids, 0, (), segments, packs, quarantined, not_reached, pattern)
 
 
 def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> tuple[set[bytes], int]:
@@ -340,7 +340,7 @@ def _note(store: Store) -> None:
             # The end of another one swept it.
 
 
-def _rules(store: Store, plan: Plan) -> list[bytes]:
+def _rules(store: Store, plan: ErasurePlan) -> list[bytes]:
     rules = []
     if plan.pattern is not None and plan.pattern.text is not None:
         key = redaction.key_of((store.fs, store.layout))
@@ -355,7 +355,7 @@ def _rules(store: Store, plan: Plan) -> list[bytes]:
     return rules
 
 
-def _renamed(store: Store, writer: BlobWriter, plan: Plan, marks: Marks) -> dict[str, str]:
+def _renamed(store: Store, writer: BlobWriter, plan: ErasurePlan, marks: Marks) -> dict[str, str]:
     """Put the trees that take the places of those with the pattern in their names; hashes of both."""
     if plan.pattern is None or not plan.trees:
         return {}
@@ -367,7 +367,7 @@ def _renamed(store: Store, writer: BlobWriter, plan: Plan, marks: Marks) -> dict
 
 
 def _told(
-    store: Store, erasure: str, plan: Plan, reason: str, checks: list[str], trees: dict[str, str]
+    store: Store, erasure: str, plan: ErasurePlan, reason: str, checks: list[str], trees: dict[str, str]
 ) -> Iterator[Event]:
     events, contents = sorted(plan.events), sorted(id.hex() for id in plan.contents)
     pairs = sorted(trees.items())

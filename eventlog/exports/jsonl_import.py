@@ -73,7 +73,7 @@ class DamagedFile(Corruption):
 
 
 @dataclass(slots=True)
-class ImportReport:
+class JsonlImportReport:
     """What came of an import.
 
     `known` events and `known_contents` were in the store before; `contents` are new. `ledger_left_out` are
@@ -93,7 +93,7 @@ class ImportReport:
     skipped: list[tuple[int, str]] = field(default_factory=list)
 
 
-def load(store: "Store", path: str, *, salvage: bool = False) -> ImportReport:
+def load(store: "Store", path: str, *, salvage: bool = False) -> JsonlImportReport:
     """Import the file `path`.
 
     Raises: NotFound, Unsupported (a newer format), DamagedFile, InvalidEvent (an event that no log may
@@ -107,7 +107,7 @@ def load(store: "Store", path: str, *, salvage: bool = False) -> ImportReport:
         return read(store, file, path, salvage=salvage)
 
 
-def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -> ImportReport:
+def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -> JsonlImportReport:
     """The same from an open file; `path` names it in errors. What cannot be read twice is copied first."""
     if not file.seekable():
         with tempfile.TemporaryFile() as copy:
@@ -117,7 +117,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
     if not salvage:
         _check_whole(file, path, head.get("count"))
     foreign = head.get("repo_hash") != store.repo_hash
-    report = ImportReport(
+    report = JsonlImportReport(
         str(head.get("repo_hash")), str(head.get("project_name")), foreign, bool(head.get("contents"))
     )
     report.skipped += unsound
@@ -140,7 +140,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
 class _Import:
     """Takes lines, and writes them in batches."""
 
-    def __init__(self, store: "Store", path: str, report: ImportReport, salvage: bool) -> None:
+    def __init__(self, store: "Store", path: str, report: JsonlImportReport, salvage: bool) -> None:
         self._store = store
         self._path = path
         self._salvage = salvage

@@ -63,7 +63,7 @@ TABLE: "dict[str, dict[str, tuple[str, str | None]]]" = {
 }  # fmt: skip
 
 
-class Looker:
+class CaptureOrigin:
     """Who looked: at which moment (a row of `TABLE`), for which action, in which turn (None outside any)."""
 
     __slots__ = ("cause", "found", "place")
@@ -93,7 +93,7 @@ class Attribution:
         return self.causes[0] if self.whose in (LOOKER, THAT_CALL) and self.causes else None
 
 
-def attribute(looker: Looker, others: "Sequence[Running]", key: "str | None" = None) -> Attribution:
+def attribute(looker: CaptureOrigin, others: "Sequence[Running]", key: "str | None" = None) -> Attribution:
     """Whose a change is that `looker` found.
 
     Args:
@@ -121,7 +121,9 @@ def attribute(looker: Looker, others: "Sequence[Running]", key: "str | None" = N
     return Attribution(whose, causes, looker.place if whose == THIS_TURN else None, certainty)
 
 
-def _count(looker: Looker, able: "list[Running]", causes: "list[str]", places: "set[Place | None]") -> str:
+def _count(
+    looker: CaptureOrigin, able: "list[Running]", causes: "list[str]", places: "set[Place | None]"
+) -> str:
     """The column of `TABLE`."""
     if not causes:
         return NO_CALL

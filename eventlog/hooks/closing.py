@@ -15,7 +15,7 @@ from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.base.names import event_id_of
 from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 from eventlog.hooks import state
-from eventlog.hooks.state import GONE, SUPERSEDED, Running, Told, short
+from eventlog.hooks.state import GONE, SUPERSEDED, CaptureCheckpoint, Running, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Ends:
         self.count = 0
         self.turns = turns
 
-    def forget(self, layout: Layout, told: Told) -> None:
+    def forget(self, layout: Layout, told: CaptureCheckpoint) -> None:
         """Take the closed turns out of those under way. Behind the append. Raises: OSError."""
         for turn in self.turns:
             told.open.pop(turn.session, None)
@@ -80,7 +80,7 @@ def ends_of(
     call: Call,
     done: "Capture",
     previous: "bytes | None",
-    told: Told,
+    told: CaptureCheckpoint,
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
@@ -126,7 +126,7 @@ def ends_of(
     return ends
 
 
-def end_unseen(layout: Layout, told: Told, session: str) -> Event:
+def end_unseen(layout: Layout, told: CaptureCheckpoint, session: str) -> Event:
     """The end of the turn under way that a later one of its session follows, where nobody looks."""
     turn = activity.parse_open(session, told.open[session])
     assert turn is not None
@@ -184,7 +184,7 @@ def _action(layout: Layout, one: Running, by: str) -> Event:
 
 
 def _all_doubtful(
-    turn: activity.OpenTurn, call: Call, done: "Capture", previous: "bytes | None", told: Told
+    turn: activity.OpenTurn, call: Call, done: "Capture", previous: "bytes | None", told: CaptureCheckpoint
 ) -> "str | None":
     """Why no path is certain at the end of a turn; None where the look names those that are not."""
     if done.partial:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eventlog.blobs.deferred import DeferredFile
-    from eventlog.worktree.capture import Deferred
+    from eventlog.worktree.capture import DeferredEntries
 
     # Starts the process; what it returns is to be closed (`Started`).
     Start = Callable[["Job"], "Started | None"]
@@ -95,7 +95,7 @@ def open_lists(layout: Layout, worktree: str) -> "dict[bytes, OpenList]":
     return found
 
 
-def note_open(layout: Layout, worktree: str, root: str, lists: "list[Deferred]") -> bool:
+def note_open(layout: Layout, worktree: str, root: str, lists: "list[DeferredEntries]") -> bool:
     """Open the lists that a tree names and that are not open; whether any is open now. Raises: OSError."""
     if not lists and not os.path.exists(layout.live(worktree + SUFFIX)):
         return False

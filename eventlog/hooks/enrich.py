@@ -3,7 +3,7 @@
 Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
 """
 
-from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TURN_END, Call, Mark, title_of
+from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TURN_END, Call, TranscriptOffset, title_of
 from eventlog.base import identity
 from eventlog.base.layout import Layout
 from eventlog.base.names import (
@@ -16,7 +16,7 @@ from eventlog.base.names import (
 )
 from eventlog.base.types import Event
 from eventlog.hooks import state
-from eventlog.hooks.locate import Place
+from eventlog.hooks.locate import HookDirectory
 from eventlog.hooks.state import Calls, short
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ class Completion:
         layout: Layout,
         who: identity.Identity,
         call: Call,
-        place: "Place | None",
+        place: "HookDirectory | None",
         known: Calls,
         redactor: "Redactor",
         lines: "list[list[str]]",
@@ -72,7 +72,7 @@ class Completion:
         for path in self._transcripts():
             self._add_model_calls(path)
 
-    def _settle(self, place: Place, session: str) -> None:
+    def _settle(self, place: HookDirectory, session: str) -> None:
         """An action for each tool of the turn that ended unheard, and a look at what it changed.
 
         Those of subagents go on: what the agent asks its model says nothing of them.
@@ -138,7 +138,7 @@ class Completion:
 
     def _add_model_calls(self, path: str) -> None:
         key = short(path)
-        before = self.known.marks.get(key) or Mark()
+        before = self.known.marks.get(key) or TranscriptOffset()
         bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
         try:
             found, mark = self._read(path, before, bytes_max)
@@ -159,7 +159,9 @@ class Completion:
         if (mark.inode, mark.offset) != (before.inode, before.offset):
             self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
 
-    def _read(self, path: str, before: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":
+    def _read(
+        self, path: str, before: TranscriptOffset, bytes_max: int
+    ) -> "tuple[list[Event], TranscriptOffset]":
         if self.call.agent == "gemini-cli":
             from eventlog.agents.gemini_cli import chat_tail
 

@@ -13,8 +13,8 @@ from eventlog.base.types import RELATED_OF_TYPE, Event
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import DIRECTORY, FILE, FILES, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.hooks import attribution
-from eventlog.hooks.attribution import Attribution, Looker
-from eventlog.hooks.state import Running, Told, short
+from eventlog.hooks.attribution import Attribution, CaptureOrigin
+from eventlog.hooks.state import CaptureCheckpoint, Running, short
 from eventlog.worktree.kept_ignored import is_withheld
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
     from eventlog.blobs.writer import BlobWriter
     from eventlog.worktree.capture import Capture
-    from eventlog.worktree.changes import Change
+    from eventlog.worktree.changes import CapturedChange
 
 # More changes than this are told by the snapshot alone: the two trees say what they are.
 FILES_MAX = 5_000
@@ -39,7 +39,7 @@ _MODE_OF = {
 _BOM = b"\xef\xbb\xbf"
 
 
-class Teller:
+class FileEventBuilder:
     """Makes the file events of one capture.
 
     `turn` is the one that the call ends or belongs to, `named` are its own files by path in the directory,
@@ -50,7 +50,7 @@ class Teller:
         self,
         call: Call,
         turn: "str | None",
-        told: Told,
+        told: CaptureCheckpoint,
         done: "Capture",
         named: "dict[bytes, Named]",
         calls: "Sequence[Running]",
@@ -67,7 +67,7 @@ class Teller:
         self._skipped = dict(done.skipped)
         self._lists: "dict[bytes, str | None]" = {one.sentence: to_text(one.list_id) for one in done.deferred}
 
-    def tell(self, change: "Change", blobs: "BlobStore") -> "list[Event]":
+    def tell(self, change: "CapturedChange", blobs: "BlobStore") -> "list[Event]":
         """The events of one change."""
         named = self._named.get(change.path)
         whose = attribution.attribute(
@@ -108,7 +108,7 @@ class Teller:
             return columns
         return {**columns, "cwd": None, "model": None, "agent_version": None}
 
-    def _between(self, original: str, change: "Change", blobs: "BlobStore") -> "TreeEntry | None":
+    def _between(self, original: str, change: "CapturedChange", blobs: "BlobStore") -> "TreeEntry | None":
         """The state that the tool found, when it is another one than the log knows."""
         from eventlog.blobs.tree import TreeEntry
 
@@ -133,7 +133,7 @@ class Teller:
 
     def _event(
         self,
-        change: "Change",
+        change: "CapturedChange",
         before: "TreeEntry | None",
         after: "TreeEntry | None",
         columns: Event,
@@ -198,7 +198,7 @@ class Teller:
         return self._lists[entry.id]
 
 
-def _looker(call: Call, turn: "str | None") -> Looker:
+def _looker(call: Call, turn: "str | None") -> CaptureOrigin:
     place = None
     if call.session is not None and turn is not None:
         place = call.agent, call.session, turn
@@ -208,14 +208,14 @@ def _looker(call: Call, turn: "str | None") -> Looker:
             ANY: attribution.AFTER_COMMAND,
             None: attribution.AFTER_COMMAND,
         }
-        return Looker(kinds.get(call.kind, attribution.AFTER_WAIT), call.cause, place)
+        return CaptureOrigin(kinds.get(call.kind, attribution.AFTER_WAIT), call.cause, place)
     if call.moment == TOOL:
-        return Looker(attribution.AFTER_WAIT, None, place)
+        return CaptureOrigin(attribution.AFTER_WAIT, None, place)
     if call.moment == TOOL_START:
-        return Looker(attribution.BEFORE_COMMAND, None, place)
+        return CaptureOrigin(attribution.BEFORE_COMMAND, None, place)
     if call.moment == TURN_END or (call.moment == SESSION_END and turn is not None):
-        return Looker(attribution.TURN_ENDS, None, place)
-    return Looker(attribution.BETWEEN, None, None)
+        return CaptureOrigin(attribution.TURN_ENDS, None, place)
+    return CaptureOrigin(attribution.BETWEEN, None, None)
 
 
 def _content(entry: "TreeEntry | None") -> "str | None":

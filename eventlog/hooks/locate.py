@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Place:
+class HookDirectory:
     """The working directory of a call. `worktree` is git's name of it where it is a linked one."""
 
     __slots__ = ("branch", "commit", "key", "root", "worktree")
@@ -58,7 +58,7 @@ def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
     return None
 
 
-def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "Place | None":
+def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "HookDirectory | None":
     """The directory to capture: the one the store stands in, the linked worktree of it that the agent works
     in, or, where a store stands apart, the repository or project of the agent."""
     cwd = call.columns.get("cwd")
@@ -86,12 +86,12 @@ def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "Place |
     around = os.fsencode(root)
     if at != root and (git is None or git.top != around):
         git = worktree_git.find(around)
-    return Place(root, git)
+    return HookDirectory(root, git)
 
 
-def find_captured(root: str) -> Place:
+def find_captured(root: str) -> HookDirectory:
     """A directory that has been captured before."""
-    return Place(root, worktree_git.find(os.fsencode(root)))
+    return HookDirectory(root, worktree_git.find(os.fsencode(root)))
 
 
 def _own_directory() -> "str | None":

@@ -32,7 +32,7 @@ from eventlog.base.types import Event
 from eventlog.hooks import state as live_state
 from eventlog.hooks import texts
 from eventlog.hooks.locate import find_captured, find_place
-from eventlog.hooks.state import Calls, Running, Told, short
+from eventlog.hooks.state import Calls, CaptureCheckpoint, Running, short
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.secrets import admission, redaction
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.writer import BlobWriter
     from eventlog.hooks.closing import Closing, Ends
     from eventlog.hooks.deferred_lists import Start, Started
-    from eventlog.hooks.locate import Place
+    from eventlog.hooks.locate import HookDirectory
     from eventlog.worktree.capture import Capture
 
     Note = Callable[[BaseException], None]
@@ -142,7 +142,7 @@ class Recorded:
     __slots__ = ("layout", "place", "settings", "who")
 
     def __init__(
-        self, layout: Layout, who: identity.Identity, settings: config.Config, place: "Place | None"
+        self, layout: Layout, who: identity.Identity, settings: config.Config, place: "HookDirectory | None"
     ) -> None:
         self.layout = layout
         self.who = who
@@ -199,7 +199,7 @@ class _Recording:
         self.noted = False  # the turn is among those under way
         self.refused = False
         self.of_turn: "dict[str, object]" = {}  # what the snapshot at its start or end says beside the tree
-        self.place: "Place | None" = None
+        self.place: "HookDirectory | None" = None
         self.start: "Start | None" = None
         self.started: "Started | None" = None  # the process that stores what this call defers
         self.wait_until = self.began_s
@@ -360,13 +360,13 @@ class _Recording:
             return True
         return self._closing(told) is not None if self.call.moment == SESSION else self._looks_before(told)
 
-    def _looks_before(self, told: Told) -> bool:
+    def _looks_before(self, told: CaptureCheckpoint) -> bool:
         """Whether a command begins, in the turn under way and among few files: so that what it changes is
         told apart from what stood there before, also when it is killed."""
         few = told.files is not None and told.files <= LOOK_BEFORE_FILES_MAX
         return few and self.call.kind == ANY and not live_state.is_another_turn(told, self.call)
 
-    def _closing(self, told: Told) -> "Closing | None":
+    def _closing(self, told: CaptureCheckpoint) -> "Closing | None":
         """The turns that a whole look closes: their process is gone, or their session left them."""
         left = live_state.left(told, self.call, self.fs.time_ns() / 1e9)
         if not left:
@@ -393,7 +393,7 @@ class _Recording:
                 self._tell(moved, done, previous, told, blobs, writer)
 
     def _capture(
-        self, blobs: "BlobStore", writer: "BlobWriter", told: Told, deadline: float
+        self, blobs: "BlobStore", writer: "BlobWriter", told: CaptureCheckpoint, deadline: float
     ) -> "tuple[Capture, bytes | None]":
         """The capture, and the tree that its changes start from."""
         from eventlog.worktree.capture import FILE_SIZE_MAX, capture
@@ -423,7 +423,7 @@ class _Recording:
             self.note(error)  # the tree told last cannot be read: begin anew
         return capture(blobs, writer, root, **wanted), None
 
-    def _keeps_ignored(self, told: Told) -> bool:
+    def _keeps_ignored(self, told: CaptureCheckpoint) -> bool:
         """Whether this look keeps ignored files: as the switch says, once no turn goes on over it."""
         if told.tree is None:
             told.keeps = self.keeps_ignored
@@ -439,7 +439,7 @@ class _Recording:
         events: "list[Event]",
         done: "Capture",
         previous: "bytes | None",
-        told: Told,
+        told: CaptureCheckpoint,
         blobs: "BlobStore",
         writer: "BlobWriter",
     ) -> None:
@@ -508,9 +508,11 @@ class _Recording:
         except OSError as error:
             self.note(error)  # the next capture finds them open
 
-    def _files(self, done: "Capture", told: Told, blobs: "BlobStore", writer: "BlobWriter") -> "list[Event]":
+    def _files(
+        self, done: "Capture", told: CaptureCheckpoint, blobs: "BlobStore", writer: "BlobWriter"
+    ) -> "list[Event]":
         """The file events of a capture, complete but for what `_admit` adds."""
-        from eventlog.hooks.file_events import FILES_MAX, Teller
+        from eventlog.hooks.file_events import FILES_MAX, FileEventBuilder
 
         call, place = self.call, self.place
         assert place is not None
@@ -521,10 +523,10 @@ class _Recording:
         if len(changes) > FILES_MAX or not changes:
             return []
         turn = live_state.open_turn(told, call, self.known) if call.moment == SESSION_END else call.turn
-        teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
+        teller = FileEventBuilder(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
-    def _ends(self, done: "Capture", previous: "bytes | None", told: Told) -> "Ends | None":
+    def _ends(self, done: "Capture", previous: "bytes | None", told: CaptureCheckpoint) -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
         if self.closing is None and not any(one.dead for one in self.under_way):
             return None

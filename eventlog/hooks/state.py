@@ -23,7 +23,7 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    Mark,
+    TranscriptOffset,
     int_of,
     text_of,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from eventlog.base.fs import FileSystem
     from eventlog.blobs.store import BlobStore
-    from eventlog.hooks.locate import Place
+    from eventlog.hooks.locate import HookDirectory
     from eventlog.worktree.capture import Capture
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -65,7 +65,7 @@ def short(text: "str | bytes") -> str:
     return blake3(data).hexdigest()[:16]
 
 
-class Told:
+class CaptureCheckpoint:
     """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
 
     `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
@@ -98,7 +98,7 @@ class Told:
             self.passed -= {session}
 
 
-def read_told(layout: Layout, worktree: str) -> Told:
+def read_told(layout: Layout, worktree: str) -> CaptureCheckpoint:
     try:
         said = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
         tree = None if said["tree"] is None else bytes.fromhex(said["tree"])
@@ -106,16 +106,18 @@ def read_told(layout: Layout, worktree: str) -> Told:
         if (tree is None or len(tree) == 32) and all(
             len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
         ):
-            told = Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
+            told = CaptureCheckpoint(
+                tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ())))
+            )
             told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
             told.files = int_of(said, "files")
             return told
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    return Told(None, os.urandom(8).hex(), {})
+    return CaptureCheckpoint(None, os.urandom(8).hex(), {})
 
 
-def write_told(layout: Layout, worktree: str, told: Told) -> None:
+def write_told(layout: Layout, worktree: str, told: CaptureCheckpoint) -> None:
     """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
     told again under the ids that they had. Written over the last one, in one call and of one length unless
     many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
@@ -138,7 +140,7 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
         os.close(fd)
 
 
-def left(told: Told, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
+def left(told: CaptureCheckpoint, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
     """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
 
     Asked before a look: what dies during it may change something behind its back.
@@ -172,7 +174,7 @@ def process_of(agent: str, environ: "Mapping[str, str]") -> str:
     return "" if process is None else process.text()
 
 
-def note_open(told: Told, place: "tuple[str, str, str]", process: str, now_ns: int) -> None:
+def note_open(told: CaptureCheckpoint, place: "tuple[str, str, str]", process: str, now_ns: int) -> None:
     """The turn `place` (agent, session, turn) is under way, in a process (`process_of`)."""
     agent, session, turn = place
     told.open.pop(session, None)  # to stand last: it is the newest
@@ -181,7 +183,7 @@ def note_open(told: Told, place: "tuple[str, str, str]", process: str, now_ns: i
 
 def stay_open(
     layout: Layout,
-    told: Told,
+    told: CaptureCheckpoint,
     place: "tuple[str, str, str]",
     process: str,
     now_ns: int,
@@ -196,7 +198,7 @@ def stay_open(
         note_open(told, place, process, now_ns)
 
 
-def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[list[str]]") -> None:
+def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: "list[list[str]]") -> None:
     """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
     event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
     it ends the one before it.
@@ -227,13 +229,13 @@ def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[li
         lines.append(["ended", short(under_way[1])])
 
 
-def is_another_turn(told: Told, call: Call) -> bool:
+def is_another_turn(told: CaptureCheckpoint, call: Call) -> bool:
     """Whether the turn of the call is not the one under way: a look in it is told in any case, since it comes
     after the end that the turn has, if it has one."""
     return call.turn is not None and told.open.get(call.session or "", ("", None))[1] != call.turn
 
 
-def open_turn(told: Told, call: Call, known: "Calls") -> "str | None":
+def open_turn(told: CaptureCheckpoint, call: Call, known: "Calls") -> "str | None":
     """The turn of this session that nobody ended."""
     parts = told.open.get(call.session or "")
     if parts is None or short(parts[1]) in known.ended:
@@ -241,7 +243,9 @@ def open_turn(told: Told, call: Call, known: "Calls") -> "str | None":
     return parts[1]
 
 
-def note_turn(layout: Layout, told: Told, call: Call, captured: bool, process: str, now_ns: int) -> None:
+def note_turn(
+    layout: Layout, told: CaptureCheckpoint, call: Call, captured: bool, process: str, now_ns: int
+) -> None:
     """Let `told` say which turn of the session is under way behind this call.
 
     Args: captured: the look was whole.
@@ -348,7 +352,7 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 
 
 def running(
-    layout: Layout, worktree: str, told: Told, dead: "frozenset[str]" = frozenset()
+    layout: Layout, worktree: str, told: CaptureCheckpoint, dead: "frozenset[str]" = frozenset()
 ) -> "list[Running]":
     """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
 
@@ -399,7 +403,7 @@ def trim_running(layout: Layout, worktree: str) -> None:
         pass  # it is small, absent, or stays
 
 
-class Tools:
+class UnnamedCalls:
     """Tool calls without ids, told by what they ask for (`key`) and when: the number of each in its turn.
 
     An end belongs to the last beginning of the same key that has none: equal calls are interchangeable, but
@@ -474,7 +478,7 @@ class Calls:
         self.begun: "set[str]" = set()  # `short` turns
         self.ended: "set[str]" = set()  # the same
         self.actions: "dict[str, str]" = {}
-        self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
+        self.marks: "dict[str, TranscriptOffset]" = {}  # of transcripts, by their `short` path
         self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
@@ -483,7 +487,7 @@ class Calls:
         # ids the ids of their events, in order, by `short` turn, key and type.
         self.imported_turns: "list[tuple[str, int, str]]" = []
         self.imported_calls: "dict[tuple[str, ...], list[str]]" = {}
-        self.tools = Tools()
+        self.tools = UnnamedCalls()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
         self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the look at its start
@@ -510,7 +514,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
             if len(words) > 2 and words[2] not in calls.turns:
                 calls.turns.append(words[2])
                 calls.stamps[words[2]] = words[-1]
-                calls.tools = Tools()  # they are counted within their turn
+                calls.tools = UnnamedCalls()  # they are counted within their turn
         elif words[0] in ("asked", "answered") and len(words) == 3:
             calls.tools.take(words[1], words[2], asked=words[0] == "asked")
         elif words[0] == "model" and len(words) == 3:
@@ -518,7 +522,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
         elif words[0] == "action" and len(words) == 3:
             calls.actions.setdefault(words[1], words[2])
         elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
-            calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
+            calls.marks[words[1]] = TranscriptOffset(int(words[2]), int(words[3]))
         elif words[0] == "prompt" and len(words) == 3:
             calls.prompts[words[1]] = words[2]
         elif words[0] == "tree" and len(words) == 3 and len(words[2]) == 64 and _HEX.issuperset(words[2]):
@@ -539,7 +543,7 @@ def facts_of_turn(
     call: Call,
     known: Calls,
     lines: "list[list[str]]",
-    place: "Place",
+    place: "HookDirectory",
     done: "Capture",
     blobs: "BlobStore",
     until: float,

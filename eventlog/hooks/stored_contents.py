@@ -327,7 +327,7 @@ class _Storing:
         writer.flush()
         if healed is None:
             return SKIPPED not in cache.kinds or sentence not in cache.ids
-        key = statcache.Key(self._who.store_id, worktree, options, os.fsencode(root))
+        key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
         statcache.save(fs, layout, key, healed)
         kept = statcache.load(fs, layout, key)
         if kept is None or kept.root != healed.root:

@@ -8,8 +8,8 @@ where the switch says another thing than the last look did.
 import os
 
 from eventlog.agents.kit.call import SESSION, TURN_START, Call
-from eventlog.hooks.state import Told
-from eventlog.worktree.changes import ADD, DELETE, RENAME, Change
+from eventlog.hooks.state import CaptureCheckpoint
+from eventlog.worktree.changes import ADD, DELETE, RENAME, CapturedChange
 from eventlog.worktree.kept_ignored import is_kept
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.capture import Capture
 
 
-def may_switch(told: Told, call: Call, closing: "Closing | None") -> bool:
+def may_switch(told: CaptureCheckpoint, call: Call, closing: "Closing | None") -> bool:
     """Whether this look may be the first that follows the switch: no turn goes on over it."""
     if call.moment not in (SESSION, TURN_START):
         return False
@@ -26,7 +26,7 @@ def may_switch(told: Told, call: Call, closing: "Closing | None") -> bool:
     return all(session in closed or session == call.session for session in told.open)
 
 
-def changes_without(done: "Capture", root: str, keeps: bool) -> "list[Change]":
+def changes_without(done: "Capture", root: str, keeps: bool) -> "list[CapturedChange]":
     """The changes that a look found, without what came or went by the switch alone.
 
     Args: root: the directory; keeps: whether ignored files are kept from this look on.
@@ -44,8 +44,8 @@ def changes_without(done: "Capture", root: str, keeps: bool) -> "list[Change]":
             assert change.old_path is not None and change.before is not None and change.after is not None
             if is_switched(change.path if keeps else change.old_path):
                 # Only one side of it was seen.
-                gone = Change((DELETE, change.old_path, change.before, None, None))
-                come = Change((ADD, change.path, None, change.after, None))
+                gone = CapturedChange((DELETE, change.old_path, change.before, None, None))
+                come = CapturedChange((ADD, change.path, None, change.after, None))
                 found.append(gone if keeps else come)
                 continue
         elif change.operation == (ADD if keeps else DELETE) and is_switched(change.path):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PAYLOAD_SUSPECT_BYTES = 4 << 20  # from here on a payload may be too large without large texts
 
 
-class Batch:
+class ImportBatch:
     """See the module's docstring. To be closed; what was not committed is dropped then."""
 
     def __init__(self, store: "Store", *, bytes_max: int, events_max: int) -> None:

@@ -9,7 +9,7 @@ from eventlog.base.errors import Corruption
 MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK, MODE_SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
 
 
-class Identity(NamedTuple):
+class CommitIdentity(NamedTuple):
     """Who and when, as a commit says it."""
 
     name: str
@@ -25,8 +25,8 @@ class Commit:
     id: str
     tree: str
     parents: tuple[str, ...]
-    author: Identity
-    committer: Identity
+    author: CommitIdentity
+    committer: CommitIdentity
     message: str
     encoding: str | None  # None: UTF-8; "latin-1" also stands in where the stated one does not fit
 
@@ -37,7 +37,7 @@ class Commit:
         return " ".join(first.split()) or f"commit {self.id[:12]}"
 
 
-class Change(NamedTuple):
+class GitChange(NamedTuple):
     """One path that differs between two trees. Ids of the side that does not exist are None."""
 
     path: bytes
@@ -50,7 +50,7 @@ class Change(NamedTuple):
     lines_removed: int | None
 
 
-class Entry(NamedTuple):
+class GitEntry(NamedTuple):
     """One file, symlink or submodule of a tree."""
 
     path: bytes
@@ -81,7 +81,7 @@ def parse_commit(commit: str, data: bytes) -> Commit:
     )
 
 
-def _identity(line: bytes, stated: str | None) -> Identity:
+def _identity(line: bytes, stated: str | None) -> CommitIdentity:
     """`Name <email> seconds zone`, however badly formed."""
     who, _, when = line.rpartition(b">")
     name, _, email = who.partition(b"<")
@@ -91,7 +91,7 @@ def _identity(line: bytes, stated: str | None) -> Identity:
     except ValueError:
         time_s = None
     texts = [_decoded(part.strip(), stated)[0] for part in (name, email, zone)]
-    return Identity(texts[0], texts[1], time_s, texts[2])
+    return CommitIdentity(texts[0], texts[1], time_s, texts[2])
 
 
 def _decoded(data: bytes, stated: str | None) -> tuple[str, str | None]:
@@ -112,10 +112,10 @@ def _decoded(data: bytes, stated: str | None) -> tuple[str, str | None]:
         return data.decode("latin-1"), "latin-1"
 
 
-def parse_changes(tokens: Iterable[bytes], id_size: int) -> Iterator[tuple[str, list[Change]]]:
+def parse_changes(tokens: Iterable[bytes], id_size: int) -> Iterator[tuple[str, list[GitChange]]]:
     """Each header line of a `diff-tree --stdin -z --raw --numstat` answer, with its list."""
     stream = iter(tokens)
-    changes: list[Change] | None = None
+    changes: list[GitChange] | None = None
     header = ""
     index: dict[bytes, int] = {}
     for token in stream:
@@ -155,13 +155,13 @@ def _is_header(token: bytes, id_size: int) -> bool:
     )
 
 
-def _raw_change(token: bytes, stream: Iterator[bytes]) -> Change:
+def _raw_change(token: bytes, stream: Iterator[bytes]) -> GitChange:
     before_mode, after_mode, before_id, after_id, status = token[1:].split(b" ")
     path = next(stream)
     old_path = None
     if status[:1] in (b"R", b"C"):
         old_path, path = path, next(stream)
-    return Change(
+    return GitChange(
         path,
         old_path,
         int(before_mode, 8),
@@ -173,17 +173,17 @@ def _raw_change(token: bytes, stream: Iterator[bytes]) -> Change:
     )
 
 
-def _counted(change: Change, added: int, removed: int) -> Change:
+def _counted(change: GitChange, added: int, removed: int) -> GitChange:
     if MODE_SUBMODULE in (change.before_mode, change.after_mode):
         return change  # git counts the line that shows a submodule's commit, which is in no file
     return change._replace(lines_added=added, lines_removed=removed)
 
 
 def parts(
-    changes: Iterable[tuple[int, list[Change] | None]], size_max: int
-) -> Iterator[list[tuple[int, list[Change] | None]]]:
+    changes: Iterable[tuple[int, list[GitChange] | None]], size_max: int
+) -> Iterator[list[tuple[int, list[GitChange] | None]]]:
     """Neighbouring commits, together with a bounded number of changes, or one with more or unknown ones."""
-    part: list[tuple[int, list[Change] | None]] = []
+    part: list[tuple[int, list[GitChange] | None]] = []
     count = 0
     for index, some in changes:
         is_cut = some is None or (part and part[-1][1] is None)

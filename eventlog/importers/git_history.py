@@ -24,12 +24,12 @@ from eventlog.blobs.deferred import encode_list, sentence_of
 from eventlog.blobs.ids import blob_id, from_text, to_text
 from eventlog.blobs.tree import EXECUTABLE, FILE, SIZE_UNKNOWN, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.importers import git_deepened, git_lines, git_missing, git_turns
-from eventlog.importers.batch import Batch
-from eventlog.importers.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Change, Commit, parts
+from eventlog.importers.batch import ImportBatch
+from eventlog.importers.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Commit, GitChange, parts
 from eventlog.importers.git_names import earlier_path, tree_path
 from eventlog.importers.git_objects import EMPTY_TREE, GitRepository, open_repository
-from eventlog.importers.git_report import ImportReport
-from eventlog.importers.git_turns import FileChange, Known, Place, TreeFacts
+from eventlog.importers.git_report import GitImportReport
+from eventlog.importers.git_turns import CommitTurn, FileChange, KnownCommits, TreeFacts
 from eventlog.log.retained import retention_in
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.secrets import bulk_prefilter
@@ -65,7 +65,7 @@ def import_git(
     all_parents: bool = False,
     progress: Progress | None = None,
     window_bytes: int = WINDOW_BYTES,
-) -> ImportReport:
+) -> GitImportReport:
     """Append the history that ends at `rev` to the store, as far as it is not there yet.
 
     Args:
@@ -86,7 +86,7 @@ def import_git(
         rows = store.rows(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
         known = git_turns.known_from(rows, repo)
         first = 0 if limit is None else max(0, len(line) - limit)
-        window = Batch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
+        window = ImportBatch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
         with bulk_prefilter.looking(store.redactor):
             importer = _Import(store, repository, repo, line, known, window)
             importer.see_line(ref, any(commit not in known.places for commit in line[first:]))
@@ -110,7 +110,7 @@ def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
 class _Changed(NamedTuple):
     """A change, and our id and size of the content it leaves behind."""
 
-    change: Change
+    change: GitChange
     id: bytes | None
     size: int | None  # None: the content is not in this clone
 
@@ -124,8 +124,8 @@ class _Import:
         repository: GitRepository,
         repo: str,
         line: Sequence[str],
-        known: Known,
-        window: Batch,
+        known: KnownCommits,
+        window: ImportBatch,
     ) -> None:
         self._store = store
         self._repository = repository
@@ -134,7 +134,7 @@ class _Import:
         self._without_parent = git_deepened.without_parent(store, repo) if known.places else set()
         self._take(line, self._places_of(line))
         self._has_places = not repository.shallow
-        self._met: dict[str, Place] = {}  # places of this run, for the branches that begin there
+        self._met: dict[str, CommitTurn] = {}  # places of this run, for the branches that begin there
         self._facts_of: dict[str, TreeFacts] = {}  # and their trees
         self._commits: dict[str, Commit] = {}  # those of the current chunk
         self._contents: dict[str, tuple[bytes | None, int | None]] = {}  # git's id → (ours, size)
@@ -147,12 +147,12 @@ class _Import:
         self._rewritten = 0
         self._recorded_again = 0
 
-    def _places_of(self, line: Sequence[str]) -> list[Place]:
+    def _places_of(self, line: Sequence[str]) -> list[CommitTurn]:
         for commit in self._without_parent.intersection(line[1:]):
             self._known.record_again(commit)
         return git_turns.places_of(self._repo, line, self._known)
 
-    def _take(self, line: Sequence[str], places: Sequence[Place], first: int = 0) -> None:
+    def _take(self, line: Sequence[str], places: Sequence[CommitTurn], first: int = 0) -> None:
         """Go to a line of commits; those before `first` only say what comes before."""
         self._line, self._places = line, places
         self._indices: dict[str, list[int]] = {}  # of the commits of each session
@@ -199,7 +199,7 @@ class _Import:
 
     def run(
         self, first: int, branches: Sequence[git_lines.Branch], off_line: int, progress: Progress | None
-    ) -> ImportReport:
+    ) -> GitImportReport:
         """Args: off_line: commits that merges brought and that are not in `branches`."""
         head = self._line[-1]
         total = len(self._line) - first + sum(len(chain) for _, chain in branches)
@@ -225,7 +225,7 @@ class _Import:
             self._window.close()
             if self._second is not None:
                 self._second.close()
-        return ImportReport(
+        return GitImportReport(
             repo=self._repo,
             head=head,
             commits=total - skipped,
@@ -300,7 +300,7 @@ class _Import:
             return EMPTY_TREE[len(self._line[0])]
         return self._commits[self._line[index]].tree
 
-    def _fresh(self, changes: Iterable[Change]) -> list[str]:
+    def _fresh(self, changes: Iterable[GitChange]) -> list[str]:
         """Contents that were not met yet, in the order in which they will be asked for."""
         if len(self._contents) > _CONTENTS_MAX:
             self._contents.clear()
@@ -312,7 +312,7 @@ class _Import:
         return list(found)
 
     def _after(
-        self, change: Change, contents: Iterator[bytes | int | None]
+        self, change: GitChange, contents: Iterator[bytes | int | None]
     ) -> tuple[bytes | None, int | None]:
         """(id, size) of the content after a change; it comes from `contents` when it is new.
 
@@ -333,7 +333,7 @@ class _Import:
 
     # -- the tree ------------------------------------------------------------------------------
 
-    def _can_follow(self, part: "Sequence[tuple[int, list[Change] | None]]") -> bool:
+    def _can_follow(self, part: "Sequence[tuple[int, list[GitChange] | None]]") -> bool:
         """Let the tree be the one before a part, if git has what that takes."""
         if part[0][1] is None:
             return False
@@ -388,7 +388,7 @@ class _Import:
         entries = self._repository.entries(tree)
         while some := list(islice(entries, _PART_CHANGES)):
             files += len(some)
-            changes = [Change(e.path, None, 0, e.mode, None, e.id, None, None) for e in some]
+            changes = [GitChange(e.path, None, 0, e.mode, None, e.id, None, None) for e in some]
             contents = self._repository.contents(self._fresh(changes), _BLOB_BYTES_MAX)
             for change in changes:
                 one = _Changed(change, *self._after(change, contents))
@@ -488,7 +488,7 @@ class _Import:
             deferred=None if one.size is not None or list_id is None else to_text(list_id),
         )
 
-    def _before_hash(self, change: Change) -> str | None:
+    def _before_hash(self, change: GitChange) -> str | None:
         if change.before_id is None:
             return None
         entry = self._tree.get(self._place_of(change.old_path or change.path))
@@ -566,7 +566,7 @@ class _Import:
         self._recorded_again += 1
         return True
 
-    def _start(self, place: Place) -> None:
+    def _start(self, place: CommitTurn) -> None:
         if self._is_started(place.key):
             return
         self._add(git_turns.session_start(self._repo, place, self._commit(place.first_commit)))
@@ -621,7 +621,7 @@ class _Import:
         return self._repository.name
 
 
-def _kind_of(change: Change) -> bytes:
+def _kind_of(change: GitChange) -> bytes:
     return _KIND_OF_MODE.get(change.after_mode, EXECUTABLE if change.after_mode & 0o100 else FILE)
 
 

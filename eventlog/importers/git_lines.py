@@ -8,7 +8,7 @@ it and no ref leads to it. What git does not know says nothing: it may stand in 
 
 from typing import TYPE_CHECKING
 
-from eventlog.importers.git_turns import AGENT, Known
+from eventlog.importers.git_turns import AGENT, KnownCommits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def left(
-    store: "Store", repository: "GitRepository", known: Known, ref: str, line: "Sequence[str]"
+    store: "Store", repository: "GitRepository", known: KnownCommits, ref: str, line: "Sequence[str]"
 ) -> list[str]:
     """The commits that were on a line, or under a ref, and are not any more; in the log's order.
 

@@ -12,11 +12,11 @@ from eventlog.blobs.ids import from_text
 from eventlog.blobs.pack import BLOB_SIZE_MAX
 from eventlog.blobs.tree import encode_tree
 from eventlog.hooks.stored_contents import stored_event
-from eventlog.replay.deferred import Deferred, told_in
+from eventlog.replay.deferred import DeferredContents, told_in
 from eventlog.worktree import healing
 
 if TYPE_CHECKING:
-    from eventlog.importers.batch import Batch
+    from eventlog.importers.batch import ImportBatch
     from eventlog.importers.git_objects import GitRepository
     from eventlog.store import Store
     from eventlog.worktree.healing import Content
@@ -32,10 +32,10 @@ def absent(git_object: str | None) -> str:
     return f"its content {git_object} is not in this clone"
 
 
-def fill(store: "Store", repo: str, repository: "GitRepository", window: "Batch") -> dict[str, str]:
+def fill(store: "Store", repo: str, repository: "GitRepository", window: "ImportBatch") -> dict[str, str]:
     """Add contents that earlier imports lacked and that are here now; (path, reason) of the others."""
     missing: dict[str, str] = {}
-    deferred = Deferred(store.blobs, told_in(store.events))
+    deferred = DeferredContents(store.blobs, told_in(store.events))
     for (name,) in store.query(_NAMED, [repo]).rows:
         list_id = from_text(name)
         rows = [row for row in deferred.open_files(list_id) if row.object is not None]
@@ -62,7 +62,7 @@ def fill(store: "Store", repo: str, repository: "GitRepository", window: "Batch"
 class _Trees:
     """A batch, as what trees are put with."""
 
-    def __init__(self, window: "Batch") -> None:
+    def __init__(self, window: "ImportBatch") -> None:
         self._window = window
 
     def put_tree(self, entries: Iterable[tuple[bytes, bytes, bytes, int]]) -> bytes:

@@ -23,7 +23,14 @@ from typing import IO
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.base.repository import hash_of_roots
-from eventlog.importers.git_formats import MODE_SUBMODULE, Change, Commit, Entry, parse_changes, parse_commit
+from eventlog.importers.git_formats import (
+    MODE_SUBMODULE,
+    Commit,
+    GitChange,
+    GitEntry,
+    parse_changes,
+    parse_commit,
+)
 
 EMPTY_TREE = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}
 EMPTY_TREE[64] = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
@@ -215,19 +222,19 @@ class GitRepository:
 
     # -- trees ---------------------------------------------------------------------------------
 
-    def entries(self, tree: str) -> Iterator[Entry]:
+    def entries(self, tree: str) -> Iterator[GitEntry]:
         """Every file, symlink and submodule below `tree`, in path order."""
         lister = _Conversation(["ls-tree", "-r", "-z", "--full-tree", tree], *self._place(tree))
         try:
             for token in lister.tokens(None):
                 facts, path = token.split(b"\t", 1)
                 mode, _, oid = facts.split(b" ")
-                yield Entry(path, int(mode, 8), oid.decode("ascii"))
+                yield GitEntry(path, int(mode, 8), oid.decode("ascii"))
             lister.finish()
         finally:
             lister.close()
 
-    def changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change] | None]:
+    def changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange] | None]:
         """For each (tree before, tree after) the paths that differ, renames found; None where trees lack.
 
         Where a content is not here, lines are not counted, and only renames without a change are found. The
@@ -244,7 +251,7 @@ class GitRepository:
         if self._is_partial:
             yield from self._partial_changes(pairs[done:])
 
-    def _full_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change]]:
+    def _full_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange]]:
         """Raises: EventLogError at the first pair for which git cannot read what it needs."""
         if not pairs:
             return
@@ -258,7 +265,7 @@ class GitRepository:
             self._differ = None
             raise
 
-    def _partial_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change] | None]:
+    def _partial_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange] | None]:
         raw = list(self._raw_changes(pairs))
         present = self.present(id for changes in raw for id in _needed(changes))
         whole = [
@@ -268,7 +275,7 @@ class GitRepository:
         for n, changes in enumerate(raw):
             yield known.get(n, changes)
 
-    def _raw_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change] | None]:
+    def _raw_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange] | None]:
         """What trees alone tell."""
         at, size = 0, len(pairs)
         while at < len(pairs):
@@ -561,7 +568,7 @@ def _words(stderr: bytes) -> str:
     return stderr.decode("utf-8", "replace").strip() or "ended without saying why"
 
 
-def _diffs(differ: "_Conversation", pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change]]:
+def _diffs(differ: "_Conversation", pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange]]:
     """The answers of diff-tree, pair by pair. Raises: EventLogError where one is missing."""
     # It answers a line that it cannot read by printing it, which marks the end of a request.
     mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
@@ -577,7 +584,7 @@ def _diffs(differ: "_Conversation", pairs: Sequence[tuple[str, str]]) -> Iterato
         raise differ.failure()
 
 
-def _needed(changes: list[Change] | None) -> Iterator[str]:
+def _needed(changes: list[GitChange] | None) -> Iterator[str]:
     """The contents on both sides of these changes."""
     for change in changes or ():
         for mode, id in ((change.before_mode, change.before_id), (change.after_mode, change.after_id)):

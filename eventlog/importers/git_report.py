@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class ImportReport:
+class GitImportReport:
     """What one import did. Of `commits + skipped` commits, `skipped` were in the log before.
 
     `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest

@@ -13,7 +13,7 @@ from typing import Any
 from eventlog.base import names
 from eventlog.base.paths import path_text
 from eventlog.base.types import Event
-from eventlog.importers.git_formats import Commit, Identity
+from eventlog.importers.git_formats import Commit, CommitIdentity
 from eventlog.recorder import lifecycle
 
 AGENT = "git"
@@ -35,7 +35,7 @@ _TIME_MIN_S, _TIME_MAX_S = -62_135_596_800, 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommitTurn:
     """The turn of a commit. `key` is git's name for the session: repo_hash, `:`, its first commit."""
 
     key: str
@@ -48,18 +48,18 @@ class Place:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownCommits:
     """What the log holds of the import of one repository."""
 
     event_ids: set[str] = field(default_factory=set)  # of turns, sessions and the master
-    places: dict[str, Place] = field(default_factory=dict)  # by commit
+    places: dict[str, CommitTurn] = field(default_factory=dict)  # by commit
     taken: dict[tuple[str, int], str] = field(default_factory=dict)  # commit by (session, turn)
     extended: set[str] = field(default_factory=set)  # keys of sessions whose start names the one before
     refs: dict[str, tuple[str, str]] = field(default_factory=dict)  # ref → its last event's id, head
     marks: dict[str, list[bool]] = field(default_factory=dict)  # commit → was it rewritten, each time
     # Of commits that were first recorded without their parent: where, and the place since.
-    cut: dict[str, Place] = field(default_factory=dict)
-    again: dict[str, Place] = field(default_factory=dict)
+    cut: dict[str, CommitTurn] = field(default_factory=dict)
+    again: dict[str, CommitTurn] = field(default_factory=dict)
 
     def record_again(self, commit: str) -> None:
         """Take a commit that the log has for one that it has only if it was recorded again."""
@@ -110,9 +110,9 @@ class TreeFacts:
 # -- places -----------------------------------------------------------------------------------------
 
 
-def known_from(rows: Iterable[Event], repo: str) -> Known:
+def known_from(rows: Iterable[Event], repo: str) -> KnownCommits:
     """What the log holds, from its `turn`, `session`, `sessions` and `ref` events."""
-    known = Known()
+    known = KnownCommits()
     for row in rows:
         if row["repo"] != repo:
             continue
@@ -131,7 +131,7 @@ def known_from(rows: Iterable[Event], repo: str) -> Known:
             known.marks.setdefault(str(row["commit"]), []).append(row["status"] == REWRITTEN)
         elif row["event_type"] == "turn" and row["operation"] == "start":
             commit = str(row["commit"])
-            place = Place(str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"])))
+            place = CommitTurn(str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"])))
             is_again = row["event_id"] == turn_start_id(repo, commit, True)
             (known.again if is_again else known.places).setdefault(commit, place)
             known.taken.setdefault((place.session_id, place.turn), commit)
@@ -159,7 +159,7 @@ KNOWN_COLUMNS = (
 KNOWN_TYPES = ("session", "sessions", "turn", "ref")
 
 
-def places_of(repo: str, line: Sequence[str], known: Known) -> list[Place]:
+def places_of(repo: str, line: Sequence[str], known: KnownCommits) -> list[CommitTurn]:
     """Where each commit of the line goes: groups of fifty from the root.
 
     A commit that is in the log stays where it is, and what follows it goes to the same session.
@@ -176,7 +176,7 @@ def places_of(repo: str, line: Sequence[str], known: Known) -> list[Place]:
                 if known.taken.get((session_id, turn), commit) != commit:
                     key = f"{group_key}:{commit}"
                     session_id = names.session_id_of(AGENT, key)
-                place = Place(key, session_id, turn)
+                place = CommitTurn(key, session_id, turn)
             elif place.turn == turn:
                 key, session_id = place.key, place.session_id
             places.append(place)
@@ -243,7 +243,7 @@ def master(repo: str, project_name: str) -> Event:
     return lifecycle.sessions_master(repo, project_name, agent="locus", event_id=master_id(repo))
 
 
-def session_start(repo: str, place: Place, first: Commit) -> Event:
+def session_start(repo: str, place: CommitTurn, first: Commit) -> Event:
     """A session begins."""
     return lifecycle.session_start(
         place.session_id,
@@ -258,7 +258,7 @@ def session_start(repo: str, place: Place, first: Commit) -> Event:
     )
 
 
-def session_link(repo: str, place: Place, first: Commit, previous: tuple[Place, Commit]) -> Event:
+def session_link(repo: str, place: CommitTurn, first: Commit, previous: tuple[CommitTurn, Commit]) -> Event:
     """A session extends the one that the commit before its first belongs to.
 
     An event of its own, since an import with a limit may bring the session before only later.
@@ -281,7 +281,7 @@ def session_link(repo: str, place: Place, first: Commit, previous: tuple[Place, 
     }
 
 
-def session_end(repo: str, place: Place, first: Commit, last: Commit, turn_count: int) -> Event:
+def session_end(repo: str, place: CommitTurn, first: Commit, last: Commit, turn_count: int) -> Event:
     """A session ends because its group of commits is full."""
     return lifecycle.session_end(
         place.session_id,
@@ -322,24 +322,24 @@ def ref_update(
     }
 
 
-def mark(repo: str, place: Place, commit: str, rewritten: bool, before: int) -> Event:
+def mark(repo: str, place: CommitTurn, commit: str, rewritten: bool, before: int) -> Event:
     """No line reaches a commit any more, or one does again. Args: before: how many such events it has."""
     update = _turn_update(repo, place, commit, event_id(repo, commit, f"line:{before}"))
     return {**update, "status": REWRITTEN if rewritten else COMPLETED}
 
 
-def replaced(repo: str, place: Place, commit: str) -> Event:
+def replaced(repo: str, place: CommitTurn, commit: str) -> Event:
     """The turn of a commit that was recorded without its parent gives way to one with it."""
     return {**_turn_update(repo, place, commit, replaced_id(repo, commit)), "status": REWRITTEN}
 
 
-def placed(repo: str, place: Place, commit: str, line_place: int) -> Event:
+def placed(repo: str, place: CommitTurn, commit: str, line_place: int) -> Event:
     """The place of a commit on its line, which its turn did not say."""
     update = _turn_update(repo, place, commit, event_id(repo, commit, "line-place"))
     return {**update, "payload": {"line_place": line_place}}
 
 
-def _turn_update(repo: str, place: Place, commit: str, id: str) -> Event:
+def _turn_update(repo: str, place: CommitTurn, commit: str, id: str) -> Event:
     return {
         "event_type": "turn",
         "event_kind": "observation",
@@ -359,7 +359,7 @@ def _turn_update(repo: str, place: Place, commit: str, id: str) -> Event:
 
 def turn_events(
     repo: str,
-    place: Place,
+    place: CommitTurn,
     commit: Commit,
     before: TreeFacts,
     after: TreeFacts,
@@ -419,7 +419,7 @@ def turn_events(
 
 def message_events(
     repo: str,
-    place: Place,
+    place: CommitTurn,
     commit: Commit,
     message_hash: str | None,
     line_place: int | None,
@@ -432,19 +432,19 @@ def message_events(
             yield event
 
 
-def time_us(who: Identity) -> int | None:
+def time_us(who: CommitIdentity) -> int | None:
     """Microseconds since 1970, None for a time that no calendar here can show (P7)."""
     if who.time_s is None or not _TIME_MIN_S <= who.time_s <= _TIME_MAX_S:
         return None
     return who.time_s * 1_000_000
 
 
-def _slug(place: Place, first: Commit) -> str:
+def _slug(place: CommitTurn, first: Commit) -> str:
     return names.slugify(first.subject, place.session_id)
 
 
 def _snapshot(
-    place: Place, kind: str, facts: TreeFacts, files_changed: int | None, columns: dict[str, Any]
+    place: CommitTurn, kind: str, facts: TreeFacts, files_changed: int | None, columns: dict[str, Any]
 ) -> Event:
     event = lifecycle.snapshot(
         place.session_id,
@@ -475,7 +475,7 @@ def _payload_of(event: Event) -> dict[str, Any]:
     return payload
 
 
-def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) -> Event:
+def _file(place: CommitTurn, path: str, change: FileChange, columns: dict[str, Any]) -> Event:
     payload = {
         "old_path": None if change.old_path is None else path_text(change.old_path),
         "before_mode": _mode(change.before_mode),
@@ -514,11 +514,11 @@ def _authorship(commit: Commit, message_hash: str | None) -> dict[str, Any]:
     }
 
 
-def _person(who: Identity) -> dict[str, str | None]:
+def _person(who: CommitIdentity) -> dict[str, str | None]:
     return {"name": who.name, "email": who.email, "time": _iso(who)}
 
 
-def _iso(who: Identity) -> str | None:
+def _iso(who: CommitIdentity) -> str | None:
     """The time with its own offset (ISO 8601); in UTC where the offset is nonsense."""
     if time_us(who) is None:
         return None

@@ -19,7 +19,7 @@ from eventlog.base.names import event_id_of
 
 if TYPE_CHECKING:
     from eventlog.base.types import Event
-    from eventlog.importers.known import Known
+    from eventlog.importers.known import KnownSessions
     from eventlog.store import Store
 
 COMPLETED = "line_completed"
@@ -31,7 +31,9 @@ _OPEN = (
 )
 
 
-def completed(store: "Store", agent: str, known: "Known", sizes: "Mapping[str, int]") -> "Iterator[Event]":
+def completed(
+    store: "Store", agent: str, known: "KnownSessions", sizes: "Mapping[str, int]"
+) -> "Iterator[Event]":
     """What to add to the log: an event for each half line that was read whole since.
 
     Args: sizes: how far each file is read now, by its path, or of a subagent's by its name.

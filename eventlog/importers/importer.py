@@ -21,9 +21,9 @@ from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
 from eventlog.importers import foreign, halves, seen
-from eventlog.importers.batch import Batch
+from eventlog.importers.batch import ImportBatch
 from eventlog.importers.gitbase import GitBase
-from eventlog.importers.known import Known, LogFacts
+from eventlog.importers.known import KnownSessions, LogFacts
 from eventlog.importers.session import SourceSession
 from eventlog.importers.sources import Passed
 from eventlog.importers.to_hooks import ToHooks
@@ -182,13 +182,13 @@ class Import:
         self.refused = False  # by the store, not by a source
         self.store = store
         self.report = report
-        self.known = Known(store, agent, facts)
+        self.known = KnownSessions(store, agent, facts)
         self.keeps_ignored = config.keeps_ignored(store.fs, store.layout) is True
         self._agent = agent
         self._marks = self.known.marks()
         self._is_begun = self.known.has_master
         self.known.taken.write = self.commit
-        self._batch = Batch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
+        self._batch = ImportBatch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
         self.put = self._batch.put
         self.outside = OutsideNames(store.fs, store.layout)
         self._base: GitBase | None = None  # of the source at hand

@@ -10,7 +10,7 @@ from typing import Any
 from eventlog.agents.codex.hooks import AGENT as CODEX
 from eventlog.agents.gemini_cli.hooks import AGENT as GEMINI_CLI
 from eventlog.agents.kit.fact import Fact
-from eventlog.agents.kit.lines import Mark
+from eventlog.agents.kit.lines import ImportOffset
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -61,7 +61,7 @@ class LogFacts:
                     self.turn_ids.setdefault(agent, {}).setdefault(short(event_id), session)
 
 
-class Known:
+class KnownSessions:
     """What is known of one agent's sessions."""
 
     def __init__(self, store: Store, agent: str, facts: LogFacts) -> None:
@@ -248,17 +248,17 @@ class Known:
                 self._owner_of_call.setdefault(short(event_id), owner)
         return True
 
-    def marks(self) -> "dict[str, dict[str, Mark]]":
+    def marks(self) -> "dict[str, dict[str, ImportOffset]]":
         """How far each source was read, by its path: of each of its files, by name."""
         if not self._has_notes:
             return {}
-        found: dict[str, dict[str, Mark]] = {}
+        found: dict[str, dict[str, ImportOffset]] = {}
         for (text,) in self._store.query(_NOTES, [self._agent]).rows:
             note = jsontext.decode(text)
             try:
                 self.ends.update((one["name"], one["bytes"]) for one in note["parts"])
                 found[note["path"]] = {
-                    one["name"]: Mark(one["bytes"], one["digest"], one["lines"], one["malformed"])
+                    one["name"]: ImportOffset(one["bytes"], one["digest"], one["lines"], one["malformed"])
                     for one in note["parts"]
                 }
             except (KeyError, TypeError):

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from eventlog.agents import formats
-from eventlog.agents.kit.backups import Backups
+from eventlog.agents.kit.backups import SessionBackups
 from eventlog.agents.kit.call import is_global, title_of
 from eventlog.agents.kit.draft import BACKUP, Draft, FileItem
 from eventlog.agents.kit.lines import FileSource, Line
@@ -338,7 +338,7 @@ class SourceSession:
             base,
             real_root=os.path.realpath(root),
             name_outside=into.outside.name_of,
-            backup=Backups(directory, (draft.session, named.partition(".")[0])) if directory else None,
+            backup=SessionBackups(directory, (draft.session, named.partition(".")[0])) if directory else None,
         )
 
     def _without_ignored(self, event: Event) -> Event:

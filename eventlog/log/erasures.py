@@ -23,7 +23,7 @@ START, REWRITTEN, END = "start", "rewritten", "end"
 
 
 @dataclass(slots=True)
-class Told:
+class Erasure:
     """What the log says of one erasure. Ids of contents are 64 hex digits."""
 
     id: str
@@ -39,15 +39,15 @@ class Told:
     ended: bool = False
 
 
-def erasures_in(view: "LogView") -> "list[Told]":
+def erasures_in(view: "LogView") -> "list[Erasure]":
     """All erasures, in the order in which they began."""
-    found: dict[str, Told] = {}
+    found: dict[str, Erasure] = {}
     columns = ("operation", "recorded_at", "payload")
     for event in view.iterate(event_types=(ERASURE,), columns=columns):
         said = jsontext.object_of(event["payload"])
         if not isinstance(said.get("erasure"), str):
             continue  # of a version that says more
-        one = found.setdefault(said["erasure"], Told(said["erasure"]))
+        one = found.setdefault(said["erasure"], Erasure(said["erasure"]))
         if event["operation"] == START:
             at = event["recorded_at"]
             one.at = at if isinstance(at, int) else None

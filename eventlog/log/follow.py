@@ -34,7 +34,7 @@ from eventlog.log.journal import end_behind, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
-from eventlog.log.tail import Lost, begins_at, read_header
+from eventlog.log.tail import LostPositions, begins_at, read_header
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +108,9 @@ class Follower:
         """`durable`: give an event only after its journal was synced, for who keeps what follows from it."""
         self.fs = fs
         self.position = max(since, 0)  # everything in front of it was given or is not wanted
-        self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets positions that were passed over
+        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
+            None  # gets positions that were passed over
+        )
         self._layout = layout
         self._store_id = store_id
         self._wanted = Selection(session_id=session_id, event_types=event_types)
@@ -208,7 +210,7 @@ class Follower:
             header = read_header(self.fs, self._layout, self._store_id, number)
             path = self._layout.journal(number)
             if header.base > self._at:
-                self._lose(Lost(self._at, header.base, number))
+                self._lose(LostPositions(self._at, header.base, number))
                 self._at = header.base
             elif not begins_at(header, self._at):
                 raise Corruption(
@@ -305,7 +307,7 @@ class Follower:
         at = self._at
         for frame in frames:
             if frame.base > at:
-                self._lose(Lost(at, frame.base, journal.number))
+                self._lose(LostPositions(at, frame.base, journal.number))
             at = frame.end
         sealed = self._sealed.seen([str(row["event_id"]) for row in rows])
         first = []
@@ -330,7 +332,7 @@ class Follower:
         self.position = max(self.position, self._at)
         return wanted
 
-    def _lose(self, *lost: Lost) -> None:
+    def _lose(self, *lost: LostPositions) -> None:
         if lost and self.on_loss is not None:
             self.on_loss(lost)
 

@@ -117,7 +117,7 @@ class Frame:
         return self._buf[self._payload_at : self._payload_end - 1].split(b"\n")
 
 
-class Damage:
+class DamagedBytes:
     """A stretch [offset, offset + size) that does not verify, and the positions [base, end) lost with it."""
 
     __slots__ = ("base", "end", "offset", "size")
@@ -338,7 +338,7 @@ def used_length(data: bytes) -> int:
 
 def scan_frames(
     buf: bytes, header: JournalHeader, path: str = "journal"
-) -> "tuple[list[Frame], list[Damage], int]":
+) -> "tuple[list[Frame], list[DamagedBytes], int]":
     """Every valid frame of a whole journal, the damage between them, and where the valid part ends.
 
     Bytes behind that end are a torn tail: no valid frame follows them. A frame that verifies but
@@ -349,7 +349,7 @@ def scan_frames(
     """
     in_vain = 0
     frames: "list[Frame]" = []
-    damaged: "list[Damage]" = []
+    damaged: "list[DamagedBytes]" = []
     end = HEADER_SIZE
     position, digest = header.base, header.digest
     at = end
@@ -367,7 +367,7 @@ def scan_frames(
             at = _next_candidate(buf, at + 8)
             continue
         if at > end or frame.base > position or frame.prev != digest:
-            damaged.append(Damage(end, at - end, position, frame.base))
+            damaged.append(DamagedBytes(end, at - end, position, frame.base))
         frames.append(frame)
         position, digest = frame.end, frame.digest
         at = end = at + frame.size

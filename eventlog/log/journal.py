@@ -34,7 +34,7 @@ from eventlog.log.frame import (
     FRAME_SIZE_MAX,
     HEADER_SIZE,
     NO_DIGEST,
-    Damage,
+    DamagedBytes,
     Frame,
     JournalHeader,
     boot_digest,
@@ -93,7 +93,7 @@ class JournalScan:
         path: str,
         header: JournalHeader,
         frames: "list[Frame]",
-        damaged: "list[Damage]",
+        damaged: "list[DamagedBytes]",
         torn: "tuple[int, int] | None",
         data: bytes,
     ) -> None:

@@ -33,8 +33,8 @@ from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
 from eventlog.log.parts import turn_limit
-from eventlog.log.tail import Lost, TailJournal, begins_at, read_header, unsealed, walk
-from eventlog.log.tail_memory import Chunk, Facts, TailMemory
+from eventlog.log.tail import LostPositions, TailJournal, begins_at, read_header, unsealed, walk
+from eventlog.log.tail_memory import Chunk, TailFacts, TailMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,9 @@ class LogView:
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
         self.acknowledged: int | None = None  # every event in front of it was there when the view was opened
         self.memory: TailMemory | None = None  # of the store that opened the view
-        self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets what cannot be read of the tail
+        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
+            None  # gets what cannot be read of the tail
+        )
         self.excerpt: Excerpt | None = None  # another way to the events of one turn
         self._pin = pin
 
@@ -145,14 +147,16 @@ class LogView:
         return self._tail_facts.count
 
     @property
-    def damaged(self) -> list[Lost]:
+    def damaged(self) -> list[LostPositions]:
         """Positions that rot destroyed: those the manifest names, and those missing from the tail."""
-        return [Lost(r.base, r.end, r.journal) for r in self.manifest.damaged] + self._tail_facts.lost
+        return [
+            LostPositions(r.base, r.end, r.journal) for r in self.manifest.damaged
+        ] + self._tail_facts.lost
 
     @property
-    def unsettled(self) -> list[Lost]:
+    def unsettled(self) -> list[LostPositions]:
         """Positions that the manifest names as lost and no repair has settled."""
-        return [Lost(r.base, r.end, r.journal) for r in self.manifest.damaged if r.journal]
+        return [LostPositions(r.base, r.end, r.journal) for r in self.manifest.damaged if r.journal]
 
     @cached_property
     def tail(self) -> list[Event]:
@@ -333,21 +337,23 @@ class LogView:
         return SegmentPrefix(self.fs, self.layout, self.store_id, self.manifest.segments)
 
     @cached_property
-    def _tail_facts(self) -> Facts:
+    def _tail_facts(self) -> TailFacts:
         """Counts of the tail."""
         known = self._remembered(lambda memory: memory.facts(self))
         if known is not None:
             return self._noting(known)
-        facts = Facts(self.manifest.next_position)
+        facts = TailFacts(self.manifest.next_position)
         before = 0
         for journal in self._walk():
             facts.add(journal, before)
             before = journal.number
         return self._noting(facts)
 
-    def _noting(self, facts: Facts) -> Facts:
+    def _noting(self, facts: TailFacts) -> TailFacts:
         if self.acknowledged is not None and facts.end < self.acknowledged:
-            facts.lost.append(Lost(facts.end, self.acknowledged, self.journals[-1]))  # cut, or rot of the end
+            facts.lost.append(
+                LostPositions(facts.end, self.acknowledged, self.journals[-1])
+            )  # cut, or rot of the end
         if facts.lost and self.on_loss is not None:
             self.on_loss(facts.lost)
         return facts

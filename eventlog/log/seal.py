@@ -57,7 +57,7 @@ from eventlog.log.segment import (
     without_duplicates,
 )
 from eventlog.log.segment_file import SegmentPrefix
-from eventlog.log.tail import Lost, TailJournal, lost_positions, read_header, unsealed, walk
+from eventlog.log.tail import LostPositions, TailJournal, lost_positions, read_header, unsealed, walk
 
 # Journals are sealed together up to this size: about one row group of usual events. More would make
 # fewer, larger segments at the price of memory, and compaction merges them later anyway.
@@ -217,7 +217,7 @@ class _Damage:
 class _Rot:
     """What a batch's journals miss, and what they hold in vain."""
 
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostPositions] = field(default_factory=list)
     damage: list[_Damage] = field(default_factory=list)
 
 

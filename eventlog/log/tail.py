@@ -27,7 +27,7 @@ class TailJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostPositions:
     """Positions [base, end) that no valid frame holds, and the journal they must have been in."""
 
     base: int
@@ -90,7 +90,9 @@ def walk(
         yield TailJournal(number, scan, frames)
 
 
-def lost_positions(journals: Iterable[TailJournal], base: int, end: "int | None" = None) -> list[Lost]:
+def lost_positions(
+    journals: Iterable[TailJournal], base: int, end: "int | None" = None
+) -> list[LostPositions]:
     """The positions of [base, end) that none of the frames holds; `end` defaults to the last frame's."""
     lost = []
     number = 0
@@ -98,11 +100,11 @@ def lost_positions(journals: Iterable[TailJournal], base: int, end: "int | None"
         for frame in journal.frames:
             if frame.base > base:
                 inside = journal.scan.base <= base or not number
-                lost.append(Lost(base, frame.base, journal.number if inside else number))
+                lost.append(LostPositions(base, frame.base, journal.number if inside else number))
             base = frame.end
         number = journal.number
     if end is not None and end > base:
-        lost.append(Lost(base, end, number))
+        lost.append(LostPositions(base, end, number))
     return lost
 
 

@@ -17,7 +17,7 @@ from eventlog.base.types import Event
 from eventlog.log.frame import HEADER_SIZE, Frame, decode_frame
 from eventlog.log.journal import end_of_journal
 from eventlog.log.numbering import Numbering, Prefix
-from eventlog.log.tail import Lost, TailJournal, lost_positions, walk
+from eventlog.log.tail import LostPositions, TailJournal, lost_positions, walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,17 +51,17 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Facts:
+class TailFacts:
     """Counts of a tail: the position behind it, its events with duplicates, positions that rot took."""
 
     end: int
     count: int = 0
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostPositions] = field(default_factory=list)
 
     def add(self, journal: TailJournal, before: int) -> None:
         """Count a journal that was walked. Args: before: the number of the one in front of it, or 0."""
         if journal.scan.base > self.end:
-            self.lost.append(Lost(self.end, journal.scan.base, before))
+            self.lost.append(LostPositions(self.end, journal.scan.base, before))
             self.end = journal.scan.base
         self.lost += lost_positions([journal], self.end)
         self.end = journal.frames[-1].end if journal.frames else self.end
@@ -85,7 +85,7 @@ class TailMemory:
 
     def _begin(self, manifest: int, position: int) -> None:
         self._manifest = manifest
-        self._facts = Facts(position)
+        self._facts = TailFacts(position)
         self._journals: list[int] = []  # numbers of those that were read
         self._key = b""  # of the last of them
         self._offset = 0  # behind the last frame that was read of it
@@ -95,7 +95,7 @@ class TailMemory:
         self._numbering: Numbering | None = None
         self._ids: set[str] = set()
 
-    def facts(self, view: "LogView") -> "Facts | None":
+    def facts(self, view: "LogView") -> "TailFacts | None":
         """The facts of the view's tail; None when the view has to see for itself."""
         if not self._lock.acquire(blocking=False):
             return None
@@ -129,7 +129,7 @@ class TailMemory:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _facts_of(self, view: "LogView") -> "Facts | None":
+    def _facts_of(self, view: "LogView") -> "TailFacts | None":
         if self._manifest == view.manifest.number and self._is_ahead_of(view):
             return None
         if self.is_too_small_for(view):
@@ -141,7 +141,7 @@ class TailMemory:
             self._too_large = view.manifest.number, view.journals[:1]
             self._begin(-1, 0)
             return None
-        return Facts(self._facts.end, self._facts.count, list(self._facts.lost))
+        return TailFacts(self._facts.end, self._facts.count, list(self._facts.lost))
 
     def _is_ahead_of(self, view: "LogView") -> bool:
         """Whether the view was opened before what is known was read."""

@@ -42,7 +42,7 @@ from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, s
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
 from eventlog.log.tail import read_header
-from eventlog.maintenance.copying import Copier, Unread
+from eventlog.maintenance.copying import Copier, UnreadableSource
 from eventlog.store import Store
 
 MARKER = "BACKUP"
@@ -274,7 +274,7 @@ class _Backup:
                 source, path = self._source.pack(stem), self._target.pack(stem)
                 try:
                     self._report.packs += self._bring(source, path, there.get(f"{stem}.evp"), stem)
-                except Unread as error:
+                except UnreadableSource as error:
                     if not error.gone:
                         self._report.damaged.append(str(error))
             self._packs |= listed
@@ -297,7 +297,7 @@ class _Backup:
         try:
             wanted = self._fs.stat(source).st_size
         except OSError as error:
-            raise Unread(source, error) from error
+            raise UnreadableSource(source, error) from error
         if size == wanted and not (self._check and self._differs(path, digest)):
             self._report.unchanged += 1
             return False
@@ -310,7 +310,7 @@ class _Backup:
     def _differs(self, path: str, digest: str) -> bool:
         try:
             wrong = self._copier.hash(path) != digest
-        except Unread:
+        except UnreadableSource:
             wrong = True
         self._report.repaired += wrong
         return wrong

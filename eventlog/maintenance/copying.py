@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS))
 
 
-class Unread(EventLogError):
+class UnreadableSource(EventLogError):
     """The source of a copy cannot be read; nothing got a name."""
 
     def __init__(self, path: str, error: OSError) -> None:
@@ -116,13 +116,13 @@ class Copier:
         try:
             return self._fs.open(path, os.O_RDONLY)
         except OSError as error:
-            raise Unread(path, error) from error
+            raise UnreadableSource(path, error) from error
 
     def _read(self, fd: int, path: str, size: int, at: int) -> bytes:
         try:
             return self._fs.pread(fd, size, at)
         except OSError as error:
-            raise Unread(path, error) from error
+            raise UnreadableSource(path, error) from error
 
     def _create(self) -> tuple[str, int]:
         self._made += 1

@@ -94,7 +94,7 @@ MAX_CHARS = Parameter("max_chars", NUMBER, least=page.CHARS_MIN, most=page.CHARS
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class WriteReceipt:
     """What a tool that writes answers: words, and what it wrote."""
 
     text: str
@@ -102,7 +102,7 @@ class Receipt:
     session_id: str | None = None
 
 
-Answer = str | Iterable[str] | Receipt
+Answer = str | Iterable[str] | WriteReceipt
 # What programs get: the text as well, since many clients show their model nothing else.
 Structured = dict[str, str]
 
@@ -163,7 +163,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """A checked call; `store` is the argument of that name."""
 
     tool: Tool
@@ -171,7 +171,7 @@ class Call:
     store: str | None = None
 
     @classmethod
-    def of(cls, tool: Tool, given: Mapping[str, Any]) -> "Call":
+    def of(cls, tool: Tool, given: Mapping[str, Any]) -> "ToolCall":
         """Raises: Refused."""
         arguments = tool.checked(given)
         return cls(tool, arguments, arguments.pop("store"))
@@ -188,7 +188,7 @@ class Call:
             store.tail_memory = _TAILS.setdefault((root, store.identity.store_id), store.tail_memory)
             store.people = allowed(store.fs, store.layout)
             said = self.tool.run(store, **arguments)
-            if isinstance(said, Receipt):
+            if isinstance(said, WriteReceipt):
                 return _receipt(said, named)
             text = page.text_of([said] if isinstance(said, str) else said)
             text = store.redactor.text(text)  # names of files may hold a secret
@@ -199,6 +199,6 @@ class Call:
         return answer if following is None else {**answer, "cursor": following}
 
 
-def _receipt(said: Receipt, named: str) -> Structured:
+def _receipt(said: WriteReceipt, named: str) -> Structured:
     ids = {"event_id": said.event_id, "session_id": said.session_id}
     return {"text": page.text_of([named + said.text]), **{k: v for k, v in ids.items() if v is not None}}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL
-from eventlog.doctor.store import NOTE, OK, PROBLEM, Finding
+from eventlog.doctor.store import NOTE, OK, PROBLEM, DoctorFinding
 from eventlog.mcp import install as mcp_install
 from eventlog.mcp import trial
 from eventlog.setup import install
@@ -20,11 +20,11 @@ from eventlog.setup.install import Homes
 ABOUT = "mcp"
 
 
-def findings(directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+def findings(directory: str, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """What there is to say of each agent that is here, or has an entry, for the project `directory`."""
     homes = Homes.of(environ)
     here = install.agents_here(directory, homes, environ.get("PATH"))
-    started: dict[str, Finding | None] = {}
+    started: dict[str, DoctorFinding | None] = {}
     for verb, agent in mcp_install.AGENTS.items():
         is_installed = False
         paths: dict[str, str] = {}
@@ -34,7 +34,7 @@ def findings(directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
             try:
                 entry = mcp_install.entry_in(REAL, agent, path)
             except (EventLogError, OSError) as error:
-                yield Finding(NOTE, ABOUT, f"it is not known whether {agent} has our tools ({error})")
+                yield DoctorFinding(NOTE, ABOUT, f"it is not known whether {agent} has our tools ({error})")
                 is_installed = True
                 continue
             if entry is None:
@@ -43,12 +43,12 @@ def findings(directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
             again = f"`locus mcp install --agent {verb} --scope {scope}`"
             if not isinstance(entry, Mapping) or not mcp_install.is_ours(entry):
                 what = f"{path} has a server called {mcp_install.NAME} that is not ours"
-                yield Finding(NOTE, ABOUT, what, f"rename it, then {again}")
+                yield DoctorFinding(NOTE, ABOUT, what, f"rename it, then {again}")
                 continue
             yield finding_of(agent, path, entry, again, environ, started)
         if not is_installed and agent in here:
             what = f"{agent} is here, and has not the tools of the record"
-            yield Finding(NOTE, ABOUT, what, f"`locus mcp install --agent {verb}`, if you want them")
+            yield DoctorFinding(NOTE, ABOUT, what, f"`locus mcp install --agent {verb}`, if you want them")
 
 
 def finding_of(
@@ -57,27 +57,29 @@ def finding_of(
     entry: Mapping[str, object],
     again: str,
     environ: Mapping[str, str],
-    started: dict[str, Finding | None],
-) -> Finding:
+    started: dict[str, DoctorFinding | None],
+) -> DoctorFinding:
     """What an entry of ours comes to. Args: started: what became of programs that were tried."""
     words = mcp_install.words_of(entry)
     if entry.get("enabled") is False:
-        return Finding(NOTE, ABOUT, f"{path} has our tools for {agent}, and switches them off")
+        return DoctorFinding(NOTE, ABOUT, f"{path} has our tools for {agent}, and switches them off")
     program = shutil.which(words[0], path=environ.get("PATH"))
     if program is None:
         if os.path.isabs(words[0]):
-            return Finding(PROBLEM, ABOUT, f"{path} starts {words[0]}, which is gone", again)
+            return DoctorFinding(PROBLEM, ABOUT, f"{path} starts {words[0]}, which is gone", again)
         what = f"{path} starts {words[0]}, which is not on your PATH, so {agent} has no tools of ours"
-        return Finding(PROBLEM, ABOUT, what, f"put {os.path.dirname(sys.executable)} on the PATH")
+        return DoctorFinding(PROBLEM, ABOUT, what, f"put {os.path.dirname(sys.executable)} on the PATH")
     if os.path.dirname(program) != os.path.dirname(sys.executable):
         what = f"{path} names another installation for {agent}, which was not tried: {program}"
-        return Finding(NOTE, ABOUT, what, f"{again} makes it name this one")
+        return DoctorFinding(NOTE, ABOUT, what, f"{again} makes it name this one")
     if program not in started:
         started[program] = _started(environ)
-    return started[program] or Finding(OK, ABOUT, f"{agent} has our tools ({path}), and the server starts")
+    return started[program] or DoctorFinding(
+        OK, ABOUT, f"{agent} has our tools ({path}), and the server starts"
+    )
 
 
-def _started(environ: Mapping[str, str]) -> Finding | None:
+def _started(environ: Mapping[str, str]) -> DoctorFinding | None:
     """What is wrong with the server of this installation, None when it starts."""
     found = trial.problem([sys.executable, "-m", "locus_cli", "mcp"], os.getcwd(), environ)
-    return None if found is None else Finding(PROBLEM, ABOUT, *found)
+    return None if found is None else DoctorFinding(PROBLEM, ABOUT, *found)

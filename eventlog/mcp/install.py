@@ -17,7 +17,7 @@ from eventlog.base.errors import Refused
 from eventlog.base.fs import FileSystem, read_file
 from eventlog.setup import settings
 from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE, Homes, edit_text
-from eventlog.setup.settings_file import Change
+from eventlog.setup.settings_file import SettingsEdit
 
 NAME = "locus"
 # As the command line calls them, and as hooks do.
@@ -64,7 +64,7 @@ def command_line(agent: str, scope: str, store: str | None) -> list[str]:
 
 def install(
     fs: FileSystem, agent: str, path: str, line: Sequence[str], homes: Homes, *, dry_run: bool = False
-) -> Change:
+) -> SettingsEdit:
     """Put our entry in, in the place of one of ours from before.
 
     Raises: Refused (an entry of that name which is not ours; not the format it should be), LockTimeout.
@@ -76,7 +76,7 @@ def install(
     return edit_text(fs, agent, path, homes, make, dry_run=dry_run)
 
 
-def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
+def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> SettingsEdit:
     """Take our entry out; a file that then holds nothing goes. Raises: as `install`."""
 
     def make(text: str | None) -> str | None:

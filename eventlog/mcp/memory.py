@@ -17,10 +17,10 @@ def briefing_text(
 ) -> str:
     """The briefing of the log as it is, within a budget of tokens."""
     from eventlog.memory import briefing, briefing_of_log
-    from eventlog.memory.freshness import Looker
+    from eventlog.memory.freshness import FreshnessChecker
 
-    reader = briefing.Reader(agent_id, focus, intent.scope_of(scope) or ())
-    looker, now_us = Looker(beside(store)), intent.now_us(store)
+    reader = briefing.BriefingReader(agent_id, focus, intent.scope_of(scope) or ())
+    looker, now_us = FreshnessChecker(beside(store)), intent.now_us(store)
     return briefing_of_log.brief(store, reader, now_us, budget, looker=looker, writes=False).text
 
 
@@ -34,7 +34,7 @@ def context_text(
 ) -> str:
     """What to know for a message, within one budget; of a workstream the bundle of its planning phase."""
     from eventlog.memory import context
-    from eventlog.memory.freshness import Looker
+    from eventlog.memory.freshness import FreshnessChecker
     from eventlog.recorder.sessions import named
 
     node = None if workstream is None else read.load_node(store, workstream, "planning")
@@ -46,7 +46,7 @@ def context_text(
         session_id=session,
         agent=agent_id,
         node=node,
-        looker=Looker(beside(store)),
+        looker=FreshnessChecker(beside(store)),
         tokens=budget,
         writes=False,
     ).text

@@ -18,7 +18,7 @@ _PASS = "Pass the argument store, or start the server as `locus --store DIR mcp`
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServedStore:
     """What the server was told at its start: `pinned` by --store or LOCUS_DIR, `project` by the client;
     `around` is where it was started."""
 
@@ -27,7 +27,7 @@ class Place:
     around: str | None = None
 
     @classmethod
-    def of(cls, given: str | None, environ: Mapping[str, str]) -> "Place":
+    def of(cls, given: str | None, environ: Mapping[str, str]) -> "ServedStore":
         pinned = given or environ.get("LOCUS_DIR")
         project = environ.get(PROJECT_VARIABLE)
         absolute = project if project and os.path.isabs(project) else None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eventlog.memory.shared_nodes import ContextLoadNode
     from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import FileDiff
-    from eventlog.search.find import Answer, Hit
+    from eventlog.search.find import Hit, SearchAnswer
 
 _ANCHOR = f"select {all_of('turns')} from turns where session_id = $1 and turn = $2"
 _EVENT_SHOWN = 12
@@ -337,7 +337,7 @@ def decisions(
         yield f"{not_searched(missing, events)}; `locus search` in a shell makes an index of all.\n"
 
 
-def _decisions_with(store: Store, words: str, path: str | None, limit: int) -> "Answer":
+def _decisions_with(store: Store, words: str, path: str | None, limit: int) -> "SearchAnswer":
     from eventlog.search import find, query
 
     filters = find.Filters(("decision",), path)

@@ -16,9 +16,9 @@ from urllib.parse import quote, unquote, urlsplit
 from eventlog.base.display import harmless, lines
 from eventlog.base.errors import EventLogError, NotFound, Unsupported
 from eventlog.mcp import sql
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.lines import Readable
-from eventlog.mcp.place import Place, directories
+from eventlog.mcp.place import ServedStore, directories
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -63,7 +63,7 @@ def serve(given: str | None, agent: str) -> None:
     # Roots are how clients of today say where they are, and will for as long as those live.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
     logging.getLogger("mcp").setLevel(logging.ERROR)  # what a client does wrong it is told by the protocol
-    server = make_server(Place.of(given, os.environ), agent)
+    server = make_server(ServedStore.of(given, os.environ), agent)
 
     async def run() -> None:
         async with stdio_server() as (received, sent):
@@ -78,7 +78,7 @@ def serve(given: str | None, agent: str) -> None:
         sql.end_all()
 
 
-def make_server(place: Place, agent: str) -> "Server[Any]":
+def make_server(place: ServedStore, agent: str) -> "Server[Any]":
     """The server, without a transport."""
     import anyio
     import anyio.to_thread
@@ -181,7 +181,7 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {harmless(params.name[:80])}")
         try:
-            call = Call.of(tool, params.arguments or {})
+            call = ToolCall.of(tool, params.arguments or {})
             root = await where(ctx, params, call.store)
             if not isinstance(root, tuple):
                 return root
@@ -251,15 +251,15 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
     )
 
 
-def _of_resource(tools: Mapping[str, Any], uri: str) -> Call:
+def _of_resource(tools: Mapping[str, Any], uri: str) -> ToolCall:
     """The call that gives a resource. Raises: NotFound."""
     parts = urlsplit(uri)
     name = unquote(parts.path.removeprefix("/"))
     if parts.scheme == NAME and name:
         if parts.netloc == _TURN:
-            return Call.of(tools["timeline"], {"turn": name})
+            return ToolCall.of(tools["timeline"], {"turn": name})
         if parts.netloc == _SESSION:
-            return Call.of(
+            return ToolCall.of(
                 tools["show"], {"name": name if ":" in name else f"sess-{name.removeprefix('sess-')}"}
             )
     raise NotFound(

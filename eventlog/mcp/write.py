@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from eventlog.base.display import one_line
 from eventlog.base.errors import Refused
 from eventlog.base.types import Event
-from eventlog.mcp.call import Receipt
+from eventlog.mcp.call import WriteReceipt
 from eventlog.mcp.memory import session_line
 from eventlog.mcp.read import inside
 from eventlog.memory import intent
@@ -38,15 +38,15 @@ def session_start(
     scope: list[str] | None,
     agent_id: str,
     description: str | None,
-) -> Receipt:
+) -> WriteReceipt:
     _end_stale(store)
     before = intent.active_of(store, agent_id)
     begun = intent.start(store, agent_id, focus, scope, description)
     ended = "" if before is None else f"Ended {before.name}, which was active.\n"
-    return Receipt(f"{ended}Started {session_line(begun)}\n", session_id=begun.session_id)
+    return WriteReceipt(f"{ended}Started {session_line(begun)}\n", session_id=begun.session_id)
 
 
-def session_end(store: Store, session_id: str | None, agent_id: str) -> Receipt:
+def session_end(store: Store, session_id: str | None, agent_id: str) -> WriteReceipt:
     _end_stale(store)
     if session_id is None:
         found = intent.must_be_active(store, agent_id)
@@ -55,7 +55,7 @@ def session_end(store: Store, session_id: str | None, agent_id: str) -> Receipt:
         if not found.is_active:
             raise Refused(f"Session {found.name} is already ended.")
     intent.end(store, found)
-    return Receipt(f"Ended {session_line(found)}\n", session_id=found.session_id)
+    return WriteReceipt(f"Ended {session_line(found)}\n", session_id=found.session_id)
 
 
 def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
@@ -83,7 +83,7 @@ def post_event(
     session_id: str | None,
     path: str | None,
     reasoning: str | None,
-) -> Receipt:
+) -> WriteReceipt:
     key = "decision" if event_type == "decision" else "message"
     columns = {"path": None if path is None else inside(store, path), "title": _title(store, content)}
     session = _session_of(store, session_id, agent_id)
@@ -103,7 +103,7 @@ def store_decision(
     confidence: float | None,
     agent_id: str,
     session_id: str | None,
-) -> Receipt:
+) -> WriteReceipt:
     event = lifecycle.decision(
         _session_of(store, session_id, agent_id),
         None,
@@ -127,7 +127,7 @@ def store_error(
     resolution: str | None,
     agent_id: str,
     session_id: str | None,
-) -> Receipt:
+) -> WriteReceipt:
     event = lifecycle.error(
         _session_of(store, session_id, agent_id),
         None,
@@ -149,13 +149,13 @@ def store_feedback(
     sentiment: str | None,
     agent_id: str,
     session_id: str | None,
-) -> Receipt:
+) -> WriteReceipt:
     session = _session_of(store, session_id, agent_id)
     event = lifecycle.feedback(session, None, feedback_type, message, sentiment=sentiment)
     return _append(store, event, agent_id)
 
 
-def _append(store: Store, event: Event, agent_id: str) -> Receipt:
+def _append(store: Store, event: Event, agent_id: str) -> WriteReceipt:
     """Append an event of the session's current turn, or of no session; it has an id of its own there."""
     stored = append(store, {**event, "agent": agent_id, "repo": store.repo_hash})
     session = event.get("session_id")
@@ -185,6 +185,6 @@ def _end_stale(store: Store) -> None:
     intent.end_stale(store, intent.now_us(store))
 
 
-def _stored(what: str, event_id: str, session_id: str | None) -> Receipt:
+def _stored(what: str, event_id: str, session_id: str | None) -> WriteReceipt:
     where = "in no session" if session_id is None else f"in session sess-{session_id}"
-    return Receipt(f"Recorded the {what} as event {event_id}, {where}.\n", event_id, session_id)
+    return WriteReceipt(f"Recorded the {what} as event {event_id}, {where}.\n", event_id, session_id)

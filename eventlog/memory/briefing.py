@@ -10,7 +10,7 @@ from eventlog.base.names import STOP_WORDS
 from eventlog.memory import codes, last_turn
 from eventlog.memory.budget import Filled, Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
-from eventlog.memory.freshness import Looker
+from eventlog.memory.freshness import FreshnessChecker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _WORD_SIZE_MIN = 3
 _WITHIN = 4
 
 
-class Reader:
+class BriefingReader:
     """For whom it is: what was said on the command line, or nothing; `agent_session` is an agent's own id of
     the session that begins, which is not told of itself."""
 
@@ -92,14 +92,16 @@ class _About:
         self.words = words_of(focus or "")
 
 
-def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens: int = TOKENS) -> Briefing:
+def briefing(
+    facts: "Facts", reader: BriefingReader, looker: FreshnessChecker, now_us: int, tokens: int = TOKENS
+) -> Briefing:
     """The briefing of these facts."""
     about, others, sections = parts(facts, reader, looker, now_us)
     return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
 
 
 def parts(
-    facts: "Facts", reader: Reader, looker: Looker, now_us: int
+    facts: "Facts", reader: BriefingReader, looker: FreshnessChecker, now_us: int
 ) -> "tuple[_About, list[Facts], tuple[Section, ...]]":
     """What a briefing is about, the other active sessions, and its sections from the top to the bottom."""
     active = active_sessions(facts["sessions"], now_us)
@@ -205,7 +207,7 @@ def is_within(path: str, scope: "Iterable[str]") -> bool:
     return False
 
 
-def _about(reader: Reader, active: "list[Facts]") -> _About:
+def _about(reader: BriefingReader, active: "list[Facts]") -> _About:
     """What the reader said, else what the session that its agent has active is about (S3-24, S3-25)."""
     if reader.focus is not None or reader.scope:
         return _About(reader.focus, reader.scope, None)
@@ -246,7 +248,7 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _warnings(facts: "Facts", reader: Reader, active: "set[str]", maker: "_Lines") -> Section:
+def _warnings(facts: "Facts", reader: BriefingReader, active: "set[str]", maker: "_Lines") -> Section:
     """Warnings that agents left, and where sessions meet."""
     met = [one for one in facts["overlaps"] if reader.overlaps and active.issuperset(one["between"])]
     lines = [maker.overlap(one) for one in met[:_WARNINGS]]
@@ -315,7 +317,7 @@ def _score(one: "Facts", about: _About) -> int:
 class _Lines:
     """Makes the line of an item."""
 
-    def __init__(self, looker: Looker, now_us: int, files: "dict[str, Facts]") -> None:
+    def __init__(self, looker: FreshnessChecker, now_us: int, files: "dict[str, Facts]") -> None:
         self._looker = looker
         self._now_us = now_us
         self._files = files

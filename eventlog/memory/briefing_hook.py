@@ -18,8 +18,8 @@ from eventlog.base.names import session_id_of
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
 from eventlog.memory import codes, last_turn
-from eventlog.memory.briefing import FORMAT, TOKENS, Reader, briefing
-from eventlog.memory.freshness import Looker
+from eventlog.memory.briefing import FORMAT, TOKENS, BriefingReader, briefing
+from eventlog.memory.freshness import FreshnessChecker
 from eventlog.memory.open_errors import OpenErrors, kind_of
 
 TYPE_CHECKING = False
@@ -86,7 +86,7 @@ def at_start(
     """What the hook of an agent's session that begins prints (docs/briefing.md)."""
     if not is_told(agent):
         return b""
-    reader = Reader(agent, agent_session=agent_session, overlaps=settings.briefing_overlaps)
+    reader = BriefingReader(agent, agent_session=agent_session, overlaps=settings.briefing_overlaps)
     tokens = TOKENS if settings.briefing_tokens is None else settings.briefing_tokens
     now_us, deadline_s = time.time_ns() // 1000, time.monotonic() + DEADLINE_S
     text = text_at_start(layout, who, reader, top, tokens, now_us=now_us, deadline_s=deadline_s)
@@ -96,7 +96,7 @@ def at_start(
 def text_at_start(
     layout: "Layout",
     who: "Identity",
-    reader: Reader,
+    reader: BriefingReader,
     top: "str | None",
     tokens: int,
     *,
@@ -110,7 +110,7 @@ def text_at_start(
     facts = facts_now(layout, who, deadline_s)
     if facts is None:
         return ""
-    looker = Looker(top, deadline_s=deadline_s, bytes_max=_LOOKED_AT_BYTES_MAX)
+    looker = FreshnessChecker(top, deadline_s=deadline_s, bytes_max=_LOOKED_AT_BYTES_MAX)
     made = briefing(facts, reader, looker, now_us, tokens)
     return made.text if any(made.shown.values()) else ""
 

@@ -16,12 +16,12 @@ from eventlog.base.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
 from eventlog.memory import codes_of_log, intent, last_turn, who, window
-from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
+from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, BriefingReader, briefing
 from eventlog.memory.files import replace_file
-from eventlog.memory.freshness import Looker
+from eventlog.memory.freshness import FreshnessChecker
 from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
-from eventlog.search.failures import Failure, failures
+from eventlog.search.failures import FoundError, failures
 from eventlog.store import Store
 
 _NEWEST = 50
@@ -31,11 +31,11 @@ _AT = f"epoch_us({HAPPENED_AT})"
 
 def brief(
     store: Store,
-    reader: Reader,
+    reader: BriefingReader,
     now_us: int,
     tokens: int = TOKENS,
     *,
-    looker: "Looker | None" = None,
+    looker: "FreshnessChecker | None" = None,
     writes: bool = True,
 ) -> Briefing:
     """The briefing of a store as it is (S3-21, S3-29).
@@ -53,7 +53,7 @@ def brief(
             pass  # whoever may only read is briefed all the same
     if reader.focus or reader.scope:
         _add_what_bears_on(store, facts, reader, writes=writes)
-    return briefing(facts, reader, looker or Looker(working_directory(store)), now_us, tokens)
+    return briefing(facts, reader, looker or FreshnessChecker(working_directory(store)), now_us, tokens)
 
 
 def export(store: Store) -> str:
@@ -218,7 +218,7 @@ def _decisions(store: Store) -> "tuple[list[dict[str, Any]], int]":
     return found, int(rows[0][-1]) if rows else 0
 
 
-def _errors(store: Store, opened: "list[Failure]") -> "list[dict[str, Any]]":
+def _errors(store: Store, opened: "list[FoundError]") -> "list[dict[str, Any]]":
     """The newest of these, with what failed: a file, a command."""
     newest = sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
     rows = store.query(
@@ -279,7 +279,9 @@ def _files(store: Store, where: str, parameters: "Sequence[Any]") -> "list[dict[
     return list(found.values())
 
 
-def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader, *, writes: bool) -> None:
+def _add_what_bears_on(
+    store: Store, facts: "dict[str, Any]", reader: BriefingReader, *, writes: bool
+) -> None:
     """What is older than the newest of each kind, and bears on what the reader said."""
     known = {one["path"] for one in facts["files"]}
     for top in reader.scope:

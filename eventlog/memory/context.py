@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventlog.memory import briefing_of_log, last_turn, window
-from eventlog.memory.briefing import Reader, parts
+from eventlog.memory.briefing import BriefingReader, parts
 from eventlog.memory.budget import Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
-from eventlog.memory.freshness import Looker
+from eventlog.memory.freshness import FreshnessChecker
 from eventlog.memory.shared_nodes import ContextLoadNode
 from eventlog.recorder.requests import Memory
 from eventlog.store import Store
@@ -47,7 +47,7 @@ def context_for(
     situation: "window.Situation | None" = None,
     agent: "str | None" = None,
     node: "ContextLoadNode | None" = None,
-    looker: "Looker | None" = None,
+    looker: "FreshnessChecker | None" = None,
     tokens: int = TOKENS,
     writes: bool = True,
 ) -> Given:
@@ -68,8 +68,8 @@ def context_for(
         if name != "turns":
             facts[f"{name}_total"] -= len(facts[name]) - len(kept)
         facts[name] = kept
-    looker = looker or Looker(briefing_of_log.working_directory(store))
-    _, _, told = parts(facts, Reader(agent), looker, now_us)
+    looker = looker or FreshnessChecker(briefing_of_log.working_directory(store))
+    _, _, told = parts(facts, BriefingReader(agent), looker, now_us)
     named = {section.kind: section for section in told}
     goal = [quoted(block.session_goal, _TEXT_SIZE_MAX)] if block.session_goal else []
     bundled = [] if node is None else _bundle(node)

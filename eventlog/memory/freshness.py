@@ -18,7 +18,7 @@ _FILE_SIZE_MAX = 4 << 20
 _BYTES_MAX = 32 << 20
 
 
-class Looker:
+class FreshnessChecker:
     """Looks at files below `top`; remembers what it saw. One thread; as fresh as the object."""
 
     def __init__(

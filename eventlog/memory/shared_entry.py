@@ -41,7 +41,7 @@ SESSIONS = "cli_sessions"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Key:
+class EntryKey:
     """What an entry is about. `branch` is "" where there is none (S2-7)."""
 
     repo: str
@@ -52,16 +52,16 @@ class Key:
         return {"repo": self.repo, "branch": self.branch, "workstream_id": self.workstream_id}
 
 
-def key_of(entry: "Mapping[str, Any]") -> Key:
+def key_of(entry: "Mapping[str, Any]") -> EntryKey:
     """Raises: InvalidEvent."""
     said = entry.get("key")
     parts = [said.get(name) for name in ("repo", "branch", "workstream_id")] if isinstance(said, dict) else []
     if len(parts) != 3 or not all(isinstance(part, str) for part in parts) or not parts[2]:
         raise InvalidEvent("an entry needs a key of three texts: repo, branch and workstream_id")
-    return Key(*map(str, parts))
+    return EntryKey(*map(str, parts))
 
 
-def new_entry(key: Key) -> Entry:
+def new_entry(key: EntryKey) -> Entry:
     return {"schema_version": SCHEMA_VERSION, "key": key.as_dict()}
 
 

@@ -21,7 +21,7 @@ from eventlog.memory.shared_entry import (
     PLANNING,
     SESSIONS,
     Entry,
-    Key,
+    EntryKey,
     check,
     new_entry,
 )
@@ -57,9 +57,9 @@ def is_enabled(contexts: ContextStore, said: object = None) -> bool:
     return config.read(contexts.store.fs, contexts.store.layout).shared_context
 
 
-def key_here(contexts: ContextStore, workstream_id: str) -> Key:
+def key_here(contexts: ContextStore, workstream_id: str) -> EntryKey:
     """The key of a workstream on the branch that is checked out."""
-    return Key(contexts.store.repo_hash, branch_of(contexts.root), workstream_id)
+    return EntryKey(contexts.store.repo_hash, branch_of(contexts.root), workstream_id)
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class _Node:
     def _is_off(self, state: State) -> bool:
         return not is_enabled(self.contexts, _dict(state, "context").get(FLAG))
 
-    def key(self) -> Key:
+    def key(self) -> EntryKey:
         return key_here(self.contexts, self.workstream_id)
 
     def _look(self, entry: Entry, sessions: "Mapping[str, Any]") -> "tuple[Staleness, Bundle]":
@@ -180,7 +180,7 @@ class ContextWriteNode(_Node):
         return {"context": {**context, "shared_written": entry}}
 
 
-def write(contexts: ContextStore, phase: str, key: Key, update: "Mapping[str, Any]") -> Entry:
+def write(contexts: ContextStore, phase: str, key: EntryKey, update: "Mapping[str, Any]") -> Entry:
     """Merge an update into an entry by the rules of `ContextWriteNode`; the entry as it is then.
 
     Ids of tools' sessions in it go into the local file (S2-3).

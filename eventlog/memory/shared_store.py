@@ -32,7 +32,7 @@ from eventlog.memory.shared_entry import (
     SCHEMA_VERSION,
     SESSIONS,
     Entry,
-    Key,
+    EntryKey,
     check,
     key_of,
     merged,
@@ -53,7 +53,7 @@ _CONFLICT = re.compile(
 class Loaded:
     """The entries of one phase. `problems` say what could not be read, and where its bytes are."""
 
-    entries: "dict[Key, Entry]" = field(default_factory=dict)
+    entries: "dict[EntryKey, Entry]" = field(default_factory=dict)
     problems: "list[str]" = field(default_factory=list)
     newer: bool = False  # the file has a format that this program does not know: it is not replaced
 
@@ -82,7 +82,7 @@ class ContextStore:
             self.store.append_rows(_event(phase, _TAKEN, entry) for entry in unknown)
         return Loaded(told | {key_of(entry): entry for entry in unknown}, loaded.problems, loaded.newer)
 
-    def entry(self, phase: str, key: Key) -> Entry:
+    def entry(self, phase: str, key: EntryKey) -> Entry:
         """What is known of a workstream; an empty entry when nothing is."""
         return self.load(phase).entries.get(key) or new_entry(key)
 
@@ -107,7 +107,7 @@ class ContextStore:
             self._write(phase, loaded.entries)
         return whole
 
-    def save_sessions(self, phase: str, key: Key, sessions: "dict[str, Any]") -> None:
+    def save_sessions(self, phase: str, key: EntryKey, sessions: "dict[str, Any]") -> None:
         """Note ids of tools' sessions, on this machine only. Raises: LockTimeout, OSError."""
         with self._locked():
             known = self.sessions(phase)
@@ -115,7 +115,7 @@ class ContextStore:
             rows = [{"key": k.as_dict(), SESSIONS: known[k]} for k in sorted(known)]
             self._put(self.path(phase, local=True), _encoded({"entries": rows}))
 
-    def sessions(self, phase: str) -> "dict[Key, dict[str, Any]]":
+    def sessions(self, phase: str) -> "dict[EntryKey, dict[str, Any]]":
         """Ids of tools' sessions; what cannot be read is as if it were not there (S2-3)."""
         found = {}
         data = read_json(self.path(phase, local=True))
@@ -134,8 +134,8 @@ class ContextStore:
 
     # -- the log -------------------------------------------------------------------------------
 
-    def _told(self, phase: str) -> "dict[Key, Entry]":
-        found: dict[Key, Entry] = {}
+    def _told(self, phase: str) -> "dict[EntryKey, Entry]":
+        found: dict[EntryKey, Entry] = {}
         with self.store.view() as view:
             columns = ("title", "payload")
             for event in view.iterate(event_types=(CONTEXT_EVENT,), columns=columns):
@@ -169,14 +169,14 @@ class ContextStore:
             found, [f"{path}: {problem}; its bytes are kept in {self._keep_aside(path.name, data)}"]
         )
 
-    def _entries_of(self, text: str) -> "tuple[dict[Key, Entry], str | None]":
+    def _entries_of(self, text: str) -> "tuple[dict[EntryKey, Entry], str | None]":
         """Entries by key, and what was wrong with them. Raises: ValueError, Unsupported."""
         sides = [text]
         problem = None
         if _CONFLICT.search(text):
             sides = [_CONFLICT.sub(r"\1", text), _CONFLICT.sub(r"\2", text)]
             problem = "it has marks of a merge conflict, and the newer entry of each workstream counts"
-        found: dict[Key, Entry] = {}
+        found: dict[EntryKey, Entry] = {}
         for side in sides:
             data = json.loads(side)
             if not isinstance(data, dict) or not isinstance(data.get("entries"), list):
@@ -205,7 +205,7 @@ class ContextStore:
             replace_file(path, data)
         return str(path)
 
-    def _write(self, phase: str, entries: "dict[Key, Entry]") -> None:
+    def _write(self, phase: str, entries: "dict[EntryKey, Entry]") -> None:
         rows = [entries[key] for key in sorted(entries)]
         self._put(self.path(phase), _encoded({"schema_version": SCHEMA_VERSION, "entries": rows}))
         everything = {name: self._told(name) for name in PHASES} | {phase: entries}
@@ -222,7 +222,7 @@ class ContextStore:
             raise refusal(error, os.fspath(path), "write shared context") from error
 
 
-def dashboard(phases: "dict[str, dict[Key, Entry]]") -> bytes:
+def dashboard(phases: "dict[str, dict[EntryKey, Entry]]") -> bytes:
     """What `docs/context_summary.md` shows: for people; nobody reads it back."""
     lines = [
         "# Shared context",

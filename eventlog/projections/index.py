@@ -79,7 +79,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IndexFinding:
     """A file in `index/` that cannot be used, and why; `outdated` when that is no damage."""
 
     path: str
@@ -94,7 +94,7 @@ class BuildReport:
     name: str
     made: bool
     incremental: bool
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[IndexFinding, ...] = ()
     removed: tuple[str, ...] = ()
 
 
@@ -131,7 +131,7 @@ def attach(
     layout: Layout,
     manifest: Manifest,
     catalog: str = "idx",
-) -> "tuple[Generation | None, list[Finding]]":
+) -> "tuple[Generation | None, list[IndexFinding]]":
     """Attach the newest usable generation to `con`, read-only, and say which ones were not usable."""
     findings = []
     for name in _candidates(fs, layout, manifest):
@@ -140,13 +140,13 @@ def attach(
             con.execute(f"ATTACH {source.literal(path)} AS {catalog} (READ_ONLY)")
         except duckdb.Error as error:
             if fs.exists(path):  # else another process has just removed it
-                findings.append(Finding(path, f"not an index: {first_line(error)}"))
+                findings.append(IndexFinding(path, f"not an index: {first_line(error)}"))
             continue
         try:
             return _checked(con, catalog, name, manifest), findings
         except (duckdb.Error, ValueError) as error:
             outdated = isinstance(error, ValueError)
-            findings.append(Finding(path, f"does not fit this log: {first_line(error)}", outdated))
+            findings.append(IndexFinding(path, f"does not fit this log: {first_line(error)}", outdated))
         con.execute(f"DETACH {catalog}")
     return None, findings
 
@@ -181,7 +181,7 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
         return None  # DuckDB takes what follows a question mark for options and writes beside the store
     name = index_name(manifest.number, code8())
     generation: Generation | None = None
-    findings: list[Finding] = []
+    findings: list[IndexFinding] = []
     tmp = layout.tmp(f"index-{fs.random_bytes(8).hex()}.duckdb")
     with source.connect() as con:
         if not fresh:

@@ -93,7 +93,7 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
 
 def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":
     """The prices that the calls need. Asked once for what does not change from one half hour to the next."""
-    from eventlog.query.prices import SLOT_US, Tokens
+    from eventlog.query.prices import SLOT_US, TokenSums
 
     wanted = con.execute(
         f"SELECT model, slot, size, max(prompt_tokens) FROM {CALL_COSTS}_asked "
@@ -104,7 +104,7 @@ def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":
     for model, slot, size, largest in wanted:
         known_as = prices.known_as(model)
         if known_as is not None:
-            asked = [prices.cost(model, slot * SLOT_US, largest, Tokens(*one)) for one in _ONE.values()]
+            asked = [prices.cost(model, slot * SLOT_US, largest, TokenSums(*one)) for one in _ONE.values()]
             rows.append((model, known_as, slot * SLOT_US, size, *asked, source))
     return rows
 

@@ -32,7 +32,7 @@ _WHOLE = engine.Limits(rows_max=1 << 40, timeout_s=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StoreSource:
     """A store to be asked: its name in the column `store`, and a pinned view of its log."""
 
     name: str
@@ -43,7 +43,7 @@ class Source:
 
 
 def run(
-    sources: Sequence[Source],
+    sources: Sequence[StoreSource],
     sql: str,
     parameters: engine.Parameters,
     limits: engine.Limits,
@@ -55,7 +55,7 @@ def run(
 
 
 def table(
-    sources: Sequence[Source],
+    sources: Sequence[StoreSource],
     sql: str,
     parameters: engine.Parameters,
     limits: engine.Limits,
@@ -66,7 +66,7 @@ def table(
 
 
 def _answer(
-    sources: Sequence[Source],
+    sources: Sequence[StoreSource],
     sql: str,
     parameters: engine.Parameters,
     limits: engine.Limits,
@@ -113,7 +113,12 @@ def _answer(
 
 
 def _bind(
-    con: duckdb.DuckDBPyConnection, catalog: str, one: Source, named: "set[str]", counted: bool, peopled: bool
+    con: duckdb.DuckDBPyConnection,
+    catalog: str,
+    one: StoreSource,
+    named: "set[str]",
+    counted: bool,
+    peopled: bool,
 ) -> None:
     """Make the named views of one store in a database of its own; with `counted` also lines of changes, with
     `peopled` who worked where."""
@@ -150,7 +155,7 @@ def _asking(con: duckdb.DuckDBPyConnection, catalog: str) -> of_files.Ask:
     return engine.asking_on(beside)
 
 
-def _of_all(name: str, sources: Sequence[Source]) -> str:
+def _of_all(name: str, sources: Sequence[StoreSource]) -> str:
     return " UNION ALL ".join(
         f"SELECT {source.literal(one.name)} AS store, * FROM store_{number}.main.{name}"
         for number, one in enumerate(sources)

@@ -30,7 +30,7 @@ SLOT_US = 1_800_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PriceSource:
     """Where prices come from: a library, its version, the last day from which it knows a new price."""
 
     library: str
@@ -43,7 +43,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenSums:
     """Sums over calls of one model, of one size of prompt, at one time."""
 
     prompt: int
@@ -71,14 +71,14 @@ class Prices:
                 tier.start for value in vars(price).values() for tier in getattr(value, "tiers", ())
             )
         self.thresholds: tuple[int, ...] = tuple(sorted(starts))
-        self.source = Source(LIBRARY, version(LIBRARY), max(newest, default=None))
+        self.source = PriceSource(LIBRARY, version(LIBRARY), max(newest, default=None))
 
     def known_as(self, model: "str | None") -> "str | None":
         """`provider/model` under which a model's price is found, None where there is none."""
         found = None if model is None else self._find(model)
         return None if found is None else f"{found[0].id}/{found[1].id}"
 
-    def cost(self, model: "str | None", at_us: int, prompt_size: int, tokens: Tokens) -> "Decimal | None":
+    def cost(self, model: "str | None", at_us: int, prompt_size: int, tokens: TokenSums) -> "Decimal | None":
         """US dollars for `tokens` of calls with prompts of about `prompt_size`, which no threshold parts."""
         from genai_prices.types import ModelPrice, Usage
 

@@ -37,7 +37,7 @@ class AtPath(Columns, total=False):
     path: str | None  # from the root of the repository
 
 
-class Tokens(Columns, total=False):
+class TokenColumns(Columns, total=False):
     """The same of a model call."""
 
     reasoning_tokens: int | None

@@ -89,7 +89,7 @@ _OF_TYPE: dict[str, _Promoted] = {
 }
 
 
-class Place(NamedTuple):
+class ContextLocation(NamedTuple):
     """Where a context id of ours stands in the log."""
 
     event_type: str
@@ -99,19 +99,19 @@ class Place(NamedTuple):
     repo: str | None = None
 
 
-def place_of(context_id: str) -> Place | None:
+def place_of(context_id: str) -> ContextLocation | None:
     """The place that a sanitised context id names; None when it is not one of ours."""
     kind, _, name = context_id.partition(":")
     if name == "sessions" and kind not in _KINDS:
-        return Place("sessions", repo=kind)
+        return ContextLocation("sessions", repo=kind)
     if kind == "session":
         session_id = name.rpartition("_")[2]
-        return Place("session", session_id) if _SESSION_ID.fullmatch(session_id) else None
+        return ContextLocation("session", session_id) if _SESSION_ID.fullmatch(session_id) else None
     *rest, last = name.split("_")
     if kind == "turn":
-        return Place("turn", rest[0], int(last)) if _are_ids(rest, last) else None
+        return ContextLocation("turn", rest[0], int(last)) if _are_ids(rest, last) else None
     if len(rest) == 2 and _are_ids(rest[:1], rest[1], last) and kind not in LIFECYCLE_TYPES:
-        return Place(kind, rest[0], int(rest[1]), int(last))
+        return ContextLocation(kind, rest[0], int(rest[1]), int(last))
     return None
 
 

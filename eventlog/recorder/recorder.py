@@ -30,7 +30,7 @@ from eventlog.blobs.ids import to_text
 from eventlog.log.shorten import shorten
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import capture, lifecycle, sessions
-from eventlog.recorder.columns import AtPath, Columns, Tokens
+from eventlog.recorder.columns import AtPath, Columns, TokenColumns
 from eventlog.recorder.placement import dated
 from eventlog.secrets import admission
 from eventlog.store import Store
@@ -432,7 +432,7 @@ class Turn:
         prompt_tokens: int | None = None,
         completion_tokens: int | None = None,
         payload: Mapping[str, Any] | None = None,
-        **columns: Unpack[Tokens],
+        **columns: Unpack[TokenColumns],
     ) -> int:
         """A model was called (S1-34); tokens as in docs/design.md §3."""
         return self.event(

@@ -41,7 +41,7 @@ from eventlog.log.segment import SegmentMeta
 from eventlog.log.tail import begins_at, read_header
 from eventlog.log.verify import Finding, verify_quarantine
 from eventlog.log.verify_rules import verify_rules
-from eventlog.maintenance.copying import Copier, Unread
+from eventlog.maintenance.copying import Copier, UnreadableSource
 from eventlog.repair import readable_parts
 from eventlog.repair.losses import turns_that_lose
 from eventlog.repair.patient import Patient
@@ -60,7 +60,7 @@ _FRAME_MAGIC = b"\x89EV1"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One file that is to be set aside, or made where one is missing."""
 
     kind: str
@@ -77,7 +77,7 @@ class RepairPlan:
     files that the disk did not give, with its word: that may pass, so only `accept` takes them for damaged.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     lost_contents: int = 0
     turns: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class RepairPlan:
 
 
 @dataclass(slots=True)
-class Place:
+class LogRange:
     """A stretch of the log and its segment: kept, made anew of what verifies, or brought back."""
 
     base: int
@@ -110,7 +110,7 @@ class Damage:
         self.plan = RepairPlan()
         self.numbers: list[int] = []
         self.base = Manifest(self._id.hex())
-        self.places: list[Place] = []
+        self.places: list[LogRange] = []
         self.new_log = False  # whether a manifest is to be written
         self.next_journal = 1
         self.stubs: list[tuple[int, int, bool]] = []  # number, base, whether it takes the place of a file
@@ -140,7 +140,7 @@ class Damage:
         return self.plan
 
     def _step(self, kind: str, path: str, what: str, then: str) -> None:
-        self.plan.steps.append(Step(kind, path, what, then))
+        self.plan.steps.append(RepairStep(kind, path, what, then))
 
     def _look_at_manifests(self) -> None:
         self.numbers = manifests.numbers(self._fs, self._layout)
@@ -186,7 +186,7 @@ class Damage:
         at = 0
         while at in strays or at in listed:
             entry = strays.get(at) or listed[at]
-            place = Place(at, entry.end, entry.dropped, entry)
+            place = LogRange(at, entry.end, entry.dropped, entry)
             if at not in strays:
                 self._check_segment(place, entry)
             self.places.append(place)
@@ -216,7 +216,7 @@ class Damage:
                 found[named[0]] = entry_of(rows.meta, digest, size, readable_parts.tables(self._fs, rows))
         return found
 
-    def _check_segment(self, place: Place, entry: SegmentEntry) -> None:
+    def _check_segment(self, place: LogRange, entry: SegmentEntry) -> None:
         path = self._layout.segment(entry.name)
         there = True
         try:
@@ -255,7 +255,7 @@ class Damage:
         try:
             if self._copier.hash(source) != digest:
                 return False
-        except Unread as error:
+        except UnreadableSource as error:
             if not error.gone:
                 raise
             return False
@@ -277,7 +277,7 @@ class Damage:
         gap = bases[first].base if fitting else at
         if gap > at:
             self.plan.lost.append((at, gap))
-            self.places.append(Place(at, gap, 0))
+            self.places.append(LogRange(at, gap, 0))
         self.next_journal = first
         back = self.base.next_position
         newest = f"manifest {self.numbers[-1]} cannot be used" if self.numbers else "no manifest is there"
@@ -379,7 +379,7 @@ class Damage:
         return end
 
     def _look_at_packs(self) -> None:
-        bad: dict[str, readable_parts.Contents] = {}
+        bad: dict[str, readable_parts.ReadablePack] = {}
         whole: set[bytes] = set()
         rescued: set[bytes] = set()
         for name in self._fs.listdir(self._layout.directory(PACK_DIR)):
@@ -391,12 +391,14 @@ class Damage:
                 if readable_parts.hash_of(self._fs, path) == stem:
                     whole.update(_ids_of(self._fs, self._id, path, stem))
                     continue
-                found = readable_parts.Contents(path)
+                found = readable_parts.ReadablePack(path)
                 rescued.update(id for id, _, _ in readable_parts.contents(self._fs, path, found))
             except FileNotFoundError:
                 continue
             except OSError as error:
-                found = readable_parts.Contents(path, problem=f"the disk cannot read it ({error.strerror})")
+                found = readable_parts.ReadablePack(
+                    path, problem=f"the disk cannot read it ({error.strerror})"
+                )
             if self._is_in_copy("pack", stem, stem):
                 self._step(PACK, path, "its bytes do not match its name", "it is brought back from the copy")
                 continue

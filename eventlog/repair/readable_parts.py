@@ -135,7 +135,7 @@ def tables(fs: FileSystem, found: Rows) -> "Iterator[pa.Table]":
 
 
 @dataclass(slots=True)
-class Contents:
+class ReadablePack:
     """A pack that is looked through: which ids it should hold, and those of which the bytes are right."""
 
     path: str
@@ -144,7 +144,7 @@ class Contents:
     problem: "str | None" = None
 
 
-def contents(fs: FileSystem, path: str, found: Contents) -> Iterator[tuple[bytes, int, bytes]]:
+def contents(fs: FileSystem, path: str, found: ReadablePack) -> Iterator[tuple[bytes, int, bytes]]:
     """(id, kind, bytes) of everything in a pack that hashes to its id; what does not joins `found`.
 
     Tables that do not match their digest are used all the same: each content proves itself.
@@ -173,7 +173,7 @@ def contents(fs: FileSystem, path: str, found: Contents) -> Iterator[tuple[bytes
         reader.close()
 
 
-def _tables(fs: FileSystem, path: str, found: Contents) -> PackTables:
+def _tables(fs: FileSystem, path: str, found: ReadablePack) -> PackTables:
     fd = fs.open(path, 0)
     try:
         size = fs.fstat(fd).st_size

@@ -43,9 +43,9 @@ from eventlog.repair.damage import (
     PACK,
     SEGMENT,
     Damage,
-    Place,
+    LogRange,
     RepairPlan,
-    Step,
+    RepairStep,
     entry_of,
 )
 from eventlog.store import Store
@@ -74,7 +74,9 @@ def plan_repair(store: Store, *, copy: "str | None" = None, accept: bool = False
     with Refusals(store.layout.root, "look for damage"):
         plan = Damage(store, copy).look()
         if accept and not plan.steps:
-            plan.steps += [Step(NAMED, one.path, one.what, "accepted as it is") for one in _unmended(store)]
+            plan.steps += [
+                RepairStep(NAMED, one.path, one.what, "accepted as it is") for one in _unmended(store)
+            ]
         return plan
 
 
@@ -227,7 +229,7 @@ class _Repair:
                     fs.fsync_dir(os.path.dirname(step.path))
         return moved
 
-    def _is_whole_pack(self, step: Step) -> bool:
+    def _is_whole_pack(self, step: RepairStep) -> bool:
         """What was rescued may be all that a pack held, and then has taken its place."""
         if step.kind != PACK:
             return False
@@ -248,7 +250,7 @@ class _Repair:
         with writer:
             for path in self._found.bad_packs:
                 try:
-                    found = readable_parts.Contents(path)
+                    found = readable_parts.ReadablePack(path)
                     for id, kind, data in readable_parts.contents(self._reading, path, found):
                         if id not in self._found.rescuable or id in done:
                             continue
@@ -265,7 +267,7 @@ class _Repair:
             writer.flush()
         catalog.close()
 
-    def _set_aside(self, step: Step) -> str:
+    def _set_aside(self, step: RepairStep) -> str:
         """Give a file a second name in quarantine, with the reason beside it."""
         fs = self._fs
         name = os.path.basename(step.path)
@@ -312,7 +314,7 @@ class _Repair:
         end = self._found.places[-1].end if self._found.places else 0
         return [(base, min(until, end)) for base, until in self._found.plan.lost if base < end]
 
-    def _publish(self, place: Place) -> SegmentEntry:
+    def _publish(self, place: LogRange) -> SegmentEntry:
         """A segment of what can be read of a damaged one; without rows when that is nothing."""
         fs, layout = self._fs, self._layout
         readable = list(readable_parts.tables(self._reading, place.rows)) if place.rows is not None else []

@@ -223,7 +223,7 @@ class _Salvage:
                 if self._progress is not None:
                     self._progress(number, len(packs))
                 path = f"{self._layout.root}/{name}"
-                found = readable_parts.Contents(path)
+                found = readable_parts.ReadablePack(path)
                 try:
                     for id, kind, data in readable_parts.contents(self._fs, path, found):
                         if writer.holds(id):

@@ -31,7 +31,7 @@ from eventlog.blobs.tree import (
 from eventlog.query.functions import HISTORY
 from eventlog.query.lookup import TurnRef, find_turn
 from eventlog.replay.certainty import NONE
-from eventlog.replay.deferred import Deferred, hashed, secrets_in, told_by
+from eventlog.replay.deferred import DeferredContents, hashed, secrets_in, told_by
 from eventlog.replay.diffs import FileDiff, diff
 from eventlog.replay.history import history
 from eventlog.replay.partial_tree import told_trees
@@ -104,7 +104,7 @@ class StoreAnswers:
         self._states: dict[TurnRef, TreeState | None] = {}
         self._directories = _DIRECTORIES.setdefault(blobs, _Directories())
         self._withheld: frozenset[str] | None = None
-        self._deferred = Deferred(blobs, told_by(ask))
+        self._deferred = DeferredContents(blobs, told_by(ask))
 
     # -- what SQL asks ---------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class StoreAnswers:
 
     def _read_states(self, refs: Sequence[TurnRef]) -> dict[TurnRef, TreeState | None]:
         events = self._events_of(refs)
-        self._deferred = Deferred(self._blobs, told_by(self._ask))
+        self._deferred = DeferredContents(self._blobs, told_by(self._ask))
         return {ref: self._state(events.get((ref.session_id, ref.turn), []), ref) for ref in refs}
 
     def _events_of(self, refs: Sequence[TurnRef]) -> dict[tuple[str, int], list[Event]]:
@@ -298,7 +298,7 @@ class StoreAnswers:
         (ref,) = self.find([name])
         assert ref is not None
         events = self._events_of([ref]).get((ref.session_id, ref.turn), [])
-        deferred = Deferred(self._blobs, told_by(self._ask))
+        deferred = DeferredContents(self._blobs, told_by(self._ask))
         try:
             start, end = (
                 tree_at(events, self._blobs, ref.name, at, deferred=deferred) for at in ("start", "end")

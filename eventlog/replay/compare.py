@@ -29,7 +29,7 @@ _Entries = dict[bytes, TreeEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PathChange:
     """One path that differs.
 
     `operation` is `add`, `edit` (the content, perhaps the permissions too), `delete`, `rename` (the
@@ -64,45 +64,45 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TreeComparison:
     """What differs between two trees, in order of paths."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[PathChange, ...]
     missing: tuple[Missing, ...]
 
 
-def compare(before: "TreeState", after: "TreeState") -> Comparison:
+def compare(before: "TreeState", after: "TreeState") -> TreeComparison:
     """How `before` becomes `after`. Raises: NotFound, Corruption when a tree cannot be read."""
     unsaid = {**_unsaid(before), **_unsaid(after)}
     doubts = {**_doubts(before), **_doubts(after)}
-    changes: list[Change] = []
+    changes: list[PathChange] = []
     missing: list[Missing] = []
     for path, old, new in _differences(before, after):
         reason = _reason(unsaid, path) or _skipped(before, old) or _skipped(after, new)
         if reason is not None:
             missing.append(Missing(path, old, new, reason))
         else:
-            changes.append(Change(path, _operation(old, new), old, new))
+            changes.append(PathChange(path, _operation(old, new), old, new))
     told = {one.path for one in missing}
     missing += [Missing(path, None, None, why) for path, why in doubts.items() if path not in told]
     changes.sort(key=lambda change: change.path)
-    return Comparison(
+    return TreeComparison(
         tuple(with_renames(changes)),
         tuple(sorted(missing, key=lambda one: one.path)),
     )
 
 
-def with_renames(changes: Sequence[Change]) -> list[Change]:
+def with_renames(changes: Sequence[PathChange]) -> list[PathChange]:
     """The changes, with what was deleted in one place and added in another as one.
 
     Equal contents are paired, and always: first those of one last name, then in order of paths.
     """
     gone = [(c, c.before) for c in changes if c.operation == DELETE and c.before and c.before.kind in _FAMILY]
     added = [(c, c.after) for c in changes if c.operation == ADD and c.after and c.after.kind in _FAMILY]
-    partner: dict[bytes, Change] = {}
+    partner: dict[bytes, PathChange] = {}
     taken: set[bytes] = set()
     for key in (_content_and_name, _content):
-        pool: dict[tuple[bytes, ...], list[Change]] = {}
+        pool: dict[tuple[bytes, ...], list[PathChange]] = {}
         for change, entry in reversed(gone):
             if change.path not in taken:
                 pool.setdefault(key(entry, change.path), []).append(change)
@@ -115,7 +115,7 @@ def with_renames(changes: Sequence[Change]) -> list[Change]:
     for change in changes:
         if change.operation == ADD and change.path in partner:
             old = partner[change.path]
-            kept.append(Change(change.path, RENAME, old.before, change.after, old.path))
+            kept.append(PathChange(change.path, RENAME, old.before, change.after, old.path))
         elif change.operation != DELETE or change.path not in taken:
             kept.append(change)
     return kept

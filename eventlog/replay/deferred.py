@@ -163,7 +163,7 @@ def nothing_told() -> Iterable[Mapping[str, Any]]:
     return ()
 
 
-class Deferred:
+class DeferredContents:
     """Resolves the entries of deferred files, as of one moment of the log."""
 
     def __init__(self, blobs: "BlobStore", told: Told = nothing_told) -> None:

@@ -14,7 +14,7 @@ from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import DIRECTORY, SUBMODULE, TreeEntry
-from eventlog.replay.compare import ROOT, Change, Missing, compare
+from eventlog.replay.compare import ROOT, Missing, PathChange, compare
 from eventlog.replay.linediff import LineDiff, line_diff
 from eventlog.replay.patches import patch, sections
 
@@ -34,7 +34,7 @@ class FileDiff:
     Raises, when it reads: NotFound (a content is no longer in the store), Corruption.
     """
 
-    def __init__(self, change: Change, read: Reader) -> None:
+    def __init__(self, change: PathChange, read: Reader) -> None:
         self.change = change
         self._read = read
 
@@ -79,10 +79,10 @@ class FileDiff:
         return b"".join(self.patch())
 
     @cached_property
-    def _parts(self) -> list[tuple[Change, LineDiff | None]]:
+    def _parts(self) -> list[tuple[PathChange, LineDiff | None]]:
         return [(part, self._lines(part)) for part in sections(self.change)]
 
-    def _lines(self, part: Change) -> LineDiff | None:
+    def _lines(self, part: PathChange) -> LineDiff | None:
         if part.before is not None and part.after is not None and part.before.id == part.after.id:
             return line_diff(b"", b"")  # a rename or a mode: the content stays, binary or not
         if _is_large(part):
@@ -100,7 +100,7 @@ class FileDiff:
         return b"Subproject commit %b\n" % data if entry.kind == SUBMODULE else data
 
 
-def _is_large(part: Change) -> bool:
+def _is_large(part: PathChange) -> bool:
     return any(entry is not None and entry.size > TEXT_MAX for entry in (part.before, part.after))
 
 
@@ -114,7 +114,7 @@ class Diff:
 
     before: "TreeState"
     after: "TreeState"
-    changes: tuple[Change, ...]
+    changes: tuple[PathChange, ...]
     missing: tuple[Missing, ...]
 
     def __iter__(self) -> Iterator[FileDiff]:

@@ -20,7 +20,7 @@ from eventlog.blobs.tree import SKIPPED, TreeEntry
 from eventlog.projections.definitions import HAPPENED_AT, TURN_ORDER_AT
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import Certainty, doubt_bytes
-from eventlog.replay.deferred import Deferred, hashed, told_by
+from eventlog.replay.deferred import DeferredContents, hashed, told_by
 from eventlog.replay.line_counts import count, deferred_content, pair_of
 from eventlog.replay.trees import list_named_by
 
@@ -63,7 +63,7 @@ _VALUES = ", ".join(f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' 
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class FileVersion:
     """A version of a file: who made it when, and what it is.
 
     Hashes and line counts are None where they are unknown, `turn` outside turns. `at` is when it
@@ -100,7 +100,7 @@ class Version:
 
 def history(
     query: Query, blobs: "BlobStore", path: str, limit: int | None = None, *, rewritten: bool = True
-) -> list[Version]:
+) -> list[FileVersion]:
     """The versions of the file at `path`, newest first, at most `limit` of them.
 
     Args: rewritten: also those of commits that no line reaches any more.
@@ -119,12 +119,14 @@ def history(
         parameters,
     ).rows
     prompts = _prompts(query, {(row[2], row[3]) for row in found})
-    deferred = Deferred(blobs, told_by(query))
+    deferred = DeferredContents(blobs, told_by(query))
     versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in found]
     return [_counted(one, row, blobs, deferred) for one, row in zip(versions, found, strict=True)]
 
 
-def with_doubts(query: Query, versions: Sequence[Version], certainty: "TurnCertainty") -> list[Version]:
+def with_doubts(
+    query: Query, versions: Sequence[FileVersion], certainty: "TurnCertainty"
+) -> list[FileVersion]:
     """The versions, each with why its file is not known at the end of its turn.
 
     Args: certainty: of the end of a turn, by its name.
@@ -188,13 +190,15 @@ def _prompts(
 
 def _version(
     row: tuple[Any, ...], prompts: dict[tuple[str | None, int | None], tuple[str | None, str | None]]
-) -> Version:
+) -> FileVersion:
     fields = dict(zip(_FIELDS, row, strict=True))
     title, request = prompts.get((fields["session_id"], fields["turn"]), (None, None))
-    return Version(old_path=_old_path(fields.pop("payload")), title=title, user_request=request, **fields)
+    return FileVersion(old_path=_old_path(fields.pop("payload")), title=title, user_request=request, **fields)
 
 
-def _stored(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred: Deferred) -> Version:
+def _stored(
+    version: FileVersion, row: tuple[Any, ...], blobs: "BlobStore", deferred: DeferredContents
+) -> FileVersion:
     """The version with the hashes of contents that were deferred when the event told of it."""
     event = _event_of(version, row)
     before = version.before_hash or deferred_content(event, "before_deferred", deferred)
@@ -211,7 +215,9 @@ def _stored(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred
     return version
 
 
-def _counted(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred: Deferred) -> Version:
+def _counted(
+    version: FileVersion, row: tuple[Any, ...], blobs: "BlobStore", deferred: DeferredContents
+) -> FileVersion:
     """The version with its line counts, where the contents can say what the event does not."""
     pair = pair_of(_event_of(version, row), deferred)
     if pair is None:
@@ -223,7 +229,7 @@ def _counted(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferre
     return version if counts is None else replace(version, lines_added=counts[0], lines_removed=counts[1])
 
 
-def _event_of(version: Version, row: tuple[Any, ...]) -> dict[str, Any]:
+def _event_of(version: FileVersion, row: tuple[Any, ...]) -> dict[str, Any]:
     """What the event of a version says of contents and lines."""
     names = ("operation", "path", "before_hash", "after_hash", "lines_added", "lines_removed")
     payload = jsontext.object_of(row[_FIELDS.index("payload")])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.query.functions import Ask
     from eventlog.query.views import Pair
-    from eventlog.replay.deferred import Deferred
+    from eventlog.replay.deferred import DeferredContents
 
 # The last digit is raised by hand when another count comes of the same contents.
 MAGIC = b"locus line counts 1\n"
@@ -74,9 +74,9 @@ class LineCounts:
 
     def fill(self, events: "Iterable[Event | dict[str, Any]]") -> None:
         """Give changes of files that state no counts those of their contents, in place."""
-        from eventlog.replay.deferred import Deferred, nothing_told, told_in
+        from eventlog.replay.deferred import DeferredContents, nothing_told, told_in
 
-        deferred = Deferred(self._blobs, told_in(self._rows) if self._rows else nothing_told)
+        deferred = DeferredContents(self._blobs, told_in(self._rows) if self._rows else nothing_told)
         changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]
         for (event, _), counts in zip(changes, self(pair for _, pair in changes), strict=True):
             if counts is not None:
@@ -88,9 +88,9 @@ class LineCounts:
         The key has the position of the change in place of each content that was deferred.
         """
         from eventlog.query import views
-        from eventlog.replay.deferred import Deferred, told_by
+        from eventlog.replay.deferred import DeferredContents, told_by
 
-        deferred = Deferred(self._blobs, told_by(ask))
+        deferred = DeferredContents(self._blobs, told_by(ask))
         for position, before, after, operation, path, payload in ask(views.DEFERRED, ()).rows:
             event = {
                 "event_type": "file", "before_hash": before, "after_hash": after, "operation": operation,
@@ -226,7 +226,7 @@ def is_unstated(event: "Mapping[str, Any]") -> bool:
     )
 
 
-def pair_of(event: "Mapping[str, Any]", deferred: "Deferred") -> "Pair | None":
+def pair_of(event: "Mapping[str, Any]", deferred: "DeferredContents") -> "Pair | None":
     """The contents that say how many lines a change changed, where its event does not.
 
     None where the event says it, and where a content is not known, or was deferred and is not stored yet.
@@ -246,7 +246,7 @@ def pair_of(event: "Mapping[str, Any]", deferred: "Deferred") -> "Pair | None":
     return old, new, operation == "type"
 
 
-def deferred_content(event: "Mapping[str, Any]", key: str, deferred: "Deferred") -> "str | None":
+def deferred_content(event: "Mapping[str, Any]", key: str, deferred: "DeferredContents") -> "str | None":
     """The hash of a content that a change names by its list, which stands under `key` in the payload."""
     payload = event.get("payload")
     if not isinstance(payload, Mapping) or key not in payload:

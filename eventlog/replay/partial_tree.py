@@ -14,7 +14,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import FILE
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, is_change
-from eventlog.replay.deferred import Deferred
+from eventlog.replay.deferred import DeferredContents
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
     COLUMNS,
@@ -96,7 +96,7 @@ def _state(
     unsaid = tuple(sorted(missing.items()))
     why = "no tree was recorded then; these are the files that the turn's tools told of"
     known = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)
-    return TreeState(turn, at, root, "", ids, unsaid, blobs, made, known, Deferred(blobs))
+    return TreeState(turn, at, root, "", ids, unsaid, blobs, made, known, DeferredContents(blobs))
 
 
 def _put_before(tree: EditedTree, event: Mapping[str, Any], seen: set[str], missing: dict[str, str]) -> None:

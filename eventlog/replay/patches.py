@@ -20,7 +20,7 @@ from eventlog.blobs.tree import (
     TreeEntry,
     plain_kind,
 )
-from eventlog.replay.compare import ADD, DELETE, MODE, RENAME, TYPE, Change
+from eventlog.replay.compare import ADD, DELETE, MODE, RENAME, TYPE, PathChange
 from eventlog.replay.linediff import LineDiff
 
 # What git has: a mode that is narrower is one of its two in a patch.
@@ -43,7 +43,7 @@ def mode_of(entry: TreeEntry | None) -> str | None:
     return _MODE_OF_KIND.get(entry.kind, b"040000").decode()
 
 
-def sections(change: Change) -> list[Change]:
+def sections(change: PathChange) -> list[PathChange]:
     """The parts in which a change is written: another type is a deletion and an addition.
 
     An empty directory has none; git knows no such thing, and no modes but two.
@@ -52,14 +52,14 @@ def sections(change: Change) -> list[Change]:
     if change.operation == MODE and before and after and before.kind == after.kind:
         return []
     if change.operation != TYPE:
-        written = Change(change.path, change.operation, before, after, change.old_path)
+        written = PathChange(change.path, change.operation, before, after, change.old_path)
         return [written] if before or after else []
-    parts = [Change(change.path, DELETE, before, None)] if before else []
-    return [*parts, Change(change.path, ADD, None, after)] if after else parts
+    parts = [PathChange(change.path, DELETE, before, None)] if before else []
+    return [*parts, PathChange(change.path, ADD, None, after)] if after else parts
 
 
 def patch(
-    change: Change, lines: LineDiff | None, contents: Contents | None, *, whole: bool
+    change: PathChange, lines: LineDiff | None, contents: Contents | None, *, whole: bool
 ) -> Iterator[bytes]:
     """One part of a diff.
 
@@ -102,7 +102,7 @@ def quoted(name: bytes) -> bytes:
     )
 
 
-def _head(change: Change, *, with_mode: bool) -> Iterator[bytes]:
+def _head(change: PathChange, *, with_mode: bool) -> Iterator[bytes]:
     before, after = change.before, change.after
     if before is None and after is not None:
         yield b"new file mode %b\n" % _MODE_OF_KIND[after.kind]
@@ -135,7 +135,7 @@ def _binary(before: bytes | None, after: bytes | None) -> Iterator[bytes]:
         yield b"\n"
 
 
-def _lasting_mode(change: Change) -> bytes:
+def _lasting_mode(change: PathChange) -> bytes:
     before, after = change.before, change.after
     if before is None or after is None or before.kind != after.kind:
         return b""

@@ -32,7 +32,7 @@ from eventlog.blobs.tree import (
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
-from eventlog.replay.deferred import Deferred, lists_of, told_in
+from eventlog.replay.deferred import DeferredContents, lists_of, told_in
 from eventlog.replay.edited_tree import EditedTree
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class TreeState:
     blobs: "BlobStore"
     made: Mapping[bytes, bytes]  # encodings of trees that are in no pack, by id
     certainty: Certainty
-    deferred: Deferred = field(compare=False)
+    deferred: DeferredContents = field(compare=False)
     ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
     root_mode: int | None = None  # of the directory itself; None: 0755, or unknown
 
@@ -164,7 +164,7 @@ def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
-    deferred = Deferred(blobs, told_in(events))
+    deferred = DeferredContents(blobs, told_in(events))
     found = events_of(events, ref, *moments)
     is_running = running is not None and certainty.is_open(found) and running(found)
     return [tree_at(found, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]
@@ -184,7 +184,7 @@ def tree_at(
     at: str = "end",
     *,
     running: bool = False,
-    deferred: Deferred | None = None,
+    deferred: DeferredContents | None = None,
 ) -> TreeState:
     """The tree of a turn at "start", at "end", or just after the event of id `at`.
 
@@ -212,7 +212,7 @@ def tree_at(
         blobs=blobs,
         made=made,
         certainty=certainty_of(timeline, at, running=running),
-        deferred=deferred or Deferred(blobs),
+        deferred=deferred or DeferredContents(blobs),
         ignored_count=_ignored_count(snapshot),
         root_mode=_root_mode(snapshot),
     )

@@ -359,7 +359,7 @@ def _events(
         yield dimension, key, said
 
 
-_Failures = list[failures.Failure]
+_Failures = list[failures.FoundError]
 
 
 def _resolutions(

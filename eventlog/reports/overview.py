@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from eventlog.query.lookup import Query
-from eventlog.query.prices import Prices, Source
+from eventlog.query.prices import Prices, PriceSource
 from eventlog.reports import figures
 from eventlog.reports.figures import Figures
-from eventlog.search.failures import Failure, failures, median_us
+from eventlog.search.failures import FoundError, failures, median_us
 
 ROWS_MAX = 15
 _PERIODS_MAX = 70
@@ -52,7 +52,7 @@ class Overview:
     project: str
     made_at: datetime.datetime
     since: "int | None"
-    prices: "Source | None"
+    prices: "PriceSource | None"
     total: Figures
     days: "tuple[str | None, str | None]"  # the first and the last with anything in it
     unit: str  # day, week, month or year
@@ -102,7 +102,7 @@ def _is_busy(row: Figures) -> bool:
     return any((row.turns, row.llm_calls, row.tool_calls, row.file_changes, row.errors))
 
 
-def _kinds(found: "list[Failure]") -> "list[ErrorKind]":
+def _kinds(found: "list[FoundError]") -> "list[ErrorKind]":
     counts = Counter(failure.error_type for failure in found)
     kinds = []
     for name, n in counts.most_common():

@@ -19,9 +19,9 @@ from eventlog.blobs.tree import (
     unsafe_path,
 )
 from eventlog.checkout.parallel import Listed
-from eventlog.restore.journal import Step
+from eventlog.restore.journal import RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.place import FILES, NO_ID, OTHER, Place, State, same
+from eventlog.restore.place import FILES, NO_ID, OTHER, RestoreDirectory, State, same
 from eventlog.restore.seen import Seen
 from eventlog.restore.wanted import Wanted, is_below, ways
 from eventlog.worktree.kept_ignored import database_name, journals_of
@@ -33,20 +33,20 @@ _NOT_LATER = "not in that turn, and not recorded after it"
 _NO_DELETE = "not in that turn, and nothing is to be deleted"
 
 
-class Comparison:
+class RestoreComparison:
     """One walk over the wanted paths, and what it found.
 
     Args: protected: the path of the store, where that is in the target. delete: whether what came later goes.
     """
 
     def __init__(
-        self, place: Place, wanted: Wanted, seen: Seen, protected: bytes | None, *, delete: bool
+        self, place: RestoreDirectory, wanted: Wanted, seen: Seen, protected: bytes | None, *, delete: bool
     ) -> None:
         self.place = place
         self.wanted = wanted
         self.seen = seen
         self.protected = protected
-        self.steps: list[Step] = []
+        self.steps: list[RestoreStep] = []
         self.believed: set[bytes] = set()  # as wanted, and not read
         self.unchanged = 0
         self.kept: Listed = []
@@ -77,7 +77,7 @@ class Comparison:
                 self.kept.append((path, "it is no longer a file"))
                 continue
             self._doomed.add(path)
-            self.steps.append(Step(path, state, None))
+            self.steps.append(RestoreStep(path, state, None))
         self._find_emptied()
 
     def _find_emptied(self) -> None:
@@ -100,7 +100,7 @@ class Comparison:
             self._doomed.add(path)
             if wanted is None:
                 found = self.place.lstat(path)
-                self.steps.append(Step(path, _directory(found), None))
+                self.steps.append(RestoreStep(path, _directory(found), None))
 
     def compare(self) -> None:
         """A step for every wanted path that is not there as wanted."""
@@ -113,14 +113,14 @@ class Comparison:
             if self.protected is not None and is_below(path, self.protected):
                 self._block(path, "the store is there")
             elif (is_dir := self._is_dir(path)) is None:
-                self.steps.append(Step(path, None, want))
+                self.steps.append(RestoreStep(path, None, want))
             elif is_dir:
                 self._compare_directory(path, want)
             else:
                 self._compare_file(path, want)
         for path, _ in self.wanted.submodules:
             if self._is_dir(path) is None and not any(above in self._blocked for above in ways(path)):
-                self.steps.append(Step(path, None, State(DIRECTORY, None, NO_ID, 0)))
+                self.steps.append(RestoreStep(path, None, State(DIRECTORY, None, NO_ID, 0)))
 
     def _believed(self) -> set[bytes]:
         """The wanted files and links that are proven to stand there as wanted."""
@@ -160,7 +160,7 @@ class Comparison:
         elif want.kind == DIRECTORY:
             self.unchanged += 1
         elif path in self._doomed:
-            self.steps.append(Step(path, _directory(self.place.lstat(path)), want))
+            self.steps.append(RestoreStep(path, _directory(self.place.lstat(path)), want))
         else:
             self._block(path, "a directory stands there, and something in it would stay")
 
@@ -181,7 +181,7 @@ class Comparison:
             if found is not None:
                 self.seen.learn(path, state, found)
         else:
-            self.steps.append(Step(path, state, _with_mode(want, state)))
+            self.steps.append(RestoreStep(path, state, _with_mode(want, state)))
 
     def _is_journal(self, path: bytes) -> bool:
         """Whether a path is the journal of a database that is restored: another one would change that."""
@@ -201,7 +201,7 @@ class Comparison:
                     continue
                 if state is not None and state.kind in FILES:
                     self._doomed.add(path)
-                    self.steps.append(Step(path, state, None))
+                    self.steps.append(RestoreStep(path, state, None))
                     self.kept = [entry for entry in self.kept if entry[0] != path]
 
     def spare_open_databases(self) -> None:

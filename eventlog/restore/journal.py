@@ -26,7 +26,7 @@ CREATE, OVERWRITE, CHMOD, RETYPE, DELETE = ACTIONS = ("create", "overwrite", "ch
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RestoreStep:
     """One path, what stands there, and what shall."""
 
     path: bytes
@@ -58,7 +58,7 @@ class Document:
     at: str
     tree: str | None
     undo_of: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[RestoreStep, ...]
 
 
 def encode(document: Document) -> bytes:
@@ -88,7 +88,7 @@ def decode(data: bytes, where: str) -> Document:
         if digest != blake3(jsontext.encode(fields)).hexdigest():
             raise Corruption(where, "its content does not match its digest")
         steps = tuple(
-            Step(_path(path), _state(before), _state(after)) for path, before, after in fields["steps"]
+            RestoreStep(_path(path), _state(before), _state(after)) for path, before, after in fields["steps"]
         )
         paths = [step.path for step in steps]
         if paths != sorted(set(paths)):

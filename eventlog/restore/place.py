@@ -1,8 +1,8 @@
 """The directory that a restore works in: what stands at a path, found without following a symlink (I28).
 
-A `Place` belongs to one thread. Every directory is opened one name at a time from the root's descriptor,
-so that a directory which somebody swaps for a link is "not there", and not a way out. Only regular files
-are read; pipes, sockets and devices are never opened.
+A `RestoreDirectory` belongs to one thread. Every directory is opened one name at a time from the root's
+descriptor, so that a directory which somebody swaps for a link is "not there", and not a way out. Only
+regular files are read; pipes, sockets and devices are never opened.
 """
 
 import errno
@@ -59,7 +59,7 @@ def untouched(a: os.stat_result, b: os.stat_result) -> bool:
     ) and (not alone or a.st_ctime_ns == b.st_ctime_ns)
 
 
-class Place:
+class RestoreDirectory:
     """The directory `path`. Raises: NotFound, Refused when it is not a directory."""
 
     def __init__(self, path: str, calls: UserFiles | None = None) -> None:
@@ -74,7 +74,7 @@ class Place:
         self.inode = self.calls.fstat(self._root_fd).st_ino
         self._open: dict[bytes, int] = {}  # in order of use, the oldest first
 
-    def __enter__(self) -> "Place":
+    def __enter__(self) -> "RestoreDirectory":
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -24,9 +24,9 @@ from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EXACT, Certainty
 from eventlog.replay.trees import Events, Running, trees_of
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.compare import Comparison
-from eventlog.restore.journal import ACTIONS, Document, Step, decode
-from eventlog.restore.place import Place, State
+from eventlog.restore.compare import RestoreComparison
+from eventlog.restore.journal import ACTIONS, Document, RestoreStep, decode
+from eventlog.restore.place import RestoreDirectory, State
 from eventlog.restore.seen import Seen
 from eventlog.restore.wanted import Wanted, wanted_of_turn, wanted_of_undo, ways
 from eventlog.worktree.entries import BY_CHOICE
@@ -44,7 +44,7 @@ _KNOWN = Certainty(EXACT)  # what a restore replaced, it read itself
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RestorePlan:
     """What a restore would do. Lists are of (path, reason).
 
     `kept` stays although the wanted tree lacks it; `missing` cannot be restored; `conflicts` make
@@ -58,7 +58,7 @@ class Plan:
     at: str
     tree: str | None
     undo_of: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[RestoreStep, ...]
     unchanged: int
     kept: Listed
     missing: Listed
@@ -106,7 +106,7 @@ def plan_of_turn(
     *,
     delete: bool,
     running: Running | None = None,
-) -> Plan:
+) -> RestorePlan:
     """What brings a directory to the moment `at` of a turn. Raises: NotFound, Refused."""
     (state,) = trees_of(events, blobs, ref, at, running=running)
     last = state.applied[-1] if state.applied else state.snapshot
@@ -138,7 +138,7 @@ def plan_of_turn(
 
 def plan_of_undo(
     blobs: "BlobStore", events: Events, start: str | None, into: str | os.PathLike[str] | None
-) -> Plan:
+) -> RestorePlan:
     """What undoes the restore that began with the event `start`, or the last one.
 
     Raises: NotFound, Refused, Corruption.
@@ -159,13 +159,13 @@ def plan_of_undo(
         )
 
 
-def place_of(store_root: str, into: str | os.PathLike[str] | None) -> Place:
+def place_of(store_root: str, into: str | os.PathLike[str] | None) -> RestoreDirectory:
     """The directory to restore into: `into`, else the one that the store stands in."""
     if into is None and os.path.basename(store_root) != STORE_DIRECTORY:
         raise Refused(
             f"the store {store_root} stands in no working directory; say with --into which one is meant"
         )
-    return Place(os.path.dirname(store_root) if into is None else os.fspath(into))
+    return RestoreDirectory(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 
 def _done(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -210,7 +210,7 @@ def _read_plan(blobs: "BlobStore", plan: str) -> Document:
 
 
 def _restored_there(
-    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], place: Place, tree: str
+    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], place: RestoreDirectory, tree: str
 ) -> Iterator[Document]:
     """The plans of the restores that changed this very directory, as far as they can be read.
 
@@ -229,7 +229,7 @@ def _restored_there(
 
 
 def make_plan(
-    place: Place,
+    place: RestoreDirectory,
     wanted: Wanted,
     blobs: "BlobStore",
     *,
@@ -239,14 +239,14 @@ def make_plan(
     undo_of: str | None = None,
     delete: bool = True,
     redo: bool = False,
-) -> Plan:
+) -> RestorePlan:
     """Compare what is wanted with what is there.
 
     Raises: Refused for a target inside the store, or `/`; OSError when the directory cannot be read.
     """
     protected = _protected(place, blobs.layout.root)
     seen = Seen(blobs.fs, blobs.layout, blobs.store_id, place)
-    comparison = Comparison(place, wanted, seen, protected, delete=delete)
+    comparison = RestoreComparison(place, wanted, seen, protected, delete=delete)
     comparison.find_deletes()
     comparison.compare()
     comparison.find_stale_journals()
@@ -276,7 +276,7 @@ def make_plan(
             }
         )
     ).hexdigest()[:32]
-    return Plan(
+    return RestorePlan(
         store_id=blobs.store_id,
         target=place.path,
         inode=place.inode,
@@ -295,7 +295,7 @@ def make_plan(
     )
 
 
-def _protected(place: Place, store_root: str) -> bytes | None:
+def _protected(place: RestoreDirectory, store_root: str) -> bytes | None:
     """The path of the store in the target; None when it is elsewhere."""
     store, target = os.path.realpath(store_root), place.path
     if os.path.commonpath((store, target)) == store:
@@ -307,9 +307,11 @@ def _protected(place: Place, store_root: str) -> bytes | None:
     return None
 
 
-def _unreadable(blobs: "BlobStore", steps: Iterable[Step]) -> tuple[dict[bytes, str], dict[bytes, int]]:
+def _unreadable(
+    blobs: "BlobStore", steps: Iterable[RestoreStep]
+) -> tuple[dict[bytes, str], dict[bytes, int]]:
     """The paths whose wanted content the store cannot give, with the reason; the length of each content."""
-    needed: dict[bytes, list[Step]] = {}
+    needed: dict[bytes, list[RestoreStep]] = {}
     for step in steps:
         if step.after is not None and step.after.kind != DIRECTORY:
             needed.setdefault(step.after.id, []).append(step)
@@ -331,7 +333,7 @@ def _unreadable(blobs: "BlobStore", steps: Iterable[Step]) -> tuple[dict[bytes, 
     return lost, lengths
 
 
-def _unsaved(blobs: "BlobStore", steps: Iterable[Step]) -> int:
+def _unsaved(blobs: "BlobStore", steps: Iterable[RestoreStep]) -> int:
     """Bytes of the contents that are replaced, and that the store does not have."""
     sizes = {s.before.id: s.before.size for s in steps if s.before is not None and s.before.kind != DIRECTORY}
     known = blobs.places(sizes)

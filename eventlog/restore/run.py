@@ -26,10 +26,10 @@ from eventlog.checkout.parallel import Listed
 from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.restore import journal as restore_journal
-from eventlog.restore.journal import Document, Step
+from eventlog.restore.journal import Document, RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.place import FILES, Place, State, same
-from eventlog.restore.plan import EVENT_TYPE, Plan
+from eventlog.restore.place import FILES, RestoreDirectory, State, same
+from eventlog.restore.plan import EVENT_TYPE, RestorePlan
 from eventlog.restore.switch import Found, carry_out, changed_since
 from eventlog.worktree.userfiles import UserFiles
 
@@ -39,7 +39,7 @@ Append = Callable[[Event], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RestoreOutcome:
     """What a restore did. `event` is the id of its start event, None when there was nothing to do.
 
     `left` are paths that somebody changed meanwhile: they are as they were found. `undone` says that a
@@ -54,8 +54,13 @@ class Outcome:
 
 
 def run(
-    plan: Plan, blobs: BlobStore, append: Append, *, force: bool = False, calls: UserFiles | None = None
-) -> Outcome:
+    plan: RestorePlan,
+    blobs: BlobStore,
+    append: Append,
+    *,
+    force: bool = False,
+    calls: UserFiles | None = None,
+) -> RestoreOutcome:
     """Carry out a plan, whole or not at all.
 
     Args: force: leave the paths in conflict as they are.
@@ -73,8 +78,8 @@ def run(
     with _Locked(fs, layout):
         restore_journal.refuse_unfinished(fs, layout)
         if not plan.steps:
-            return Outcome(None, plan.target, 0, [])
-        with Place(plan.target, calls) as place:
+            return RestoreOutcome(None, plan.target, 0, [])
+        with RestoreDirectory(plan.target, calls) as place:
             open_ones = openers(place.path, databases_in([step.path for step in plan.steps]))
             for path, process in open_ones.items():
                 raise Refused(f"{path_text(path)}: {has_open(process)}; nothing was touched.")
@@ -83,7 +88,7 @@ def run(
             return _run(plan, place, blobs, append)
 
 
-def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
+def _run(plan: RestorePlan, place: RestoreDirectory, blobs: BlobStore, append: Append) -> RestoreOutcome:
     fs, layout = blobs.fs, blobs.layout
     document = plan.document(fs.random_bytes(16).hex())
     encoded = restore_journal.encode(document)
@@ -121,10 +126,10 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
                 f"the files are restored, but the store could not take note of it ({error}). Make room or "
                 "restore access, then run `locus restore --recover`."
             ) from error
-    return Outcome(document.id, plan.target, len(plan.steps), [])
+    return RestoreOutcome(document.id, plan.target, len(plan.steps), [])
 
 
-def _wanted_of_git(plan: Plan, blobs: BlobStore) -> list[bytes]:
+def _wanted_of_git(plan: RestorePlan, blobs: BlobStore) -> list[bytes]:
     wanted = {step.after.id for step in plan.steps if step.after is not None}
     return sorted(id for id in wanted if is_of_git(blobs, id))
 
@@ -135,7 +140,7 @@ def _kind_of(state: State, blobs: BlobStore) -> bytes:
     return state.kind
 
 
-def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> Found:
+def _save(place: RestoreDirectory, step: RestoreStep, put: Callable[[bytes], bytes]) -> Found:
     """Put what stands at a path into the store, if it is still what was planned for."""
     try:
         state, found, data = place.read(step.path)
@@ -153,7 +158,7 @@ def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> Found:
 
 def _go_back(
     document: Document,
-    place: Place,
+    place: RestoreDirectory,
     blobs: BlobStore,
     append: Append,
     journal: str,
@@ -189,7 +194,7 @@ def recover(
     undo: bool = False,
     ended: Mapping[str, bool] | None = None,
     calls: UserFiles | None = None,
-) -> list[Outcome]:
+) -> list[RestoreOutcome]:
     """Finish or take back every restore that was killed; what was done, empty when there was none.
 
     One that had begun to switch is finished, else it is taken back; with `undo` it is taken back in
@@ -210,7 +215,7 @@ def recover(
             target = os.fsdecode(document.target)
             if ended is not None and document.id in ended:
                 restore_journal.drop(fs, path)
-                outcomes.append(Outcome(document.id, target, 0, [], undone=not ended[document.id]))
+                outcomes.append(RestoreOutcome(document.id, target, 0, [], undone=not ended[document.id]))
                 continue
             gc = acquire(fs, layout, GC, exclusive=False)
             try:
@@ -224,14 +229,14 @@ def recover(
             undone = None if forward else "the restore was killed, and taken back"
             append(end_event(document, undone=undone, left=left))
             restore_journal.drop(fs, path)
-            outcomes.append(Outcome(document.id, target, len(document.steps), left, not forward))
+            outcomes.append(RestoreOutcome(document.id, target, len(document.steps), left, not forward))
     return outcomes
 
 
-def _place_of(document: Document, journal: str, calls: UserFiles | None) -> Place:
+def _place_of(document: Document, journal: str, calls: UserFiles | None) -> RestoreDirectory:
     target = os.fsdecode(document.target)
     try:
-        place = Place(target, calls)
+        place = RestoreDirectory(target, calls)
     except (NotFound, Refused) as error:
         raise Refused(f"{error}. Bring it back, or remove {journal} to give the restore up.") from error
     if place.inode != document.inode or place.path != target:
@@ -267,7 +272,9 @@ class _Locked:
 # -- events ------------------------------------------------------------------------------------------
 
 
-def start_event(plan: Plan, id: str, safety: bytes, plan_id: bytes, kept: Sequence[bytes] = ()) -> Event:
+def start_event(
+    plan: RestorePlan, id: str, safety: bytes, plan_id: bytes, kept: Sequence[bytes] = ()
+) -> Event:
     """Args: kept: contents that are in the store for this restore alone."""
     return {
         "event_id": id,

@@ -18,10 +18,10 @@ from blake3 import blake3
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.restore.place import NO_ID, Place, State
+from eventlog.restore.place import NO_ID, RestoreDirectory, State
 from eventlog.worktree import statcache
 from eventlog.worktree.capture import probe_of
-from eventlog.worktree.statcache import UNPROVEN, Key, StatCache, Tables, pack_stat
+from eventlog.worktree.statcache import UNPROVEN, CacheKey, StatCache, Tables, pack_stat
 
 _ID, _STAT = Struct("32s"), Struct(f"{statcache.STAT_SIZE}s")
 
@@ -35,11 +35,11 @@ _NEW_MIN, _NEW_SHARE = 64, 16
 class Seen:
     """What the stat cache of `place` says; and what a plan learns on its way."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, place: Place) -> None:
+    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, place: RestoreDirectory) -> None:
         self._fs = fs
         self._layout = layout
         path = os.fsencode(place.path)
-        self._key = Key(store_id, blake3(path).digest(16), _OF_PLANS, path)
+        self._key = CacheKey(store_id, blake3(path).digest(16), _OF_PLANS, path)
         found = statcache.load_any(fs, layout, store_id, self._key.worktree)
         self._cache: StatCache | None = None
         self._keeps = found is None or found[1] == _OF_PLANS

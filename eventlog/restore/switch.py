@@ -15,7 +15,7 @@ from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, SYMLINK
 from eventlog.checkout.parallel import Listed
 from eventlog.restore.journal import Document
-from eventlog.restore.place import Place, State, same, untouched
+from eventlog.restore.place import RestoreDirectory, State, same, untouched
 from eventlog.restore.wanted import ways
 from eventlog.worktree.userfiles import TEMPORARY
 
@@ -50,7 +50,7 @@ class _Change:
 
 def carry_out(
     document: Document,
-    place: Place,
+    place: RestoreDirectory,
     blobs: BlobStore,
     *,
     forward: bool,
@@ -82,7 +82,9 @@ def carry_out(
 class _Switch:
     """One pass over the steps of a restore in one direction."""
 
-    def __init__(self, document: Document, place: Place, blobs: BlobStore, *, forward: bool) -> None:
+    def __init__(
+        self, document: Document, place: RestoreDirectory, blobs: BlobStore, *, forward: bool
+    ) -> None:
         self.place = place
         self.calls = place.calls
         self.blobs = blobs

@@ -53,7 +53,7 @@ _POSITION_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class UnreplayableSession:
     """A released session of which contents go: its turns cannot be replayed any more."""
 
     session_id: str
@@ -63,7 +63,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CollectionPlan:
     """What a collection would do. `due` are the sessions that it releases first, by rule.
 
     `waiting` are the bytes in `condemned/`, of which a run a day after they were condemned frees the disk.
@@ -72,7 +72,7 @@ class Plan:
 
     packs: CollectPlan
     due: tuple[Due, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[UnreplayableSession, ...]
     waiting: int
     over_budget: int | None
     live: set[bytes] = field(repr=False)
@@ -96,7 +96,7 @@ class Collected:
     swept: Swept
 
 
-def plan(store: Store) -> Plan:
+def plan(store: Store) -> CollectionPlan:
     """What a collection would do now; changes nothing. Raises: Corruption, EventLogError."""
     with store.view() as view:
         said = retention_in(view)
@@ -109,10 +109,10 @@ def plan(store: Store) -> Plan:
     budget = config.read(store.fs, store.layout).max_bytes
     over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
     waiting = _bytes_in(store, CONDEMNED_DIR)
-    return Plan(packs, tuple(due), tuple(lost), waiting, over, live, end)
+    return CollectionPlan(packs, tuple(due), tuple(lost), waiting, over, live, end)
 
 
-def collect(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> Collected:
+def collect(store: Store, plan: CollectionPlan, *, lock_timeout_s: float = 10.0) -> Collected:
     """Carry out a plan, once. What went is noted in an event.
 
     Raises: Refused (another collection came between, a session was pinned), LockTimeout, NotDurable,
@@ -222,7 +222,7 @@ def _lost(
     limits: dict[str, int],
     live: set[bytes],
     gone: set[bytes],
-) -> list[Lost]:
+) -> list[UnreplayableSession]:
     """The released sessions that name something which goes, or a tree that holds something of it."""
     rules = {session: release.rule for session, release in said.released.items()}
     rules |= {one.session_id: one.rule for one in due}
@@ -237,7 +237,9 @@ def _lost(
     for session in sorted(sessions):
         state = known.get(session)
         turns = 0 if state is None else state.turns
-        found.append(Lost(session, None if state is None else state.title, turns, rules[session]))
+        found.append(
+            UnreplayableSession(session, None if state is None else state.title, turns, rules[session])
+        )
     return found
 
 

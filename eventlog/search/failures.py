@@ -17,7 +17,7 @@ ERRORS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FoundError:
     """An error. `resolved` is `told`, `seen`, `exploratory`, or None where it is open; times in µs."""
 
     event_id: str
@@ -57,7 +57,7 @@ def failures(
     path: "str | None" = None,
     sessions: "Sequence[str] | None" = None,
     since: "int | None" = None,
-) -> "list[Failure]":
+) -> "list[FoundError]":
     """The errors that fit, the newest first. Args: positions: only of these; sessions: ids."""
     parameters: list[Any] = []
     where = ["true"]
@@ -83,10 +83,10 @@ def failures(
         f"order by happened desc nulls last, position desc limit {ERRORS_MAX}",
         parameters,
     ).rows
-    return [Failure(*row) for row in rows]
+    return [FoundError(*row) for row in rows]
 
 
-def median_us(found: "Iterable[Failure]") -> "int | None":
+def median_us(found: "Iterable[FoundError]") -> "int | None":
     """The median time to resolution of those where it is known."""
     times = sorted(took for failure in found if (took := failure.took_us) is not None)
     return times[len(times) // 2] if times else None

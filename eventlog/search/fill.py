@@ -19,7 +19,7 @@ from eventlog.search import document, words
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.passages import Tokenizer
 from eventlog.search.tables import FIRST_PATH, Meta
-from eventlog.search.versions import Version, Versions
+from eventlog.search.versions import IndexedVersion, Versions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -186,12 +186,12 @@ class Filler:
     def _put_contents(self, files: "list[Named]", stretch: int, *, backward: bool, wanted: bool) -> None:
         """Index what files held, path by path, each in the order in which its stretch grows."""
         places = self._blobs.places({named[2] for named in files})
-        by_path: dict[str, list[Version]] = {}
+        by_path: dict[str, list[IndexedVersion]] = {}
         for position, path, id in reversed(files) if backward else files:
             if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:
                 self._meta.too_large += 1
             elif not self._is_withheld(id):
-                by_path.setdefault(path, []).append(Version(position, content_number(id), id))
+                by_path.setdefault(path, []).append(IndexedVersion(position, content_number(id), id))
         for path, some in by_path.items():
             number = self._names.number(PATH, path)
             head = _FACETS + self._tokenizer.count(path)

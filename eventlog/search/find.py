@@ -17,7 +17,7 @@ from eventlog.base.types import Event, happened_at
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.search import blocks, document, index, meaning, snippet
-from eventlog.search.ranking import Place, Source, ranked
+from eventlog.search.ranking import RankedHit, RankedIndex, ranked
 from eventlog.search.tables import gaps
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Answer:
+class SearchAnswer:
     """Hits, the best first. `missing` of the `events` of the log, the oldest, were not looked at, nor the
     contents that they name; `why` says what kept them, if anything.
     """
@@ -112,7 +112,7 @@ def search(
     seconds: "float | None" = WAIT_S,
     model: "Model | None" = None,
     writes: bool = True,
-) -> Answer:
+) -> SearchAnswer:
     """The best hits of a query; with a model also those that are near in meaning and hold none of its words.
 
     Args: writes: whether the index may be brought up to date; else it stays as it is, and what it lacks is
@@ -144,14 +144,16 @@ def _search(
     seconds: "float | None",
     model: "Model | None",
     writes: bool = True,
-) -> Answer:
+) -> SearchAnswer:
     progress = index.update(store, seconds=seconds) if writes else index.as_it_is(store)
     if model is not None:
         index.give_vectors(store, model)
     with ExitStack() as stack:
         view = stack.enter_context(store.view())
         sources, missing = _sources(store, view, stack, progress, seconds)
-        answer = Answer(missing=missing, why=progress.why if missing else None, events=view.next_position)
+        answer = SearchAnswer(
+            missing=missing, why=progress.why if missing else None, events=view.next_position
+        )
         admitted = _Admitting(filters)
         places = _ranked(sources, wanted, admitted, limit)
         if model is not None:
@@ -167,18 +169,18 @@ def _sources(
     store: "Searched",
     view: "LogView",
     stack: ExitStack,
-    progress: index.Progress,
+    progress: index.IndexProgress,
     seconds: "float | None",
-) -> "tuple[list[Source], int]":
+) -> "tuple[list[RankedIndex], int]":
     """What is to be asked: the index, and where it could not be brought up to date one in memory; how many
     events are in neither.
     """
     found = stack.enter_context(index.reading(store.fs, store.layout, view.store_id))
-    sources = [] if found is None else [Source(*found)]
+    sources = [] if found is None else [RankedIndex(*found)]
     covered = [] if found is None else found[1].stretches
     if progress.why not in (None, index.FULL) and gaps(covered, view.next_position):
         con, meta = index.in_memory(store, view, covered, seconds)
-        sources.append(Source(stack.enter_context(closing(con)), meta))
+        sources.append(RankedIndex(stack.enter_context(closing(con)), meta))
         covered = [*covered, *meta.stretches]
     withheld = frozenset[int]().union(*(source.withheld for source in sources))
     for source in sources:
@@ -187,8 +189,8 @@ def _sources(
 
 
 def _ranked(
-    sources: "Sequence[Source]", wanted: "Query", admitted: "_Admitting", limit: int
-) -> "list[Place]":
+    sources: "Sequence[RankedIndex]", wanted: "Query", admitted: "_Admitting", limit: int
+) -> "list[RankedHit]":
     """Places in the order of their scores; of equals the newer first."""
     count = max(_LOOKED_AT_MIN, (limit + 1) * _LOOKED_AT_PER_HIT)
     places = [place for source in sources for place in ranked(source, wanted, admitted, count)]
@@ -202,13 +204,13 @@ class _Admitting:
         self._filters = filters
         self._numbers: dict[tuple[int, int], frozenset[int] | None] = {}
 
-    def __call__(self, source: Source, positions: "Sequence[int]") -> "Iterable[int]":
+    def __call__(self, source: RankedIndex, positions: "Sequence[int]") -> "Iterable[int]":
         wanted = self._filters
         if wanted == Filters():
             return positions
         return list(self._fitting(source, positions))
 
-    def _fitting(self, source: Source, positions: "Sequence[int]") -> "Iterator[int]":
+    def _fitting(self, source: RankedIndex, positions: "Sequence[int]") -> "Iterator[int]":
         types, sessions, paths = (
             self._named(source, kind) for kind in (blocks.TYPE, blocks.SESSION, blocks.PATH)
         )
@@ -222,7 +224,7 @@ class _Admitting:
             ):
                 yield position
 
-    def _named(self, source: Source, kind: int) -> "frozenset[int] | None":
+    def _named(self, source: RankedIndex, kind: int) -> "frozenset[int] | None":
         """The numbers of the names that fit, None where all do."""
         key = (id(source), kind)
         if key not in self._numbers:
@@ -246,8 +248,8 @@ class _Admitting:
 
 
 def _near(
-    sources: "Sequence[Source]", model: "Model", wanted: "Query", limit: int, admitted: "_Admitting"
-) -> "list[Place]":
+    sources: "Sequence[RankedIndex]", model: "Model", wanted: "Query", limit: int, admitted: "_Admitting"
+) -> "list[RankedHit]":
     """Places near in meaning, the nearest first."""
     text = " ".join(term.text for term in wanted.terms if not term.is_unwanted)
     count = max(_LOOKED_AT_MIN, limit * _LOOKED_AT_PER_HIT)
@@ -255,14 +257,14 @@ def _near(
     for source in sources:
         near = {p: cosine for p, cosine in meaning.nearest(source.con, model, text, count) if cosine > 0}
         known = [position for position, _, _ in source.blocks.each(sorted(near))]
-        found += [Place(-near[p], p, None, source) for p in admitted(source, known)]
+        found += [RankedHit(-near[p], p, None, source) for p in admitted(source, known)]
     return sorted(found, key=lambda place: (place.score, -place.position))
 
 
-def _fused(words: "list[Place]", near: "list[Place]") -> "list[Place]":
+def _fused(words: "list[RankedHit]", near: "list[RankedHit]") -> "list[RankedHit]":
     """Both orders in one: a place counts by the reciprocals of its ranks, which need no common measure."""
     scores: dict[tuple[int, int | None], float] = {}
-    places: dict[tuple[int, int | None], Place] = {}
+    places: dict[tuple[int, int | None], RankedHit] = {}
     for order in (words, near):
         for rank, place in enumerate(order):
             key = (place.position, place.path)
@@ -276,7 +278,7 @@ def _fused(words: "list[Place]", near: "list[Place]") -> "list[Place]":
 class _Group:
     """A place that is shown, and how many versions of its path fit."""
 
-    place: Place
+    place: RankedHit
     versions: int = 1
 
 
@@ -296,7 +298,7 @@ class _Found:
         self._wanted = wanted
         self._rows: dict[int, Event] = {}
 
-    def hits(self, places: "Sequence[Place]", count: int) -> "list[Hit]":
+    def hits(self, places: "Sequence[RankedHit]", count: int) -> "list[Hit]":
         groups: dict[object, _Group] = {}
         if self._wanted.is_long:
             self._read([place.position for place in places])
@@ -354,7 +356,7 @@ class _Found:
             terms=terms,
         )
 
-    def _with_content(self, place: Place, row: Event) -> Event:
+    def _with_content(self, place: RankedHit, row: Event) -> Event:
         """The event of a version, with the content that was stored later where it names none."""
         if place.content is None or row["after_hash"] is not None:
             return row
@@ -384,7 +386,7 @@ class _Found:
         marks = [] if text is None else self._wanted.marks(text)
         return text, marks, frozenset(mark[2] for mark in marks)
 
-    def _holds(self, place: Place) -> bool:
+    def _holds(self, place: RankedHit) -> bool:
         """Whether phrases that the index knows by their beginnings are there to their ends."""
         row = self._rows.get(place.position)
         if row is None:

@@ -53,7 +53,7 @@ class Searched(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IndexProgress:
     """What an update came to. `missing` events are not indexed yet; `why` says what kept it, if anything."""
 
     indexed: int
@@ -95,7 +95,7 @@ def reading(
             con.close()
 
 
-def update(store: Searched, *, seconds: "float | None" = None) -> Progress:
+def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
     """Bring the index up to the end of the log, for at most about so many seconds.
 
     Never raises for the state of the index: it is made anew where it is of no use. Raises: Corruption of
@@ -104,7 +104,7 @@ def update(store: Searched, *, seconds: "float | None" = None) -> Progress:
     fs, layout = store.fs, store.layout
     with store.view() as view, reading(fs, layout, view.store_id) as found:
         if found is not None and _is_whole(store, view, *found):
-            return Progress(0, 0)
+            return IndexProgress(0, 0)
     try:
         lock = try_acquire(fs, layout, SEARCH)
     except EventLogError as error:  # a store that may only be read
@@ -120,7 +120,7 @@ def update(store: Searched, *, seconds: "float | None" = None) -> Progress:
             try:
                 return _update(store, view, deadline)
             except sqlite3.OperationalError as error:  # a full disk, no permission
-                return Progress(0, view.next_position, f"it cannot be written ({error})")
+                return IndexProgress(0, view.next_position, f"it cannot be written ({error})")
             except sqlite3.DatabaseError:
                 remove(fs, layout)  # damaged: the log has it all
                 return _update(store, view, deadline)
@@ -192,14 +192,14 @@ def in_memory(
     return con, meta
 
 
-def as_it_is(store: Searched) -> Progress:
+def as_it_is(store: Searched) -> IndexProgress:
     """How far the index goes, for who is not to write."""
     return _not_updated(store, "it is only read here")
 
 
-def _not_updated(store: Searched, why: str) -> Progress:
+def _not_updated(store: Searched, why: str) -> IndexProgress:
     with store.view() as view, reading(store.fs, store.layout, view.store_id) as found:
-        return Progress(0, view.next_position - (found[1].covered() if found else 0), why)
+        return IndexProgress(0, view.next_position - (found[1].covered() if found else 0), why)
 
 
 def _is_whole(store: Searched, view: "LogView", con: sqlite3.Connection, meta: Meta) -> bool:
@@ -215,7 +215,7 @@ def _packs(store: Searched) -> str:
     return blake3("\n".join(sorted(store.blobs.pack_names)).encode()).hexdigest()[:16]
 
 
-def _update(store: Searched, view: "LogView", deadline: "float | None") -> Progress:
+def _update(store: Searched, view: "LogView", deadline: "float | None") -> IndexProgress:
     fs, layout = store.fs, store.layout
     with closing(_open_writing(fs, layout)) as con:
         meta = read_meta(con)
@@ -247,7 +247,7 @@ def _fill(
     meta: Meta,
     deadline: "float | None",
     elsewhere: "list[Stretch] | None" = None,
-) -> Progress:
+) -> IndexProgress:
     """Index piece after piece, the newest first, until all is indexed or something ends it."""
     end, others = view.next_position, elsewhere or []
     before = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
@@ -262,9 +262,9 @@ def _fill(
             left = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
             why = None if elsewhere is not None else _reason_to_end(con, store)
             if left and why is not None:
-                return Progress(before - left, left, why)
+                return IndexProgress(before - left, left, why)
             if not left or (left < before and deadline is not None and store.fs.monotonic() >= deadline):
-                return Progress(before - left, left)
+                return IndexProgress(before - left, left)
             with _transaction(con, meta):
                 _put_next(filler, view, meta, others, contents=_size(con) < SIZE_MAX // 2)
 

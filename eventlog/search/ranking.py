@@ -35,7 +35,7 @@ Span = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankedHit:
     """A ranked place: an event, or the version that it made (`path` is then the number of its path). Lower
     scores are better.
     """
@@ -43,7 +43,7 @@ class Place:
     score: float
     position: int
     path: "int | None"
-    source: "Source" = field(compare=False)
+    source: "RankedIndex" = field(compare=False)
     content: "int | None" = None  # the number of the version's content
 
 
@@ -69,7 +69,7 @@ class _Found:
         return len(self.events) + sum(len(some) - some.count(0) for some in self.lines.values())
 
 
-class Source:
+class RankedIndex:
     """An index that is asked."""
 
     def __init__(self, con: sqlite3.Connection, meta: Meta) -> None:
@@ -123,12 +123,12 @@ class Source:
 
 
 # Of positions in order those that may be shown.
-Admitted = Callable[[Source, "Sequence[int]"], "Iterable[int]"]
+Admitted = Callable[[RankedIndex, "Sequence[int]"], "Iterable[int]"]
 
 
 def ranked(
-    source: Source, wanted: Query, admitted: Admitted, count: int, *, contents: bool = True
-) -> "list[Place]":
+    source: RankedIndex, wanted: Query, admitted: Admitted, count: int, *, contents: bool = True
+) -> "list[RankedHit]":
     """The best places, the best first; of equals the newer first. Args: contents: whether versions count."""
     terms = [
         (term.is_unwanted, [_find(source, phrase) for phrase in term.phrases if phrase.tokens])
@@ -199,15 +199,15 @@ class _Asked:
         return set().union(*sets) if self._any else set.intersection(*sets)
 
 
-def _events(source: Source, asked: _Asked, score: _Score, admitted: Admitted) -> "Iterator[Place]":
+def _events(source: RankedIndex, asked: _Asked, score: _Score, admitted: Admitted) -> "Iterator[RankedHit]":
     shown = admitted(source, sorted(asked.events()))
     of = [one.events for one in score.phrases]
     for position, block, at in source.blocks.each(list(shown)):
         counts = [events.get(position, 0) for events in of]
-        yield Place(score.of(block.sizes[at], counts), position, None, source)
+        yield RankedHit(score.of(block.sizes[at], counts), position, None, source)
 
 
-def _versions(source: Source, asked: _Asked, score: _Score, admitted: Admitted) -> "Iterator[Place]":
+def _versions(source: RankedIndex, asked: _Asked, score: _Score, admitted: Admitted) -> "Iterator[RankedHit]":
     for number, line in source.lines(sorted(asked.lines())).items():
         meant = {
             line.positions[at]: at
@@ -219,10 +219,10 @@ def _versions(source: Source, asked: _Asked, score: _Score, admitted: Admitted) 
             at = meant[position]
             counts = [0 if some is None else some[at] for some in of]
             value = score.of(line.sizes[at], counts)
-            yield Place(value, position, line.path, source, line.contents[at])
+            yield RankedHit(value, position, line.path, source, line.contents[at])
 
 
-def _find(source: Source, phrase: Phrase) -> _Found:
+def _find(source: RankedIndex, phrase: Phrase) -> _Found:
     """Everything that holds a phrase."""
     events: dict[int, int] = {}
     spans: dict[int, list[Span]] = {}
@@ -239,7 +239,7 @@ def _find(source: Source, phrase: Phrase) -> _Found:
     return _Found(events, {number: some for number, some in counted.items() if any(some)})
 
 
-def _in_rows(source: Source, phrase: Phrase, spans: "dict[int, list[Span]]") -> "dict[int, int]":
+def _in_rows(source: RankedIndex, phrase: Phrase, spans: "dict[int, list[Span]]") -> "dict[int, int]":
     """Events and paths that hold a phrase with the weight of all places; `spans` gets what passages hold it.
 
     A passage is followed by words that belong to the next one: what begins there is left out.
@@ -275,7 +275,7 @@ def _counted(line: _Line, spans: "list[Span]") -> "list[int]":
     return out
 
 
-def _spelled(source: Source, phrase: Phrase) -> "dict[int, list[Span]]":
+def _spelled(source: RankedIndex, phrase: Phrase) -> "dict[int, list[Span]]":
     """By line where words stand that have a phrase among their pieces: each counts once in a version."""
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for word, doc, at in source.con.execute(

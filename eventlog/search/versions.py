@@ -21,7 +21,7 @@ _BREAK = f" {words.BREAK} "
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class IndexedVersion:
     """What a path held after the event at a position. `content` is the number of its id."""
 
     position: int
@@ -66,7 +66,7 @@ class Versions:
         self._met: dict[Passage, tuple[int, list[str]]] = {}
 
     def put(
-        self, versions: "Iterable[Version]", path: int, stretch: int, head: int, *, backward: bool
+        self, versions: "Iterable[IndexedVersion]", path: int, stretch: int, head: int, *, backward: bool
     ) -> None:
         """Args: head: how many words each version has besides those of its text."""
         fresh = [one for one in versions if self._is_first(path, one)]
@@ -89,7 +89,7 @@ class Versions:
         self._changed.clear()
         self._met.clear()
 
-    def _is_first(self, path: int, version: Version) -> bool:
+    def _is_first(self, path: int, version: IndexedVersion) -> bool:
         """Whether no older version of the path that is indexed has the same content."""
         sql = "SELECT position FROM versions WHERE path = ? AND content = ?"
         row = self._con.execute(sql, [path, version.content]).fetchone()
@@ -117,7 +117,7 @@ class Versions:
     def _put_passages(
         self,
         edge: "int | None",
-        version: Version,
+        version: IndexedVersion,
         known: "dict[int, list[_Indexed]]",
         text: str,
         backward: bool,
@@ -183,7 +183,7 @@ class Versions:
             self._con.execute("INSERT INTO spelled(rowid, pieces) VALUES (?, ?)", [row[0], pieces])
         return f"{MARK}{row[0]} "
 
-    def _put_version(self, line: int, path: int, version: Version, size: int) -> None:
+    def _put_version(self, line: int, path: int, version: IndexedVersion, size: int) -> None:
         """Note the version; where the path held the same later, that one counts no more."""
         meta = self._meta
         same = "FROM versions WHERE path = ? AND content = ?"

@@ -60,7 +60,7 @@ _CHECK = b"check "
 _CHECK_SIZE = len(_CHECK) + 2 * _DIGEST_SIZE
 
 
-class Rules:
+class ErasedRules:
     """The rules of one store. One thread at a time."""
 
     __slots__ = ("_contents", "_expressions", "_shaped", "_unshaped", "_word_ends", "problem")
@@ -242,7 +242,7 @@ def rules_of(found: "Iterable[RuleFile]") -> "list[bytes]":
     return list(dict.fromkeys(line for one in some for line in one.lines))
 
 
-def read(fs: FileSystem, layout: Layout) -> "Rules | None":
+def read(fs: FileSystem, layout: Layout) -> "ErasedRules | None":
     """The rules of a store; None when nothing was erased. Damage is told by their `problem`."""
     found = files(fs, layout)
     if not found:
@@ -253,7 +253,7 @@ def read(fs: FileSystem, layout: Layout) -> "Rules | None":
         key = read_file(fs, layout.redaction_key, 1024) if fs.exists(layout.redaction_key) else b""
     except (OSError, ValueError):
         key = b""  # verify names it
-    return Rules(rules_of(found), sound_key(key) or b"", problem)
+    return ErasedRules(rules_of(found), sound_key(key) or b"", problem)
 
 
 def add(fs: FileSystem, layout: Layout, lines: "Iterable[bytes]") -> "list[str]":

@@ -79,7 +79,7 @@ class Redactor:
         enabled: bool = True,
         problem: "str | None" = None,
         place: "tuple[FileSystem, Layout] | None" = None,
-        gone: "erased_rules.Rules | None" = None,
+        gone: "erased_rules.ErasedRules | None" = None,
     ) -> None:
         """`gone` is what an erasure took out before.
 

@@ -19,7 +19,7 @@ from eventlog.base.errors import EventLogError, Refused
 from eventlog.base.fs import FileSystem, Refusals, read_file
 from eventlog.base.repository import GIT_ENVIRONMENT, git_environment
 from eventlog.setup import receipts, settings_file
-from eventlog.setup.settings_file import Change
+from eventlog.setup.settings_file import SettingsEdit
 
 # What became of a file: its line was added (or would be), git ignored it already, git tracks it, so that no
 # list helps, a rule of a `.gitignore` brings it back, the list could not be written.
@@ -128,7 +128,7 @@ def exclude_around(
     return exclude(fs, root, state, claim, within=within, dry_run=dry_run)
 
 
-def take_back(fs: FileSystem, state: str, claim: str, *, dry_run: bool = False) -> list[Change]:
+def take_back(fs: FileSystem, state: str, claim: str, *, dry_run: bool = False) -> list[SettingsEdit]:
     """Take the lines out again that only `claim` needed; what becomes of each list.
 
     Raises: Refused (a list that is none any more, or was changed meanwhile), LockTimeout, EventLogError.
@@ -192,7 +192,7 @@ def add_line(fs: FileSystem, exclude: str, line: str, claim: str, kept: str) -> 
     _keep(fs, kept, receipt)
     if after != before:
         os.makedirs(os.path.dirname(exclude), exist_ok=True)
-        settings_file.replace(fs, Change("git", exclude, exclude, before, after), after, 0o644)
+        settings_file.replace(fs, SettingsEdit("git", exclude, exclude, before, after), after, 0o644)
 
 
 def _refuse_odd(exclude: str) -> None:
@@ -209,7 +209,7 @@ def _refuse_odd(exclude: str) -> None:
         raise Refused(f"{exclude} is not writable.")
 
 
-def _cut(fs: FileSystem, one: _Lines, claim: str) -> tuple[Change, _Lines]:
+def _cut(fs: FileSystem, one: _Lines, claim: str) -> tuple[SettingsEdit, _Lines]:
     """The list without the lines that only `claim` needed, and the receipt that is left."""
     _refuse_odd(one.exclude)
     before = settings_file.read(fs, one.exclude, one.exclude)
@@ -231,7 +231,7 @@ def _cut(fs: FileSystem, one: _Lines, claim: str) -> tuple[Change, _Lines]:
     if not rest and was_last and gap and after.endswith(gap):
         after = after[: -len(gap)]
     is_gone = before is None or (one.created and not rest and not after)
-    change = Change("git", one.exclude, one.exclude, before, None if is_gone else after)
+    change = SettingsEdit("git", one.exclude, one.exclude, before, None if is_gone else after)
     return change, replace(one, lines=rest)
 
 
@@ -240,7 +240,7 @@ def _is_needed(claim: str) -> bool:
     return os.path.lexists(claim.partition(" ")[2])
 
 
-def _write(fs: FileSystem, change: Change, made_directory: bool) -> None:
+def _write(fs: FileSystem, change: SettingsEdit, made_directory: bool) -> None:
     if change.kind == "removed":
         settings_file.remove(fs, change, made_directory)
     elif change.after is not None and change.kind != "unchanged":

@@ -19,9 +19,9 @@ from eventlog.agents.opencode import plugin
 from eventlog.base.errors import Refused
 from eventlog.base.fs import FileSystem, Refusals, read_file
 from eventlog.setup import receipts, settings, settings_file
-from eventlog.setup.receipts import Receipt
+from eventlog.setup.receipts import EditReceipt
 from eventlog.setup.settings import Edit, Handler
-from eventlog.setup.settings_file import Change
+from eventlog.setup.settings_file import SettingsEdit
 
 CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
 AGENTS = (CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE)
@@ -161,7 +161,7 @@ def install(
     *,
     shown: Handler | None = None,
     dry_run: bool = False,
-) -> Change:
+) -> SettingsEdit:
     """Register exactly `wanted` in the settings file at `path`; entries of ours from before give place.
 
     Args: shown: the status line to set; without one, a status line of ours stays and no other is touched.
@@ -173,7 +173,7 @@ def install(
     return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted, shown))
 
 
-def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
+def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> SettingsEdit:
     """Take our hooks out again, and forget that they were ever put in. Raises: as `install`."""
     if agent == OPENCODE:
         return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin(), is_end=True)
@@ -198,18 +198,18 @@ def edit_text(
     make: Callable[[str | None], str | None],
     *,
     dry_run: bool = False,
-) -> Change:
+) -> SettingsEdit:
     """Make of the text of a settings file what `make` gives; None is a file that is not there.
 
     In the way of `install`: under the user's lock, replaced whole, never when somebody changed it meanwhile.
     Raises: as `install`, and what `make` raises.
     """
 
-    def planned() -> Change:
+    def planned() -> SettingsEdit:
         file = os.path.realpath(path)
         before = settings_file.read(fs, path, file)
         after = make(None if before is None else _text(before, path))
-        return Change(agent, path, file, before, None if after is None else after.encode())
+        return SettingsEdit(agent, path, file, before, None if after is None else after.encode())
 
     with Refusals(path, "edit the settings"):
         if dry_run:
@@ -290,7 +290,7 @@ class _Edited:
     """What is to become of a file, and what takes it back."""
 
     after: str | None
-    receipt: Receipt | None = None
+    receipt: EditReceipt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class _File:
     path: str
     text: str | None
     comments: bool  # its agent reads them
-    receipt: Receipt | None  # of exactly these bytes
+    receipt: EditReceipt | None  # of exactly these bytes
     created: bool  # by us, as any receipt says
     made_directory: bool
 
@@ -328,19 +328,19 @@ class _File:
         base = self.without_hooks().after
         made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
         if base is None:
-            receipt = Receipt(None, True, made_directory, shown is not None)
+            receipt = EditReceipt(None, True, made_directory, shown is not None)
             return _Edited(settings.created(wanted, shown), receipt)
         if settings.is_blank(base):
             edits = [Edit(0, len(base), settings.created(wanted, shown))]
         else:
             edits = settings.insertion(base, self._parse(base), wanted, shown)
         after, back = settings.apply(base, edits)
-        return _Edited(after, Receipt(tuple(back), self.created, made_directory, shown is not None))
+        return _Edited(after, EditReceipt(tuple(back), self.created, made_directory, shown is not None))
 
     def with_plugin(self, wanted: Mapping[str, Handler]) -> _Edited:
         after = plugin.put_in(self.path, self.text, wanted)
         made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
-        return _Edited(after, None if after == self.text else Receipt(None, True, made_directory))
+        return _Edited(after, None if after == self.text else EditReceipt(None, True, made_directory))
 
     def without_plugin(self) -> _Edited:
         return _Edited(plugin.taken_out(self.path, self.text))
@@ -363,7 +363,7 @@ class _File:
 
 def _edit(
     fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, make: Any, *, is_end: bool = False
-) -> Change:
+) -> SettingsEdit:
     """Args: is_end: nothing of ours is to be in the file from now on, whether it was there or not."""
     with Refusals(path, "edit the settings"):
         if dry_run:
@@ -378,7 +378,9 @@ def _edit(
             return change
 
 
-def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> tuple[Change, _Edited, bool]:
+def _planned(
+    fs: FileSystem, agent: str, path: str, homes: Homes, make: Any
+) -> tuple[SettingsEdit, _Edited, bool]:
     file = os.path.realpath(path)
     before = settings_file.read(fs, path, file)
     known = receipts.of_file(fs, receipts.directory(homes.state), file)
@@ -395,7 +397,7 @@ def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> 
     except Refused as error:  # said by what only reads, too
         raise Refused(f"{error} Nothing was written.") from error
     after = None if edited.after is None else edited.after.encode()
-    return Change(agent, path, file, before, after), edited, found.made_directory
+    return SettingsEdit(agent, path, file, before, after), edited, found.made_directory
 
 
 def _text(data: bytes, path: str) -> str:
@@ -412,7 +414,7 @@ def _line_of(handler: Handler) -> str:
 
 
 def _carry_out(
-    fs: FileSystem, change: Change, receipt: Receipt | None, kept: str, made_directory: bool
+    fs: FileSystem, change: SettingsEdit, receipt: EditReceipt | None, kept: str, made_directory: bool
 ) -> None:
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:

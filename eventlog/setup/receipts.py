@@ -20,7 +20,7 @@ _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class EditReceipt:
     """How to take an edit back. `edits` is None where there was no file before."""
 
     edits: tuple[Edit, ...] | None
@@ -38,7 +38,7 @@ def digest(data: bytes) -> str:
     return blake3(data).hexdigest()[:16]
 
 
-def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, Receipt]:
+def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, EditReceipt]:
     """Receipts of a settings file, by the digest of the content they fit; other files are passed over."""
     found = {}
     prefix = digest(os.fsencode(file)) + "-"
@@ -49,7 +49,7 @@ def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, Receipt]:
                 fields = json.loads(read_file(fs, f"{directory}/{name}", _SIZE_MAX))
                 edits = fields["edits"]
                 if fields["format"] == _FORMAT:
-                    found[name[len(prefix) : -len(".json")]] = Receipt(
+                    found[name[len(prefix) : -len(".json")]] = EditReceipt(
                         None if edits is None else tuple(Edit(int(a), int(b), str(c)) for a, b, c in edits),
                         bool(fields["created"]),
                         bool(fields["made_directory"]),
@@ -92,7 +92,7 @@ def forget_path(fs: FileSystem, directory: str, path: str) -> None:
         fs.unlink(f"{directory}/{name}")
 
 
-def write(fs: FileSystem, directory: str, path: str, file: str, after: bytes, receipt: Receipt) -> None:
+def write(fs: FileSystem, directory: str, path: str, file: str, after: bytes, receipt: EditReceipt) -> None:
     """Args: path: the settings file as the agent names it; file: where its bytes are."""
     edits = receipt.edits
     fields = {

@@ -40,7 +40,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class JsonMember:
     """A member of an object, or an element of an array (`key` None). `start` is where its key begins."""
 
     key: str | None
@@ -59,7 +59,7 @@ class Value:
     start: int
     end: int
     data: Any
-    items: tuple[Item, ...] | None = None
+    items: tuple[JsonMember, ...] | None = None
 
     def member(self, key: str) -> "Value | None":
         """The value of a key; of a key that comes twice the last one, as every agent reads it."""
@@ -311,7 +311,7 @@ def _value(text: str, at: int) -> Value:
             key, here = _DECODER.raw_decode(text, here)
             here = _skip(text, _skip(text, here) + 1)
         value = _value(text, here)
-        items.append(Item(key, start, value))
+        items.append(JsonMember(key, start, value))
         here = _skip(text, value.end)
         if text[here] == ",":
             here = _skip(text, here + 1)
@@ -351,7 +351,7 @@ def _refuse_shape(root: Value, text: str, where: str) -> None:
             refuse(item.value, f"`{item.key}` is not an array")
 
 
-def _groups(root: Value) -> Iterator[tuple[str, Item, Value, tuple[Item, ...]]]:
+def _groups(root: Value) -> Iterator[tuple[str, JsonMember, Value, tuple[JsonMember, ...]]]:
     """(event, its member, a group, the group's handlers) of everything registered."""
     hooks = root.member("hooks")
     for event in (hooks.items if hooks is not None else None) or ():
@@ -379,7 +379,7 @@ def _words(command: object) -> list[str]:
 # -- cutting -----------------------------------------------------------------------------------
 
 
-def _cuts(items: Sequence[Item], gone: Sequence[Item]) -> list[Edit]:
+def _cuts(items: Sequence[JsonMember], gone: Sequence[JsonMember]) -> list[Edit]:
     """The edits that take some, not all, items out of their container, each with one comma."""
     edits = []
     i = 0
@@ -397,7 +397,7 @@ def _cuts(items: Sequence[Item], gone: Sequence[Item]) -> list[Edit]:
     return edits
 
 
-def _cut_members(container: Value, gone: Sequence[Item]) -> list[Edit]:
+def _cut_members(container: Value, gone: Sequence[JsonMember]) -> list[Edit]:
     items = container.items or ()
     if len(gone) == len(items):
         return [Edit(container.start + 1, container.end - 1, "")]
@@ -456,7 +456,7 @@ def _space_at(gap: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _comma_after(text: str, item: Item) -> int:
+def _comma_after(text: str, item: JsonMember) -> int:
     """Where the text goes on behind the comma that follows an item, or behind its key's colon."""
     at = _skip(text, item.end)
     if text[at] == ",":

@@ -18,7 +18,7 @@ _LOCK_WAIT_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingsEdit:
     """What an edit makes of one settings file; None is a file that is not there.
 
     `file` is where the bytes are: another path than `path` when that is a symlink.
@@ -78,7 +78,7 @@ def read(fs: FileSystem, path: str, file: str) -> bytes | None:
         raise Refused(f"{error}. That is no settings file; nothing was written.") from error
 
 
-def remove(fs: FileSystem, change: Change, made_directory: bool) -> None:
+def remove(fs: FileSystem, change: SettingsEdit, made_directory: bool) -> None:
     """Remove a file that an edit made, and its directory where the edit made that too and nothing is in it.
 
     Raises: Refused when somebody has changed the file since.
@@ -94,7 +94,7 @@ def remove(fs: FileSystem, change: Change, made_directory: bool) -> None:
             pass  # somebody put something there: it stays
 
 
-def replace(fs: FileSystem, change: Change, data: bytes, mode: int = 0o600) -> None:
+def replace(fs: FileSystem, change: SettingsEdit, data: bytes, mode: int = 0o600) -> None:
     """Write the file anew; `mode` is for one that was not there. Raises: Refused, OSError."""
     directory, name = os.path.split(change.file)
     beside = f"{directory}/.{name}.locus-{fs.random_bytes(8).hex()}"
@@ -130,12 +130,12 @@ def _like(fs: FileSystem, fd: int, old: os.stat_result) -> None:
     fs.fchmod(fd, stat.S_IMODE(old.st_mode))
 
 
-def refuse_changed(fs: FileSystem, change: Change) -> None:
+def refuse_changed(fs: FileSystem, change: SettingsEdit) -> None:
     if read(fs, change.path, change.file) != change.before:
         raise _changed_meanwhile(change)
 
 
-def _changed_meanwhile(change: Change) -> Refused:
+def _changed_meanwhile(change: SettingsEdit) -> Refused:
     return Refused(
         f"{change.file} was changed by another program in this moment. Nothing was done; try again."
     )

@@ -20,13 +20,13 @@ from eventlog.blobs.ids import blob_id, to_text, tree_id
 from eventlog.blobs.tree import FILES, PLAIN, SKIPPED, encode_tree
 from eventlog.secrets.redaction import IGNORED
 from eventlog.worktree import git, statcache
-from eventlog.worktree.changes import Change, changes_between
-from eventlog.worktree.contents import CONTENT_SIZE_MAX, Contents, Lists
+from eventlog.worktree.changes import CapturedChange, changes_between
+from eventlog.worktree.contents import CONTENT_SIZE_MAX, ContentReader, Lists
 from eventlog.worktree.entries import Entries, reason_texts
 from eventlog.worktree.rows import KEPT
-from eventlog.worktree.rules import Rules
+from eventlog.worktree.rules import TreeRules
 from eventlog.worktree.scan import RulesChanged, Scan
-from eventlog.worktree.statcache import Key, StatCache
+from eventlog.worktree.statcache import CacheKey, StatCache
 from eventlog.worktree.userfiles import UserFiles
 
 TYPE_CHECKING = False
@@ -97,10 +97,10 @@ class Capture:
         self.pending_count = scan.pending_count
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
-        self.changes: "list[Change]" = []  # since the previous tree, in order of paths
+        self.changes: "list[CapturedChange]" = []  # since the previous tree, in order of paths
         self.modes_changed = False  # of directories that were there already: in no change
         self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
-        self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
+        self.deferred: "list[DeferredEntries]" = []  # what is there and was left to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
 
     def facts(self) -> "dict[str, object]":
@@ -159,7 +159,7 @@ class Capture:
             writer.withhold(id, IGNORED)
 
 
-class Deferred:
+class DeferredEntries:
     """The entries of a tree that one list explains. `in_git`: the list is of contents that git holds."""
 
     __slots__ = ("in_git", "list_id", "paths", "sentence")
@@ -205,7 +205,9 @@ def capture(
     path = os.fsencode(os.path.realpath(root))
     fs, layout = blobs.fs, blobs.layout
     place = _place_of(layout, path, root)
-    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max, keep_ignored), path)
+    key = CacheKey(
+        blobs.store_id, blake3(path).digest(16), _options(place, include, size_max, keep_ignored), path
+    )
     with Refusals(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
@@ -214,16 +216,16 @@ def capture(
     if deferral is not None:
         entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, place)
-    contents: "Contents | None" = None
+    contents: "ContentReader | None" = None
     # Where the options have changed, what was seen with others saves who reads little from deferring it.
     seen = None if cache is not None or deferral is None else statcache.load_any(fs, layout, *key.place)
     other = None if seen is None else seen[0]
     lists = Lists(blobs.get)
 
     def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
-        rules = Rules(path, place, known, probe, include, deadline, keep_ignored)
+        rules = TreeRules(path, place, known, probe, include, deadline, keep_ignored)
         nonlocal contents
-        contents = None if deferral is None else Contents(deferral, entries, lists, deadline, other)
+        contents = None if deferral is None else ContentReader(deferral, entries, lists, deadline, other)
         scan = Scan(
             known,
             entries,
@@ -286,7 +288,7 @@ def _kept_in(tables: StatCache) -> "frozenset[bytes]":
 
 
 def _withhold_kept(
-    done: Capture, writer: "BlobWriter", tables: StatCache, changes: "list[Change] | None"
+    done: Capture, writer: "BlobWriter", tables: StatCache, changes: "list[CapturedChange] | None"
 ) -> None:
     """Withhold the contents of the files that git ignores and that are kept all the same.
 
@@ -406,7 +408,7 @@ def _left_out(done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists
     if SKIPPED not in tables.kinds:
         return
     known = {blob_id(text.encode()): text for text in reason_texts(size_max)}
-    deferred: "dict[bytes, Deferred]" = {}
+    deferred: "dict[bytes, DeferredEntries]" = {}
     row = tables.kinds.find(SKIPPED)
     while row >= 0:
         id = tables.id(row)
@@ -416,7 +418,7 @@ def _left_out(done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists
             if list_id is None:
                 known[id] = text.decode("utf-8", "replace")
             else:
-                deferred[id] = Deferred(id, list_id, lists.is_in_git(list_id))
+                deferred[id] = DeferredEntries(id, list_id, lists.is_in_git(list_id))
         if id in known:
             done.skipped.append((tables.paths[row], known[id]))
         else:

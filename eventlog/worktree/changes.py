@@ -25,7 +25,7 @@ ADD, EDIT, DELETE, RENAME, MODE = "add", "edit", "delete", "rename", "mode"
 EMPTY_TREE = tree_id(encode_tree(()))
 
 
-class Change(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | None"]):
+class CapturedChange(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | None"]):
     """(operation, path, before, after, old path of a rename).
 
     `mode` is a change of the permissions alone; an `edit` may change the kind too. Directories have
@@ -57,7 +57,7 @@ class Change(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | 
 
 def changes_between(
     blobs: "BlobStore", previous: bytes, cache: "StatCache | None", tables: "StatCache"
-) -> "tuple[list[Change], bool]":
+) -> "tuple[list[CapturedChange], bool]":
     """The changes from the tree `previous` to that of `tables`, in order of paths; whether a directory that
     is in both has another mode, which is no change of a path.
 
@@ -99,8 +99,10 @@ def _of_store(blobs: "BlobStore") -> "_Side":
     return entries
 
 
-def _compare(before_side: "_Side", start: "int | bytes", after_side: "_Side") -> "tuple[list[Change], bool]":
-    found: "list[Change]" = []
+def _compare(
+    before_side: "_Side", start: "int | bytes", after_side: "_Side"
+) -> "tuple[list[CapturedChange], bool]":
+    found: "list[CapturedChange]" = []
     modes_changed = False
     stack: "list[tuple[bytes, int | bytes | None, int | bytes | None]]" = [(b"", start, 1)]
     while stack:
@@ -129,7 +131,7 @@ def _compare(before_side: "_Side", start: "int | bytes", after_side: "_Side") ->
                 continue
             operation = _operation(told_before, told_after)
             if operation is not None:
-                found.append(Change((operation, path, told_before, told_after, None)))
+                found.append(CapturedChange((operation, path, told_before, told_after, None)))
     return found, modes_changed
 
 
@@ -152,9 +154,9 @@ def _has_content(entry: "TreeEntry") -> bool:
     return entry.kind not in (DIRECTORY, SKIPPED) and entry.size > 0
 
 
-def _with_renames(changes: "list[Change]") -> "list[Change]":
+def _with_renames(changes: "list[CapturedChange]") -> "list[CapturedChange]":
     """The same with each delete and add of one content made one."""
-    gone: "dict[bytes, list[Change]]" = {}
+    gone: "dict[bytes, list[CapturedChange]]" = {}
     for change in sorted(changes, key=lambda change: change[1], reverse=True):
         if change.operation == DELETE and change.before is not None and _has_content(change.before):
             gone.setdefault(change.before.id, []).append(change)
@@ -167,6 +169,6 @@ def _with_renames(changes: "list[Change]") -> "list[Change]":
         if change.operation == ADD and after is not None and _has_content(after) and gone.get(after.id):
             old = gone[after.id].pop()
             moved.add(old.path)
-            change = Change((RENAME, change.path, old.before, after, old.path))
+            change = CapturedChange((RENAME, change.path, old.before, after, old.path))
         kept.append(change)
     return [change for change in kept if not (change.operation == DELETE and change.path in moved)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eventlog.blobs.deferred import DeferredFile
     from eventlog.blobs.tree import TreeEntry
-    from eventlog.worktree.changes import Change
+    from eventlog.worktree.changes import CapturedChange
     from eventlog.worktree.entries import Entries, Found
     from eventlog.worktree.statcache import StatCache
 
@@ -41,7 +41,7 @@ class Deferral:
         self.named = frozenset(named)
 
 
-class Unread:
+class UnreadFile:
     """A regular file whose content the tree needs: where it stands, its stat, and the entry it had."""
 
     __slots__ = ("directory", "entry", "found", "name", "path")
@@ -56,7 +56,7 @@ class Unread:
         self.entry = entry  # the id of an entry `s` that stood here
 
 
-class Contents:
+class ContentReader:
     """Reads contents for one capture, or defers them. Belongs to one thread."""
 
     def __init__(
@@ -77,11 +77,11 @@ class Contents:
         self._left = CALL_BYTES_MAX
         self.new: "list[DeferredFile]" = []  # what this call deferred, in the order of reading
 
-    def take(self, waiting: "list[Unread]") -> "Iterator[tuple[Unread, Found | None]]":
+    def take(self, waiting: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, Found | None]]":
         """What stands at each path, in the order of reading, the deferred last; None where it is gone."""
         named = self._deferral.named
         waiting.sort(key=lambda one: (one.path not in named, one.found.st_size, one.path))
-        later: "list[tuple[Unread, os.stat_result]]" = []
+        later: "list[tuple[UnreadFile, os.stat_result]]" = []
         for one in waiting:
             known = self._known(one)
             if known is not None:
@@ -117,7 +117,7 @@ class Contents:
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def _known(self, one: Unread) -> "Found | None":
+    def _known(self, one: UnreadFile) -> "Found | None":
         """The entry that the file had, when it has not been touched since."""
         found = self._known_to_other(one)
         if found is not None:
@@ -129,7 +129,7 @@ class Contents:
         assert one.entry is not None
         return SKIPPED, one.entry, row.size, self._entries.proof(one.found)
 
-    def _known_to_other(self, one: Unread) -> "Found | None":
+    def _known_to_other(self, one: UnreadFile) -> "Found | None":
         other = self._other
         if other is None:
             return None
@@ -144,7 +144,9 @@ class Contents:
         # Its kind is as the options of that cache had it: a plan's say nothing of narrower modes.
         return self._entries.kind_of(one.found), id, other.size(row), self._entries.proof(one.found)
 
-    def _defer(self, later: "list[tuple[Unread, os.stat_result]]") -> "Iterator[tuple[Unread, Found]]":
+    def _defer(
+        self, later: "list[tuple[UnreadFile, os.stat_result]]"
+    ) -> "Iterator[tuple[UnreadFile, Found]]":
         if not later:
             return
         from eventlog.blobs.deferred import DeferredFile, encode_list, sentence_of
@@ -216,7 +218,7 @@ class Lists:
             self._in_git[list_id] = bool(first) and not first.endswith(b" -")
         return self._in_git[list_id]
 
-    def is_same(self, change: "Change", tables: "StatCache") -> bool:
+    def is_same(self, change: "CapturedChange", tables: "StatCache") -> bool:
         """Whether a change is only that a deferred content was stored, or deferred again: the file that is
         there now has the stat of the list."""
         before, after = change.before, change.after

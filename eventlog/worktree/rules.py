@@ -37,7 +37,7 @@ _OTHER_CLOCK_NS = 2_000_000_000
 _ASKED_SIZE_MAX = 4_000
 
 
-class Rules:
+class TreeRules:
     """`tracked` maps the tracked paths to the staged commit of a submodule, None for files.
 
     After `watched_differ` returned False it holds only those that were not on disk, unless git was asked.

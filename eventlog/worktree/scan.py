@@ -20,7 +20,7 @@ from eventlog.worktree.changes import EMPTY_TREE
 from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
 from eventlog.worktree.rows import KEPT, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
-from eventlog.worktree.rules import IGNORE_FILE, Rules
+from eventlog.worktree.rules import IGNORE_FILE, TreeRules
 from eventlog.worktree.stat_all import look_at_all
 from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.worktree.userfiles import StoreThere, is_temporary
@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eventlog.worktree.contents import Contents, Lists, Unread
+    from eventlog.worktree.contents import ContentReader, Lists, UnreadFile
     from eventlog.worktree.databases import Databases
     from eventlog.worktree.entries import Found
     from eventlog.worktree.git_held import HeldByGit
@@ -61,12 +61,12 @@ class Scan:
         self,
         cache: "StatCache | None",
         entries: Entries,
-        rules: Rules,
+        rules: TreeRules,
         *,
         never: "set[tuple[int, int]]",
         deadline: "float | None",
         may_fork: bool = False,
-        contents: "Contents | None" = None,
+        contents: "ContentReader | None" = None,
         lists: "Lists",
     ) -> None:
         self.cache = cache
@@ -77,7 +77,7 @@ class Scan:
         self._may_fork = may_fork
         self._contents = contents
         self._lists = lists
-        self._unread: "list[tuple[Directory, Unread]]" = []
+        self._unread: "list[tuple[Directory, UnreadFile]]" = []
         # With its stat and git's object; their rows come when all are known.
         self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
         self._databases: "Databases | None" = None  # that git ignores, and of which a part was looked at
@@ -167,7 +167,7 @@ class Scan:
             self._databases.check(self._put)
         return top
 
-    def _take_contents(self, contents: "Contents") -> None:
+    def _take_contents(self, contents: "ContentReader") -> None:
         """Put the rows of files, of which only the stat was taken so far."""
         directories = {one.path: directory for directory, one in self._unread}
         for one, found in contents.take([one for _, one in self._unread]):
@@ -351,7 +351,7 @@ class Scan:
             others[name] = is_dir
         return others
 
-    def _put_held(self, contents: "Contents", held: "HeldByGit") -> None:
+    def _put_held(self, contents: "ContentReader", held: "HeldByGit") -> None:
         """Put the rows of the files that git holds, and the list of them."""
         there = [False] * len(self._held)
         size = sum(found.st_size for *_, found, _ in self._held)
@@ -475,11 +475,13 @@ class Scan:
         return stat.S_ISREG(found.st_mode) and found.st_size > kept_ignored.SIZE_MAX
 
     def _read_later(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
-        from eventlog.worktree.contents import Unread
+        from eventlog.worktree.contents import UnreadFile
 
         row = directory.rows.get(name)
         entry = row[1] if row is not None and row[0] == SKIPPED else None
-        self._unread.append((directory, Unread(join(directory, name), directory.path, name, found, entry)))
+        self._unread.append(
+            (directory, UnreadFile(join(directory, name), directory.path, name, found, entry))
+        )
 
     def _gone(self, directory: Directory, name: bytes) -> None:
         """A name that was listed and is there no more: the next capture lists the directory again."""

@@ -67,7 +67,7 @@ def pack_stat(found: os.stat_result) -> bytes:
     return _STAT.pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-class Key:
+class CacheKey:
     """Which cache is meant: it must agree in all but `tracked` and `root` to be used."""
 
     __slots__ = ("options", "path", "store_id", "worktree")
@@ -264,7 +264,7 @@ class Tables:
         return made
 
 
-def encode(cache: StatCache, key: Key) -> bytes:
+def encode(cache: StatCache, key: CacheKey) -> bytes:
     """The bytes of the file."""
     header = _HEADER.pack(
         _MAGIC,
@@ -288,7 +288,7 @@ def encode(cache: StatCache, key: Key) -> bytes:
     return body + blake3(body).digest(_DIGEST_SIZE)
 
 
-def decode(data: bytes, key: Key) -> "StatCache | None":
+def decode(data: bytes, key: CacheKey) -> "StatCache | None":
     """The cache, None when these bytes are not a whole one of this store, working directory and options."""
     end = len(data) - _DIGEST_SIZE
     if end < _HEADER.size or blake3(memoryview(data)[:end]).digest(_DIGEST_SIZE) != data[end:]:
@@ -430,7 +430,7 @@ def is_nested(cache: StatCache) -> bool:
     return True
 
 
-def load(fs: FileSystem, layout: Layout, key: Key) -> "StatCache | None":
+def load(fs: FileSystem, layout: Layout, key: CacheKey) -> "StatCache | None":
     """The cache of a working directory, None when there is none that can be used."""
     try:
         data = read_file(fs, layout.statcache(key.worktree.hex()), _SIZE_MAX)
@@ -448,11 +448,11 @@ def load_any(
         options: bytes = _HEADER.unpack_from(data)[5]
     except (OSError, ValueError, StructError):
         return None
-    cache = decode(data, Key(store_id, worktree, options))
+    cache = decode(data, CacheKey(store_id, worktree, options))
     return None if cache is None else (cache, options)
 
 
-def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:
+def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> None:
     """Put the cache in the place of the last one; a disk that takes no more only costs time later.
 
     Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventlog.agents import formats
-from eventlog.agents.claude_code.transcript import Reader
+from eventlog.agents.claude_code.transcript import ClaudeCodeReader
 from eventlog.agents.kit.draft import Draft, FileItem
 from eventlog.base.types import Event
 from eventlog.importers import importer
@@ -89,7 +89,7 @@ def patch(at: int, *lines: str) -> list[Line]:
 def drafts(lines: list[Line], parts: tuple[str, ...] = ()) -> list[Any]:
     """What a reader says of lines, without an importer."""
     draft = Draft("claude-code", parts)
-    reader = Reader(draft)
+    reader = ClaudeCodeReader(draft)
     for line in lines:
         reader.take(line)
     reader.end()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents.codex.transcript import Reader
+from eventlog.agents.codex.transcript import CodexReader
 from eventlog.agents.kit.draft import Draft, FileItem
 from eventlog.agents.kit.lines import FileSource
 from eventlog.importers import importer
@@ -137,7 +137,7 @@ SESSION = [
 def drafts(lines: list[Line]) -> list[Any]:
     """What a reader says of lines, without an importer."""
     draft = Draft("codex")
-    reader = Reader(draft)
+    reader = CodexReader(draft)
     for one in lines:
         reader.take(one)
     reader.end()

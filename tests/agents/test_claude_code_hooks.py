@@ -9,7 +9,7 @@ import pytest
 
 from eventlog.agents.claude_code.hooks import interpret
 from eventlog.agents.claude_code.usage_tail import read_calls, time_of
-from eventlog.agents.kit.call import Call, Mark
+from eventlog.agents.kit.call import Call, TranscriptOffset
 from eventlog.base.names import event_id_of
 from eventlog.blobs.ids import blob_id
 from eventlog.hooks.texts import move
@@ -134,7 +134,7 @@ def test_model_calls_are_read_on_from_where_they_were(tmp_path: Path) -> None:
         + line("c", 3, agentId="sub")
     )
     path.write_bytes(first + rest + line("d", 1)[:-10])
-    calls, mark = read_calls("claude-code", str(path), Mark(), 1 << 20)
+    calls, mark = read_calls("claude-code", str(path), TranscriptOffset(), 1 << 20)
 
     assert [(c["message_id"], c["completion_tokens"], c["prompt_tokens"]) for c in calls] == [
         ("a", 9, 21),
@@ -145,7 +145,7 @@ def test_model_calls_are_read_on_from_where_they_were(tmp_path: Path) -> None:
     assert mark.offset == len(first + rest)
     again, end = read_calls("claude-code", str(path), mark, 1 << 20)
     assert (again, end.offset) == ([], mark.offset)
-    bounded, part = read_calls("claude-code", str(path), Mark(), len(first) + 5)
+    bounded, part = read_calls("claude-code", str(path), TranscriptOffset(), len(first) + 5)
     assert ([c["message_id"] for c in bounded], part.offset) == (["a"], len(first))
     path.unlink()
     path.write_bytes(line("e", 2))  # another file, shorter than the last one
@@ -157,10 +157,10 @@ def test_only_plain_files_are_read_for_model_calls(tmp_path: Path) -> None:
     """P4, P5: a pipe, a link or a file of another name is not opened as a transcript."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "link.jsonl").symlink_to("/etc/passwd")
-    assert read_calls("a", str(tmp_path / "pipe.jsonl"), Mark(), 100)[0] == []
-    assert read_calls("a", "/etc/passwd", Mark(), 100)[0] == []
+    assert read_calls("a", str(tmp_path / "pipe.jsonl"), TranscriptOffset(), 100)[0] == []
+    assert read_calls("a", "/etc/passwd", TranscriptOffset(), 100)[0] == []
     with pytest.raises(OSError, match="symbolic"):
-        read_calls("a", str(tmp_path / "link.jsonl"), Mark(), 100)
+        read_calls("a", str(tmp_path / "link.jsonl"), TranscriptOffset(), 100)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_a_store_that_passed_over_copies_gains_only_what_is_new(
     parent = write(tmp_path / "parent.jsonl", PARENT)
     with Store.init(tmp_path / ".locus") as store:
         with monkeypatch.context() as earlier:
-            earlier.setattr(reader.Reader, "_key", numbered)
+            earlier.setattr(reader.CodexReader, "_key", numbered)
             earlier.setattr(reader, "histories_in", lambda source, head: [])
             run(store, parent, write(tmp_path / "child.jsonl", child()))
         calls = rows(store, "select count(*), sum(prompt_tokens) from llm_calls")

@@ -49,11 +49,11 @@ def comments(data: bytes) -> list[bytes]:
     return sorted(found for found in COMMENTS.findall(data) if found)
 
 
-def put_in(file: Path, homes: Homes) -> install.Change:
+def put_in(file: Path, homes: Homes) -> install.SettingsEdit:
     return install.install(REAL, GEMINI_CLI, str(file), WANTED, homes)
 
 
-def take_out(file: Path, homes: Homes) -> install.Change:
+def take_out(file: Path, homes: Homes) -> install.SettingsEdit:
     return install.uninstall(REAL, GEMINI_CLI, str(file), homes)
 
 

@@ -41,11 +41,11 @@ def file(tmp_path: Path, homes: Homes) -> Path:
     return Path(install.settings_path(OPENCODE, install.LOCAL, str(tmp_path / "shop"), homes))
 
 
-def put_in(file: Path, homes: Homes, line: str = LINE, **how: Any) -> install.Change:
+def put_in(file: Path, homes: Homes, line: str = LINE, **how: Any) -> install.SettingsEdit:
     return install.install(REAL, OPENCODE, str(file), install.handlers(OPENCODE, line), homes, **how)
 
 
-def take_out(file: Path, homes: Homes) -> install.Change:
+def take_out(file: Path, homes: Homes) -> install.SettingsEdit:
     return install.uninstall(REAL, OPENCODE, str(file), homes)
 
 

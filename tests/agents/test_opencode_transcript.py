@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.agents import formats
 from eventlog.agents.kit.draft import Draft
-from eventlog.agents.opencode.transcript import Reader
+from eventlog.agents.opencode.transcript import OpenCodeReader
 from eventlog.base.errors import NotFound
 from eventlog.importers import importer, sources
 from eventlog.importers.importer import ImportReport
@@ -379,7 +379,7 @@ def mutated(draw: st.DrawFn) -> Json:
 def test_no_line_makes_the_reader_fail(lines: list[Json]) -> None:
     """P7: whatever a row holds, it is told or kept, and never the end of an import."""
     draft = Draft("opencode")
-    reader = Reader(draft)
+    reader = OpenCodeReader(draft)
     for line in lines:
         reader.take(line)
     reader.end()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.recorder import Recorder
@@ -148,7 +148,7 @@ def test_the_tool_gives_what_the_command_gives(recorded: Store, locus: Locus) ->
     sid = session_of(recorded)
     by_command = locus("context", "for", "JWT refresh", "--session", sid, "--agent", "claude-code").text
     arguments = {"message": "JWT refresh", "session_id": f"sess-{sid}"}
-    by_tool = Call.of(TOOLS["context"], arguments).answer(recorded.layout.root)["text"]
+    by_tool = ToolCall.of(TOOLS["context"], arguments).answer(recorded.layout.root)["text"]
 
     quoted, _, text = by_tool.partition("\n")
     assert "Nothing in it is an instruction" in quoted
@@ -186,4 +186,4 @@ def test_a_decision_of_one_session_is_in_the_bundle_of_another(recorded: Store, 
     assert "report" not in found
     both = parts(context(locus, "Go on", "--workstream", "auth"))
     assert any("OAuth" in line for line in both["bundle"])
-    assert "OAuth" in Call.of(TOOLS["context_bundle"], {"workstream": "auth"}).answer(str(root))["text"]
+    assert "OAuth" in ToolCall.of(TOOLS["context_bundle"], {"workstream": "auth"}).answer(str(root))["text"]

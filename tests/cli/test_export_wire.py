@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventlog.exports.local_paths import MARK
-from eventlog.exports.locusgraph.deliveries import Failure
+from eventlog.exports.locusgraph.deliveries import RefusedRecord
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.store import Store
 from tests.cli.test_export_send import Locus, to
@@ -147,7 +147,7 @@ def test_what_needs_a_person_is_listed_by_name(locus: Locus) -> None:
 
 def test_pauses_grow() -> None:
     """I36: what fails again and again is tried at once twice, then after growing pauses, at most an hour."""
-    pauses = [Failure("k", "events", 1, "503", tries, 100).next_at - 100 for tries in range(1, 16)]
+    pauses = [RefusedRecord("k", "events", 1, "503", tries, 100).next_at - 100 for tries in range(1, 16)]
     assert pauses[:6] == [0, 0, 0, 30, 60, 120] and pauses[-1] == 3_600 and pauses == sorted(pauses)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents.kit.backups import Backups
+from eventlog.agents.kit.backups import SessionBackups
 from tests.agents.claude_support import SESSION, Teller, patch
 from tests.cli.support import Locus
 
@@ -227,9 +227,9 @@ def test_a_session_that_leads_elsewhere_reads_nothing(tmp_path: Path, session: s
     for directory in (elsewhere, kept, kept / "a" / "b", kept.parent):
         (directory / "aaaa").write_bytes(b"secret")
     (kept / "linked").symlink_to(elsewhere)
-    assert Backups(str(kept), [session])("aaaa") is None
+    assert SessionBackups(str(kept), [session])("aaaa") is None
     (kept / "own").mkdir()
     (kept / "own" / "aaaa").write_bytes(b"content")
-    assert Backups(str(kept), [session, None, "own"])("aaaa") == b"content"
+    assert SessionBackups(str(kept), [session, None, "own"])("aaaa") == b"content"
     (tmp_path / "link").symlink_to(kept)
-    assert Backups(str(tmp_path / "link"), ["own"])("aaaa") is None
+    assert SessionBackups(str(tmp_path / "link"), ["own"])("aaaa") is None

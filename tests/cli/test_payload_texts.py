@@ -9,7 +9,7 @@ import pytest
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.hooks.texts import move, void
 from eventlog.importers.taken import with_hashes
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.store import Store
 from tests.agents.claude_support import Teller, write
@@ -122,7 +122,7 @@ def test_readers_give_the_texts(work: Path, locus: Locus) -> None:
     found = json.loads(locus("search", "canary-9931", "--json").out)
     assert {"tool_start", "action"} <= {hit["event_type"] for hit in found["hits"]}
     show = next(tool for tool in tools_for("claude-code") if tool.name == "show")
-    answer = Call.of(show, {"name": wrote["event_id"]}).answer(str(work / ".locus"))["text"]
+    answer = ToolCall.of(show, {"name": wrote["event_id"]}).answer(str(work / ".locus"))["text"]
     assert answer.count("canary-9931") >= 2
     locus("export", "atif", "--to", work / "out")
     assert (work / "out").read_text().count("canary-9931") >= 2

@@ -11,7 +11,7 @@ import pytest
 from eventlog.base.fs import FileSystem
 from eventlog.log import checked
 from eventlog.maintenance.upkeep import maintain
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.store import Store
 
@@ -276,6 +276,6 @@ def test_maintenance_scrubs_and_the_doctor_names_what_it_finds(sealed: Path) -> 
 def test_a_tool_of_mcp_tells_of_a_gap(rotten: Path, name: str, arguments: dict[str, str]) -> None:
     """The answers of MCP's tools begin with what they lack."""
     (tool,) = (tool for tool in tools_for("claude-code") if tool.name == name)
-    answer = Call.of(tool, arguments).answer(str(rotten / ".locus"))
+    answer = ToolCall.of(tool, arguments).answer(str(rotten / ".locus"))
 
     assert "1 event could not be read and is missing from this answer" in answer["text"]

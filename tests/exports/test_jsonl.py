@@ -38,7 +38,7 @@ def signed(lines: list[bytes]) -> bytes:
     return body + json.dumps(end).encode() + b"\n"
 
 
-def load(store: Store, data: bytes, **options: Any) -> jsonl_import.ImportReport:
+def load(store: Store, data: bytes, **options: Any) -> jsonl_import.JsonlImportReport:
     return jsonl_import.read(store, io.BytesIO(data), "log.jsonl", **options)
 
 

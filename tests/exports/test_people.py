@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from eventlog.base import person
 from eventlog.base.config import PEOPLE
 from eventlog.base.fs import REAL
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.query.people import allowed
 from eventlog.store import Store
@@ -169,7 +169,7 @@ def tools(root: Path) -> dict[str, bytes]:
     asked = {tool for tool, _ in calls}
     assert asked >= {name for name, tool in TOOLS.items() if not tool.writes} - {"context_bundle"}
     return {
-        f"{tool} {given}": Call.of(TOOLS[tool], given).answer(str(root / ".locus"))["text"].encode()
+        f"{tool} {given}": ToolCall.of(TOOLS[tool], given).answer(str(root / ".locus"))["text"].encode()
         for tool, given in calls
     }
 

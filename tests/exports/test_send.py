@@ -21,7 +21,7 @@ from eventlog.exports import streams
 from eventlog.exports.locusgraph import anchors, locusgraph, rest, send
 from eventlog.exports.locusgraph.courier import PER_MINUTE, Courier, RealClock, ServiceError
 from eventlog.exports.locusgraph.deliveries import States
-from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, ApiKey, endpoint_of, key_from
 from eventlog.exports.locusgraph.rest import LyingError
 from eventlog.exports.locusgraph.send import Options, SendReport
 from eventlog.query import engine
@@ -55,7 +55,7 @@ def sender(
     flags = {name: how.pop(name) for name in ("retry_failed", "follow", "tell") if name in how}
     courier = Courier(
         endpoint,
-        Key(how.pop("key", KEY)),
+        ApiKey(how.pop("key", KEY)),
         clock,
         patience_s=patience_s,
         per_minute=how.pop("per_minute", PER_MINUTE),
@@ -65,7 +65,7 @@ def sender(
     return send.send(store, endpoint, courier, clock, Options(**how), **flags)
 
 
-def status(store: Store, server: Server) -> send.Status:
+def status(store: Store, server: Server) -> send.EndpointStatus:
     return send.status(store, endpoint_of(server.url, GRAPH, server.graph.api))
 
 
@@ -78,7 +78,7 @@ def expected(store: Store) -> dict[str, Any]:
     key = store.layout.root, events
     if key not in _expected:
         with store.view() as view:
-            records = list(locusgraph.Batch(store, view, 0, GRAPH).records())
+            records = list(locusgraph.RecordBatch(store, view, 0, GRAPH).records())
         _expected[key] = {one["context_id"]: json.loads(one["payload_json"]) for one in records}
     return _expected[key]
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_believed() -> None:
     ]
     with Server(Graph(), [fault for fault, _ in LIES]) as server:
         endpoint = endpoint_of(server.url, GRAPH)
-        courier = Courier(endpoint, Key(KEY), FakeClock())
+        courier = Courier(endpoint, ApiKey(KEY), FakeClock())
         for number, (_, says) in enumerate(LIES, 1):
             with pytest.raises((ServiceError, LyingError), match=says):
                 rest.outcomes(courier.post(rest.body(GRAPH, items)).value, items)
@@ -334,7 +334,7 @@ def test_keys_that_no_header_can_hold(key: str) -> None:
     with pytest.raises(Refused, match=KEY_VARIABLE) as caught:
         key_from({KEY_VARIABLE: key})
     assert not key.strip() or key not in str(caught.value)
-    assert "secret" not in repr(Key("secret"))
+    assert "secret" not in repr(ApiKey("secret"))
 
 
 def test_down_for_an_hour(store: Store) -> None:
@@ -444,7 +444,7 @@ def test_a_server_that_refuses_everything(store: Store) -> None:
 def test_the_wrong_interface(store: Store) -> None:
     """What 0.x refuses of the spelling of 1.0 is noted, and arrives when it is sent in its own."""
     with Server(Graph("0.x")) as server:
-        courier = Courier(endpoint_of(server.url, GRAPH, "1.0"), Key(KEY), FakeClock())
+        courier = Courier(endpoint_of(server.url, GRAPH, "1.0"), ApiKey(KEY), FakeClock())
         report = send.send(store, endpoint_of(server.url, GRAPH, "1.0"), courier, FakeClock())
         assert {one.reason for one in report.failures} - {rest.WAITS} == {
             "400: BAD_REQUEST: unknown field: replace"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog.agents.kit.tools import ANY, EDITS, QUIET, WAITS
 from eventlog.hooks import attribution as a
-from eventlog.hooks.attribution import Looker, attribute
+from eventlog.hooks.attribution import CaptureOrigin, attribute
 from eventlog.hooks.state import Running
 
 MINE, BESIDE, OTHERS = ("codex", "s", "t"), ("codex", "s", "t2"), ("claude-code", "o", "p")
@@ -29,9 +29,9 @@ def call(
     return made
 
 
-def looker(found: str) -> Looker:
+def looker(found: str) -> CaptureOrigin:
     cause = "own" if found in (a.AFTER_EDIT, a.AFTER_COMMAND, a.AFTER_WAIT) else None
-    return Looker(found, cause, None if found == a.BETWEEN else MINE)
+    return CaptureOrigin(found, cause, None if found == a.BETWEEN else MINE)
 
 
 # Below: (cause, causes where nobody can tell, turn, certainty) by row and by case.

@@ -11,7 +11,7 @@ from eventlog.base.errors import LockTimeout, NotFound
 from eventlog.base.locks import GC, acquire
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
-from eventlog.importers.batch import Batch
+from eventlog.importers.batch import ImportBatch
 from eventlog.store import Store
 from tests.blobs.support import as_process
 from tests.maintenance.support import make_store
@@ -51,7 +51,7 @@ def naming(id: bytes, number: int, **payload: Any) -> Event:
 
 def test_contents_are_durable_with_the_events_that_name_them(store: Store) -> None:
     """I24: nothing is written before the commit, and after it every id resolves; a content is stored once."""
-    batch = Batch(store, bytes_max=1000, events_max=3)
+    batch = ImportBatch(store, bytes_max=1000, events_max=3)
     ids = [batch.put(data, b"path") for data in (b"one", b"two", b"one")]
     for number, id in enumerate(ids):
         assert not batch.is_full
@@ -74,7 +74,7 @@ def test_no_crash_leaves_an_event_without_its_content() -> None:
     fs.settle()
     ends: list[SimFS] = []
     fs.before = lambda _: ends.extend((fs.crash(keep_none), fs.crash(keep_all), fs.kill()))
-    batch = Batch(store, bytes_max=1000, events_max=3)
+    batch = ImportBatch(store, bytes_max=1000, events_max=3)
     batch.add(naming(batch.put(b"content", b"path"), 1))
     batch.commit()
     fs.before = None
@@ -94,7 +94,7 @@ def test_no_crash_leaves_an_event_without_its_content() -> None:
 
 def test_what_is_not_committed_is_dropped(store: Store) -> None:
     """I24: a batch that is closed leaves neither event nor content nor lock behind."""
-    batch = Batch(store, bytes_max=10, events_max=3)
+    batch = ImportBatch(store, bytes_max=10, events_max=3)
     batch.add(naming(batch.put(b"x" * 15), 1))
     batch.put(b"y" * 15)  # more than twice what fills it: into a pack, under the lock
     assert not is_free(store)
@@ -109,7 +109,7 @@ def test_what_is_not_committed_is_dropped(store: Store) -> None:
 def test_large_texts_become_contents_once_they_were_redacted(store: Store) -> None:
     """P5: what is moved out of an event is what the gate left of it, and no secret is among the contents."""
     secret = made()["npm"]
-    batch = Batch(store, bytes_max=1 << 20, events_max=10)
+    batch = ImportBatch(store, bytes_max=1 << 20, events_max=10)
     text = f"{'so it goes. ' * 3000}{secret}{' and on' * 3000}"
     batch.add({"event_id": "0" * 32, "event_type": "action", "payload": {"result": text}}, len(text))
     batch.add({"event_id": "1" * 32, "event_type": "action", "payload": {"result": text[:20]}}, 20)

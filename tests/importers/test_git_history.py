@@ -13,7 +13,7 @@ from eventlog.base.errors import NotFound
 from eventlog.base.types import Event
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.importers.git_history import import_git
-from eventlog.importers.git_report import ImportReport
+from eventlog.importers.git_report import GitImportReport
 from eventlog.store import Store
 from tests.agents.histories import EXECUTABLE, SUBMODULE_MODE, SYMLINK, History, git, line_of
 from tests.conftest import closed_later
@@ -509,7 +509,7 @@ def test_the_report_is_plain_data(store: Store, tmp_path: Path) -> None:
     path = _line(1).write(str(tmp_path / "r"))
     report = import_git(store, path)
 
-    assert report == ImportReport(_repo(path), line_of(path)[0], 1, 0, report.events, 1, 1, False, ())
+    assert report == GitImportReport(_repo(path), line_of(path)[0], 1, 0, report.events, 1, 1, False, ())
 
 
 def test_the_table_of_ids_names_every_part(store: Store, tmp_path: Path) -> None:

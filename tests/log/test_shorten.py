@@ -12,7 +12,7 @@ from eventlog.base.locks import MAINTAIN
 from eventlog.log import reader
 from eventlog.log import shorten as log_shorten
 from eventlog.log.shorten import TAIL_BYTES_MAX, shorten
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.projections import source
 from eventlog.recorder.recorder import Recorder
@@ -178,7 +178,7 @@ def test_calls_of_one_server_decode_an_event_once(tmp_path: Path, monkeypatch: p
 
     root = str(with_tail(tmp_path, 300) / ".locus")
     (tool,) = (tool for tool in tools_for("claude-code") if tool.name == "timeline")
-    call = Call.of(tool, {"turn": "last"})
+    call = ToolCall.of(tool, {"turn": "last"})
     said = call.answer(root)
     monkeypatch.setattr(reader, "row_of", counting)
     with Store.open(root) as store:

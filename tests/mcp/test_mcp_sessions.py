@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.memory import intent
 from eventlog.recorder import lifecycle
@@ -22,7 +22,7 @@ def test_a_start_closes_what_nobody_ended_for_a_day(tmp_path: Path) -> None:
             begun = lifecycle.session_start(sid, agent, "Go", store.repo_hash, agent=agent, occurred_at=at)
             store.append([begun])
     tool = next(one for one in tools_for("claude-code") if one.name == "session_start")
-    Call.of(tool, {"focus": "Tidy up"}).answer(str(root))
+    ToolCall.of(tool, {"focus": "Tidy up"}).answer(str(root))
 
     with Store.open(root) as store:
         assert {one.agent for one in intent.listed(store)} == {"busy", "claude-code"}

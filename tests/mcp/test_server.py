@@ -18,9 +18,9 @@ from mcp.shared.exceptions import MCPError
 
 from eventlog.base.types import Event
 from eventlog.mcp import server as mcp
-from eventlog.mcp.call import Call
+from eventlog.mcp.call import ToolCall
 from eventlog.mcp.page import RECORD
-from eventlog.mcp.place import Place
+from eventlog.mcp.place import ServedStore
 from eventlog.mcp.tools import tools_for
 from eventlog.memory import intent
 from eventlog.recorder import retrieval
@@ -232,7 +232,7 @@ def test_what_an_agent_says_is_an_event_of_its_turn(tmp_path: Path) -> None:
 
     def tell(tool: str, **arguments: Any) -> None:
         arguments |= {"session_id": f"sess-{sid}", "store": str(work)}
-        Call.of(TOOLS[tool], arguments).answer(str(work / ".locus"))
+        ToolCall.of(TOOLS[tool], arguments).answer(str(work / ".locus"))
 
     for number in range(3):
         tell("store_decision", decision=f"Cache {number}", reasoning="reads repeat",
@@ -460,12 +460,12 @@ def test_a_call_that_cannot_begin_says_so(project: Path, monkeypatch: pytest.Mon
     """P1: of too many calls at once, those that waited too long are told that nothing of them was done."""
     asked, held = [], threading.Event()
 
-    def answer(self: Call, root: str, unnamed: bool) -> dict[str, str]:
+    def answer(self: ToolCall, root: str, unnamed: bool) -> dict[str, str]:
         asked.append(root)
         held.wait(60)
         return {"text": "done"}
 
-    monkeypatch.setattr(Call, "answer", answer)
+    monkeypatch.setattr(ToolCall, "answer", answer)
     monkeypatch.setattr(mcp, "_AT_ONCE", 1)
     monkeypatch.setattr(mcp, "_WAIT_S", 0.05)
     found: list[Any] = []
@@ -475,7 +475,7 @@ def test_a_call_that_cannot_begin_says_so(project: Path, monkeypatch: pytest.Mon
         held.set()  # whoever could not begin is answered first
 
     async def run() -> None:
-        place = Place.of(str(project / ".locus"), {})
+        place = ServedStore.of(str(project / ".locus"), {})
         async with Client(mcp.make_server(place, "t")) as client, anyio.create_task_group() as tasks:
             tasks.start_soon(ask, client)
             tasks.start_soon(ask, client)

@@ -17,8 +17,8 @@ from eventlog import question
 from eventlog.base.errors import EventLogError, NoStore, QueryError, Refused, Unsupported
 from eventlog.mcp import page as mcp_page
 from eventlog.mcp import server, sql
-from eventlog.mcp.call import Call, Parameter, Tool
-from eventlog.mcp.place import Place, directories
+from eventlog.mcp.call import Parameter, Tool, ToolCall
+from eventlog.mcp.place import ServedStore, directories
 from eventlog.mcp.tools import tools_for
 from eventlog.recorder.recorder import Recorder
 from eventlog.search import find, query
@@ -36,7 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(project: Path, tool: str, **arguments: Any) -> str:
-    return Call.of(TOOLS[tool], arguments).answer(str(project / ".locus"))["text"]
+    return ToolCall.of(TOOLS[tool], arguments).answer(str(project / ".locus"))["text"]
 
 
 READING: list[tuple[str, dict[str, Any], str]] = [
@@ -182,7 +182,7 @@ def test_a_call_that_takes_too_long_is_answered(project: Path, monkeypatch: pyte
     monkeypatch.setattr(server, "DEADLINE_S", 0.1)
 
     async def run() -> list[str]:
-        place = Place(pinned=str(project / ".locus"))
+        place = ServedStore(pinned=str(project / ".locus"))
         async with Client(server.make_server(place, "claude-code"), mode="2026-07-28") as client:
             answers = [await client.call_tool(name, {}) for name in ("slow", "broken")]
         assert all(one.is_error for one in answers)
@@ -217,7 +217,7 @@ def test_the_store_is_that_of_the_roots(project: Path, tmp_path: Path) -> None:
     make_project(other)
     bare.mkdir()
     (other / "deep/er").mkdir(parents=True)
-    place, of_project = Place(), Place.of(None, {"CLAUDE_PROJECT_DIR": str(other)})
+    place, of_project = ServedStore(), ServedStore.of(None, {"CLAUDE_PROJECT_DIR": str(other)})
     ours, theirs = (str(project / ".locus"), False), (str(other / ".locus"), False)
 
     assert place.root(None, [str(project)]) == ours
@@ -228,9 +228,9 @@ def test_the_store_is_that_of_the_roots(project: Path, tmp_path: Path) -> None:
     assert of_project.root(None, None) == theirs
     assert of_project.root(None, [str(project)]) == ours
     for roots in (None, []):
-        assert Place(around=str(other / "deep")).root(None, roots) == (str(other / ".locus"), True)
+        assert ServedStore(around=str(other / "deep")).root(None, roots) == (str(other / ".locus"), True)
         with pytest.raises(NoStore, match=r"bare\. `locus init` in the project makes one"):
-            Place(around=str(bare)).root(None, roots)
+            ServedStore(around=str(bare)).root(None, roots)
         with pytest.raises(NoStore, match=r"the directory of the server is gone\. Pass the argument store"):
             place.root(None, roots)
     with pytest.raises(
@@ -249,8 +249,8 @@ def test_a_server_for_one_store_serves_no_other(project: Path, tmp_path: Path) -
     """A store that was named at the start is the only one; LOCUS_DIR names one as --store does."""
     make_project(tmp_path / "other")
     for place in (
-        Place.of(str(project / ".locus"), {}),
-        Place.of(None, {"LOCUS_DIR": str(project / ".locus")}),
+        ServedStore.of(str(project / ".locus"), {}),
+        ServedStore.of(None, {"LOCUS_DIR": str(project / ".locus")}),
     ):
         assert not place.needs_roots(None)
         assert place.root(None, None) == (str(project / ".locus"), False)
@@ -279,8 +279,8 @@ def test_arguments_are_checked(kind: str, value: Any) -> None:
     """Bad input is refused in one line that names the argument, before any store is opened."""
     tool = Tool("one", "", "", lambda store, x: "", (Parameter("x", kind, "", most=100),))
     with pytest.raises(Refused, match=r"^x must be .*\.$"):
-        Call.of(tool, {"x": value})
-    assert Call.of(tool, {"x": None}).arguments["x"] is None
+        ToolCall.of(tool, {"x": value})
+    assert ToolCall.of(tool, {"x": None}).arguments["x"] is None
 
 
 def test_context_that_is_shared_is_bundled(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from eventlog.base.types import Event
 from eventlog.erasure import erasure
 from eventlog.memory import briefing, briefing_of_log, intent
-from eventlog.memory.briefing import Briefing, Reader
+from eventlog.memory.briefing import Briefing, BriefingReader
 from eventlog.memory.briefing import briefing as made
 from eventlog.memory.budget import Section, fill, tokens_of, words_in
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
-from eventlog.memory.freshness import Looker
+from eventlog.memory.freshness import FreshnessChecker
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 from tests.recorder.kept import copy_of, new_store
@@ -69,15 +69,23 @@ def facts(prepared: Path) -> "dict[str, Any]":
 
 
 def told(
-    facts: "dict[str, Any]", reader: Reader | None = None, top: Path | None = None, *, later_us: int = 0
+    facts: "dict[str, Any]",
+    reader: BriefingReader | None = None,
+    top: Path | None = None,
+    *,
+    later_us: int = 0,
 ) -> Briefing:
     """The briefing of these facts at the time when the last session began, or later."""
     now_us = max(one["opened_us"] for one in facts["sessions"]) + later_us
-    return made(facts, reader or Reader(), Looker(None if top is None else str(top)), now_us, 2_000)
+    return made(
+        facts, reader or BriefingReader(), FreshnessChecker(None if top is None else str(top)), now_us, 2_000
+    )
 
 
-def brief(store: Store, reader: Reader | None = None, tokens: int = 2_000, *, later_us: int = 0) -> Briefing:
-    return briefing_of_log.brief(store, reader or Reader(), intent.now_us(store) + later_us, tokens)
+def brief(
+    store: Store, reader: BriefingReader | None = None, tokens: int = 2_000, *, later_us: int = 0
+) -> Briefing:
+    return briefing_of_log.brief(store, reader or BriefingReader(), intent.now_us(store) + later_us, tokens)
 
 
 def part(text: str, title: str) -> list[str]:
@@ -89,7 +97,7 @@ def part(text: str, title: str) -> list[str]:
 def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
     """S1-27, S1-54, S3-23, S3-28, S4-1, S4-35: the last turn, warnings, active sessions, relevant, what
     failed, files; all codes, as lines of their own: no title, no bullets, no quotation."""
-    text = told(facts, Reader("claude-code")).text
+    text = told(facts, BriefingReader("claude-code")).text
     titles = [line for line in text.split("\n") if line.startswith("#")]
 
     assert titles[0].startswith("# Briefing: locus (repository 0123456789ab), events up to ")
@@ -132,9 +140,9 @@ def test_the_section_on_active_sessions(facts: dict[str, Any]) -> None:
 
 def test_a_briefing_is_about_what_the_agents_session_is_about(facts: dict[str, Any]) -> None:
     """S3-24, S3-25, S3-26, S3-27: without a focus the agent's active session gives it, and it says so."""
-    scoped = told(facts, Reader("claude-code"))
-    said = told(facts, Reader("claude-code", "the parser", ["src/"]))
-    whole = told(facts, Reader("nobody"))
+    scoped = told(facts, BriefingReader("claude-code"))
+    said = told(facts, BriefingReader("claude-code", "the parser", ["src/"]))
+    whole = told(facts, BriefingReader("nobody"))
 
     assert f"Briefing scoped to session: {AUTH} [src/auth/]\n" in scoped.text
     assert (scoped.focus, scoped.scope) == (AUTH, ["src/auth/"])
@@ -148,7 +156,7 @@ def test_a_briefing_is_about_what_the_agents_session_is_about(facts: dict[str, A
 
 def test_every_line_says_what_it_stands_on(store: Store) -> None:
     """S3-38, P7: an event's id or a turn in each line, and it is there."""
-    for line in brief(store, Reader("claude-code")).text.split("\n")[3:]:
+    for line in brief(store, BriefingReader("claude-code")).text.split("\n")[3:]:
         if not line.startswith(("- [", "[")):
             assert not line or line.startswith(("#", "- recorded", "Briefing", *CODES))
             continue
@@ -190,9 +198,9 @@ def test_no_file_is_looked_at_beyond_a_deadline_a_size_or_the_directory(tmp_path
     (tmp_path / "a").write_text("one")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/etc/hostname")
-    late = Looker(str(tmp_path), deadline_s=0.0)
-    small = Looker(str(tmp_path), bytes_max=2)
-    looker = Looker(str(tmp_path))
+    late = FreshnessChecker(str(tmp_path), deadline_s=0.0)
+    small = FreshnessChecker(str(tmp_path), bytes_max=2)
+    looker = FreshnessChecker(str(tmp_path))
     content = "blake3:" + "0" * 64
 
     assert late.mark("a", content) == small.mark("a", content) == "not looked at"
@@ -202,7 +210,7 @@ def test_no_file_is_looked_at_beyond_a_deadline_a_size_or_the_directory(tmp_path
     assert looker.mark("link", content) == "changed since"
     for strange in ("../a", "/etc/passwd", "x/../../a", "\0", '"broken'):
         assert looker.mark(strange, content) == "not looked at"
-    assert Looker(None).mark("a", content) == "not looked at"
+    assert FreshnessChecker(None).mark("a", content) == "not looked at"
     assert looker.mark("a/b", content) == "gone"
 
 
@@ -221,7 +229,7 @@ def test_recorded_text_stays_within_its_quotation(store: Store) -> None:
     turn.end(title=HOSTILE, outcome=HOSTILE)
     store.append([warning(HOSTILE)])
     intent.start(store, "evil\nagent", HOSTILE, ["a\n## b"])
-    text = brief(store, Reader("evil\nagent"), 5_000).text
+    text = brief(store, BriefingReader("evil\nagent"), 5_000).text
 
     assert text.index(NOTE) < text.index("done'")
     for line in text.split("\n"):
@@ -293,7 +301,7 @@ def test_a_budget_of_nothing_and_ten_thousand_decisions(store: Store) -> None:
     facts = briefing_of_log.gather(store)
 
     def of(tokens: int) -> Briefing:
-        return made(facts, Reader(), Looker(None), 1, tokens)
+        return made(facts, BriefingReader(), FreshnessChecker(None), 1, tokens)
 
     assert of(0).text == of(30).text == ""
     assert of(0).left_out["decisions"] == 10_001
@@ -310,7 +318,7 @@ def test_the_same_log_and_files_give_the_same_bytes(store: Store) -> None:
     now_us = intent.now_us(store)
 
     def both() -> tuple[str, dict[str, object]]:
-        text = briefing_of_log.brief(store, Reader("claude-code"), now_us, 900).text
+        text = briefing_of_log.brief(store, BriefingReader("claude-code"), now_us, 900).text
         assert not Path(store.layout.briefing).exists()
         briefing_of_log.export(store)
         kept = json.loads(Path(store.layout.briefing).read_text())["facts"]
@@ -330,7 +338,7 @@ def test_a_stale_session_is_closed_and_not_told(store: Store) -> None:
     """S3-29, S3-30, S3-34: a briefing closes what nobody ended; the kept facts leave it out, too."""
     facts = briefing_of_log.gather(store)
     late_us = intent.now_us(store) + 25 * HOUR_US
-    assert made(facts, Reader(), Looker(None), late_us, 900).active_sessions == []
+    assert made(facts, BriefingReader(), FreshnessChecker(None), late_us, 900).active_sessions == []
     filled = brief(store, later_us=25 * HOUR_US)
 
     assert filled.active_sessions == [] and "## Active" not in filled.text
@@ -343,10 +351,10 @@ def test_who_only_asks_changes_nothing(store: Store) -> None:
     Path(store.layout.config_file).write_text("[briefing]\nat_start = true\n")
     late_us = intent.now_us(store) + 25 * HOUR_US
     before = store.journal.next_position()
-    asked = briefing_of_log.brief(store, Reader(), late_us, 900, writes=False)
+    asked = briefing_of_log.brief(store, BriefingReader(), late_us, 900, writes=False)
 
     assert store.journal.next_position() == before and not Path(store.layout.briefing).exists()
-    told = briefing_of_log.brief(store, Reader(), late_us, 900)
+    told = briefing_of_log.brief(store, BriefingReader(), late_us, 900)
     assert store.journal.next_position() == before + 2 and Path(store.layout.briefing).exists()
     assert asked.text.split("\n")[2:] == told.text.split("\n")[2:]
 
@@ -384,9 +392,9 @@ def test_where_sessions_meet_is_told_by_choice(store: Store) -> None:
         ]
     )
     assert "which " in part(brief(store).text, "Critical")[0] and "overlap" in brief(store).text
-    assert "overlap" not in brief(store, Reader(overlaps=False)).text
+    assert "overlap" not in brief(store, BriefingReader(overlaps=False)).text
     late_us = intent.now_us(store) + 25 * HOUR_US
-    late = briefing_of_log.brief(store, Reader(), late_us, 2_000, writes=False)
+    late = briefing_of_log.brief(store, BriefingReader(), late_us, 2_000, writes=False)
     assert "overlap" not in late.text
 
 
@@ -400,7 +408,7 @@ def test_many_meetings_leave_the_kept_facts_small(store: Store) -> None:
             turn.file(f"src/{number:02}.py", before=None, after=agent.encode())
     facts = briefing_of_log.gather(store)
     assert (len(facts["overlaps"]), facts["overlaps_total"]) == (50, 60)
-    told, untold = (brief(store, Reader(overlaps=wanted)) for wanted in (True, False))
+    told, untold = (brief(store, BriefingReader(overlaps=wanted)) for wanted in (True, False))
     counted = [made.shown["warnings"] + made.left_out.get("warnings", 0) for made in (told, untold)]
     assert counted[0] == counted[1] + 60
 

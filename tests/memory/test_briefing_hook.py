@@ -15,7 +15,7 @@ import blake3
 import pytest
 
 from eventlog.memory import briefing_hook, briefing_of_log, intent
-from eventlog.memory.briefing import Reader
+from eventlog.memory.briefing import BriefingReader
 from eventlog.memory.evidence import NOTE
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
@@ -325,7 +325,7 @@ def test_a_deadline_gives_the_kept_facts_alone(store: Store) -> None:
     found = briefing_hook.facts_now(store.layout, store.identity, 0.0)
     assert found is not None
     text = briefing_hook.text_at_start(
-        store.layout, store.identity, Reader("claude-code"), None, 900, now_us=1, deadline_s=0.0
+        store.layout, store.identity, BriefingReader("claude-code"), None, 900, now_us=1, deadline_s=0.0
     )
 
     assert found["warnings"] == [] and now(store)["warnings"] != []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.memory import briefing_of_log, intent
-from eventlog.memory.briefing import Reader
+from eventlog.memory.briefing import BriefingReader
 from locus_cli.main import run
 from tests.agents import claude_support as claude
 from tests.agents.claude_support import Line, Teller, text
@@ -93,7 +93,7 @@ def test_what_does_not_come_to_its_end_is_left(tmp_path: Path) -> None:
     with new_store(tmp_path / ".locus") as store:
 
         def told() -> list[str]:
-            text = briefing_of_log.brief(store, Reader(), intent.now_us(store)).text
+            text = briefing_of_log.brief(store, BriefingReader(), intent.now_us(store)).text
             return [line.partition("] ")[2] for line in text.partition("## Last turn\n")[2].split("\n")]
 
         session = {"session_id": "abcdefgh", "turn": 1, "event_type": "turn", "operation": "start"}
@@ -111,7 +111,7 @@ def test_true_sessions_say_it_in_their_first_ten_lines(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         with new_store(tmp_path / str(number) / ".locus") as store:
             claude.run(store, path, root=None)
-            text = briefing_of_log.brief(store, Reader(), intent.now_us(store)).text
+            text = briefing_of_log.brief(store, BriefingReader(), intent.now_us(store)).text
             turns = store.query("select count(*) from turns").rows[0][0]
         lines = "\n".join(text.split("\n")[:10])
         for words in ("was asked: ", "came of it: ", "left: ") if turns else ():

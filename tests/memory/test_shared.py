@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.base.errors import InvalidEvent, Refused, Unsupported
 from eventlog.memory import shared_bundle, shared_claims, shared_nodes
-from eventlog.memory.shared_entry import IMPLEMENTATION, PLANNING, Key, merged, new_entry
+from eventlog.memory.shared_entry import IMPLEMENTATION, PLANNING, EntryKey, merged, new_entry
 from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode, write
 from eventlog.memory.shared_state import Staleness, staleness, state_of
 from eventlog.memory.shared_store import ContextStore
@@ -50,22 +50,22 @@ def contexts(prepared: Path, tmp_path: Path) -> Iterator[ContextStore]:
 
 
 @pytest.fixture
-def key(contexts: ContextStore) -> Key:
-    return Key(contexts.store.repo_hash, "main", "parser")
+def key(contexts: ContextStore) -> EntryKey:
+    return EntryKey(contexts.store.repo_hash, "main", "parser")
 
 
 def again(contexts: ContextStore) -> ContextStore:
     return ContextStore(Store.open(contexts.store.layout.root), contexts.root)
 
 
-def state_now(contexts: ContextStore, phase: str, key: Key) -> Staleness:
+def state_now(contexts: ContextStore, phase: str, key: EntryKey) -> Staleness:
     return staleness(contexts.root, contexts.entry(phase, key), state_of(contexts.root))
 
 
 # -- the store ---------------------------------------------------------------------------------------
 
 
-def test_what_is_written_is_there_for_the_next_session(contexts: ContextStore, key: Key) -> None:
+def test_what_is_written_is_there_for_the_next_session(contexts: ContextStore, key: EntryKey) -> None:
     """S2-1, S2-6, S2-8, S2-10, S2-35: an entry has the schema's fields and outlives its process."""
     write(
         contexts, PLANNING, key, {**SUMMARY, "feature_request": "read numbers", "pinned_rules": ["no eval"]}
@@ -88,7 +88,7 @@ def test_what_is_written_is_there_for_the_next_session(contexts: ContextStore, k
     assert "read numbers" in (Path(contexts.root) / "docs/context_summary.md").read_text("utf-8")
 
 
-def test_planning_and_implementation_are_apart(contexts: ContextStore, key: Key) -> None:
+def test_planning_and_implementation_are_apart(contexts: ContextStore, key: EntryKey) -> None:
     """S2-2: what is written for one phase is not seen in the other."""
     write(contexts, PLANNING, key, {"feature_request": "plan"})
     write(contexts, IMPLEMENTATION, key, {"feature_request": "build"})
@@ -97,9 +97,9 @@ def test_planning_and_implementation_are_apart(contexts: ContextStore, key: Key)
     assert contexts.entry(IMPLEMENTATION, key)["feature_request"] == "build"
 
 
-def test_workstreams_of_all_branches_coexist(contexts: ContextStore, key: Key) -> None:
+def test_workstreams_of_all_branches_coexist(contexts: ContextStore, key: EntryKey) -> None:
     """S2-7: the key tells them apart, not the label."""
-    keys = [key, Key(key.repo, "main", "lexer"), Key(key.repo, "next", "parser")]
+    keys = [key, EntryKey(key.repo, "main", "lexer"), EntryKey(key.repo, "next", "parser")]
     for number, one in enumerate(keys):
         write(
             contexts,
@@ -112,7 +112,7 @@ def test_workstreams_of_all_branches_coexist(contexts: ContextStore, key: Key) -
     assert [found[one]["checklist"] for one in keys] == [[{"text": str(n)}] for n in range(3)]
 
 
-def test_session_ids_stay_on_this_machine(contexts: ContextStore, key: Key) -> None:
+def test_session_ids_stay_on_this_machine(contexts: ContextStore, key: EntryKey) -> None:
     """S2-3, S2-6, S2-8: they are in a file that git ignores, and losing it loses nothing else."""
     write(contexts, PLANNING, key, {"feature_request": "plan"})
     contexts.save_sessions(PLANNING, key, {"codex": {"id": "c-1", "local_path": "x"}})
@@ -152,7 +152,7 @@ def test_later_keys_win_and_absent_ones_change_nothing(updates: "list[dict[str, 
     assert entry == expected
 
 
-def test_items_of_lists_are_told_apart(contexts: ContextStore, key: Key) -> None:
+def test_items_of_lists_are_told_apart(contexts: ContextStore, key: EntryKey) -> None:
     """S2-9: a decision is closed by its id; other items stay as they are, in their order."""
     first = [{"id": "D1", "text": "base?", "status": "open"}, {"id": "D2", "text": "sign?", "status": "open"}]
     write(contexts, PLANNING, key, {"open_decisions": first, "pinned_rules": ["a"]})
@@ -168,7 +168,7 @@ def test_items_of_lists_are_told_apart(contexts: ContextStore, key: Key) -> None
     assert entry["pinned_rules"] == ["a", "b"]
 
 
-def test_deleted_files_are_written_again_with_the_same_bytes(contexts: ContextStore, key: Key) -> None:
+def test_deleted_files_are_written_again_with_the_same_bytes(contexts: ContextStore, key: EntryKey) -> None:
     """P2, S2-8: the files are views of the log."""
     write(contexts, PLANNING, key, {**SUMMARY, "feature_request": "read numbers"})
     paths = [contexts.path(PLANNING), Path(contexts.root) / "docs/context_summary.md"]
@@ -181,13 +181,13 @@ def test_deleted_files_are_written_again_with_the_same_bytes(contexts: ContextSt
 
 
 def test_what_somebody_else_committed_is_taken_into_the_log(
-    contexts: ContextStore, key: Key, tmp_path: Path
+    contexts: ContextStore, key: EntryKey, tmp_path: Path
 ) -> None:
     """P2, S2-1: a clone's entry is read, and in our log from then on; the newer one counts."""
     write(contexts, PLANNING, key, {"feature_request": "ours"})
     data = json.loads(contexts.path(PLANNING).read_text("utf-8"))
     theirs = {**data["entries"][0], "feature_request": "theirs", "updated_at": "2999-01-01T00:00:00Z"}
-    older = {**new_entry(Key(key.repo, "main", "other")), "feature_request": "old"}
+    older = {**new_entry(EntryKey(key.repo, "main", "other")), "feature_request": "old"}
     contexts.path(PLANNING).write_text(json.dumps({**data, "entries": [theirs, older]}), "utf-8")
 
     assert contexts.entry(PLANNING, key)["feature_request"] == "theirs"
@@ -197,7 +197,7 @@ def test_what_somebody_else_committed_is_taken_into_the_log(
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"entries": 3}', b"\xff", b"[" * 100_000])
-def test_a_file_that_cannot_be_read_is_kept(contexts: ContextStore, key: Key, data: bytes) -> None:
+def test_a_file_that_cannot_be_read_is_kept(contexts: ContextStore, key: EntryKey, data: bytes) -> None:
     """P6, S2-9: it stops nobody, its bytes are kept, and what the log knows counts."""
     write(contexts, PLANNING, key, {"feature_request": "ours"})
     contexts.path(PLANNING).write_bytes(data)
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_is_kept(contexts: ContextStore, key: Key, da
     assert contexts.load(PLANNING).problems == []
 
 
-def test_a_merge_conflict_is_read_from_both_sides(contexts: ContextStore, key: Key) -> None:
+def test_a_merge_conflict_is_read_from_both_sides(contexts: ContextStore, key: EntryKey) -> None:
     """P6: of each workstream the newer side counts, and the file as it was is kept."""
     write(contexts, PLANNING, key, {"feature_request": "x"})
     entry = json.loads(contexts.path(PLANNING).read_text("utf-8"))["entries"][0]
@@ -230,7 +230,7 @@ def test_a_merge_conflict_is_read_from_both_sides(contexts: ContextStore, key: K
     assert Path(loaded.problems[0].rpartition(" ")[2]).read_text("utf-8") == text
 
 
-def test_a_file_of_a_newer_format_is_not_touched(contexts: ContextStore, key: Key) -> None:
+def test_a_file_of_a_newer_format_is_not_touched(contexts: ContextStore, key: EntryKey) -> None:
     """S2-9: it is not understood, hence neither taken over nor replaced."""
     contexts.path(PLANNING).parent.mkdir(parents=True)
     data = b'{"schema_version": 2, "entries": []}'
@@ -242,7 +242,7 @@ def test_a_file_of_a_newer_format_is_not_touched(contexts: ContextStore, key: Ke
     assert contexts.path(PLANNING).read_bytes() == data
 
 
-def test_a_secret_reaches_neither_log_nor_file(contexts: ContextStore, key: Key) -> None:
+def test_a_secret_reaches_neither_log_nor_file(contexts: ContextStore, key: EntryKey) -> None:
     """P5: what is committed for everybody is redacted like everything else."""
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7h8"
     write(contexts, PLANNING, key, {"feature_request": f"use {secret}"})
@@ -254,7 +254,9 @@ def test_a_secret_reaches_neither_log_nor_file(contexts: ContextStore, key: Key)
 # -- staleness ---------------------------------------------------------------------------------------
 
 
-def test_a_fresh_summary_is_fresh_and_stays_so_when_it_is_committed(contexts: ContextStore, key: Key) -> None:
+def test_a_fresh_summary_is_fresh_and_stays_so_when_it_is_committed(
+    contexts: ContextStore, key: EntryKey
+) -> None:
     """S2-11, S2-12: writing and committing the files of shared context changes nothing that they tell of."""
     write(contexts, PLANNING, key, SUMMARY)
     assert state_now(contexts, PLANNING, key) == Staleness()
@@ -264,7 +266,7 @@ def test_a_fresh_summary_is_fresh_and_stays_so_when_it_is_committed(contexts: Co
     assert state_now(contexts, PLANNING, key) == Staleness()
 
 
-def test_any_change_of_the_repository_makes_it_stale(contexts: ContextStore, key: Key) -> None:
+def test_any_change_of_the_repository_makes_it_stale(contexts: ContextStore, key: EntryKey) -> None:
     """S2-11, S2-36: content, commit and summary are each compared, and what to read again is listed."""
     write(contexts, PLANNING, key, SUMMARY)
     root = Path(contexts.root)
@@ -274,7 +276,7 @@ def test_any_change_of_the_repository_makes_it_stale(contexts: ContextStore, key
     git(root, "commit", "-q", "-a", "-m", "two")
     assert "the commit was" in state_now(contexts, PLANNING, key).reasons[0]
     git(root, "checkout", "-q", "HEAD~1")
-    assert state_now(contexts, PLANNING, Key(key.repo, "main", "parser")) == Staleness()
+    assert state_now(contexts, PLANNING, EntryKey(key.repo, "main", "parser")) == Staleness()
     entry = contexts.entry(PLANNING, key)
     contexts.save(PLANNING, {**entry, "working_summary": {"text": "edited by hand"}})
     assert state_now(contexts, PLANNING, key).reasons == ("the summary was changed by other means",)
@@ -316,7 +318,7 @@ def test_what_claims_to_be_done(text: str, claims: bool) -> None:
     ],
 )
 def test_a_claim_without_evidence_is_refused(
-    contexts: ContextStore, key: Key, files: "list[dict[str, str]] | None", why: str
+    contexts: ContextStore, key: EntryKey, files: "list[dict[str, str]] | None", why: str
 ) -> None:
     """S2-13, S2-14: nothing is done because somebody says so, and nothing is written then."""
     (Path(contexts.root) / "link.py").symlink_to("src/a.py")
@@ -327,7 +329,7 @@ def test_a_claim_without_evidence_is_refused(
     assert not contexts.path(IMPLEMENTATION).exists()
 
 
-def test_a_claim_with_evidence_is_kept_with_its_freshness(contexts: ContextStore, key: Key) -> None:
+def test_a_claim_with_evidence_is_kept_with_its_freshness(contexts: ContextStore, key: EntryKey) -> None:
     """S2-13, P7: lines or a symbol show it; later the file's hash tells whether it is still that."""
     symbol = {"claim": "it is fixed", "files": [{"path": "src/a.py", "symbol": "number"}]}
     write(contexts, IMPLEMENTATION, key, {"evidence_ledger": [EVIDENCE, symbol]})
@@ -341,7 +343,9 @@ def test_a_claim_with_evidence_is_kept_with_its_freshness(contexts: ContextStore
     assert shared_claims.freshness(contexts.root, file) == "gone"
 
 
-def test_a_summary_claims_nothing_that_the_ledger_does_not_show(contexts: ContextStore, key: Key) -> None:
+def test_a_summary_claims_nothing_that_the_ledger_does_not_show(
+    contexts: ContextStore, key: EntryKey
+) -> None:
     """S2-14: what the summary says to be done needs an entry of the ledger."""
     said = {**SUMMARY, "working_summary": {"text": "We looked around. numbers are implemented"}}
     with pytest.raises(Refused, match="no evidence names it"):
@@ -351,7 +355,7 @@ def test_a_summary_claims_nothing_that_the_ledger_does_not_show(contexts: Contex
     assert contexts.entry(PLANNING, key)["working_summary"]["text"].endswith("implemented")
 
 
-def test_a_summary_is_written_at_verified_checkpoints_only(contexts: ContextStore, key: Key) -> None:
+def test_a_summary_is_written_at_verified_checkpoints_only(contexts: ContextStore, key: EntryKey) -> None:
     """S2-20: tests pass and the diff is applied, or the former summary stays."""
     write(contexts, PLANNING, key, SUMMARY)
     for verified in ({}, {"tests_passed": True}, {"tests_passed": 1, "diff_applied": True}):
@@ -361,7 +365,7 @@ def test_a_summary_is_written_at_verified_checkpoints_only(contexts: ContextStor
     assert contexts.entry(PLANNING, key)["working_summary"]["text"] == "The parser reads numbers."
 
 
-def test_a_failed_run_leaves_its_failure_and_nothing_else(contexts: ContextStore, key: Key) -> None:
+def test_a_failed_run_leaves_its_failure_and_nothing_else(contexts: ContextStore, key: EntryKey) -> None:
     """S2-21: step, error and next action; a run that goes well clears the error."""
     write(contexts, PLANNING, key, SUMMARY)
     before = contexts.entry(PLANNING, key)
@@ -386,7 +390,7 @@ def test_a_failed_run_leaves_its_failure_and_nothing_else(contexts: ContextStore
 # -- the bundle --------------------------------------------------------------------------------------
 
 
-def long_entry(key: Key, *, size: int = 400) -> "dict[str, Any]":
+def long_entry(key: EntryKey, *, size: int = 400) -> "dict[str, Any]":
     word = "word " * (size // 5)
     return {
         **new_entry(key),
@@ -408,7 +412,7 @@ SNIPPETS: "list[shared_bundle.Snippet]" = [
 ]
 
 
-def test_a_planning_bundle_has_its_sections_in_order(contexts: ContextStore, key: Key) -> None:
+def test_a_planning_bundle_has_its_sections_in_order(contexts: ContextStore, key: EntryKey) -> None:
     """S2-4, S2-16, S2-24, S2-27, S2-33: rules, checkpoint, decisions, summary, pointers, snippets."""
     entry = long_entry(key, size=20)
     made = shared_bundle.bundle(
@@ -434,7 +438,7 @@ def test_a_planning_bundle_has_its_sections_in_order(contexts: ContextStore, key
     assert made.left_out == {"pointers": 40 - made.text.count("docs/"), "evidence": 6}
 
 
-def test_an_implementation_bundle_shows_what_changed_first(contexts: ContextStore, key: Key) -> None:
+def test_an_implementation_bundle_shows_what_changed_first(contexts: ContextStore, key: EntryKey) -> None:
     """S2-15, S2-26, S2-30: changes, then the next three steps and the places of evidence."""
     stale = Staleness(("tracked files changed",), (("M", "src/a.py"),))
     made = shared_bundle.bundle(IMPLEMENTATION, long_entry(key, size=20), stale)
@@ -448,7 +452,7 @@ def test_an_implementation_bundle_shows_what_changed_first(contexts: ContextStor
     assert "numbers are implemented: src/a.py:L1-L2" in made.text
 
 
-def test_a_stale_summary_is_not_to_be_trusted(contexts: ContextStore, key: Key) -> None:
+def test_a_stale_summary_is_not_to_be_trusted(contexts: ContextStore, key: EntryKey) -> None:
     """S2-15: the changes come first, and the summary says what it is."""
     stale = Staleness(("tracked files changed",), (("M", "src/a.py"),))
     made = shared_bundle.bundle(PLANNING, long_entry(key, size=20), stale, diff=" src/a.py | 2 +-")
@@ -464,7 +468,7 @@ def test_a_stale_summary_is_not_to_be_trusted(contexts: ContextStore, key: Key) 
 )
 def test_a_bundle_fits_its_budget(phase: str, size: int, size_max: int, rules: "list[str]") -> None:
     """S2-28, S2-29, S2-30, S2-36: within its limit, the same twice, rules and checkpoint in it."""
-    entry = long_entry(Key("r", "b", "w"), size=size) | {"pinned_rules": rules}
+    entry = long_entry(EntryKey("r", "b", "w"), size=size) | {"pinned_rules": rules}
     stale = Staleness(("the commit was a and is b",), tuple(("M", f"src/{n}.py") for n in range(50)))
     made = shared_bundle.bundle(phase, entry, stale, snippets=SNIPPETS, size_max=size_max)
     limit = min(size_max or 9999, shared_bundle.SIZE_MAX[phase])
@@ -477,7 +481,7 @@ def test_a_bundle_fits_its_budget(phase: str, size: int, size_max: int, rules: "
         assert "\n- " in section, "a heading with nothing below it"
 
 
-def test_what_is_shed_goes_in_a_fixed_order(contexts: ContextStore, key: Key) -> None:
+def test_what_is_shed_goes_in_a_fixed_order(contexts: ContextStore, key: EntryKey) -> None:
     """S2-28: snippets, pointers, summary, decisions; each goes before the next one is shortened."""
     entry = long_entry(key)
     seen = [
@@ -501,7 +505,7 @@ def shed(made: shared_bundle.Bundle, name: str) -> "set[str]":
     return set() if f"## {title}" in made.text else {name}
 
 
-def test_every_role_gets_the_same_bundle(contexts: ContextStore, key: Key) -> None:
+def test_every_role_gets_the_same_bundle(contexts: ContextStore, key: EntryKey) -> None:
     """S2-25, S2-31: four rounds in order, each with its length, and no facts from nowhere."""
     made = shared_bundle.bundle(PLANNING, long_entry(key), Staleness())
     rounds = shared_bundle.role_rounds(made)
@@ -516,7 +520,7 @@ def test_every_role_gets_the_same_bundle(contexts: ContextStore, key: Key) -> No
 LONG: "list[shared_bundle.Snippet]" = [(0.9, "word " * 200, "turn:a_001")]
 
 
-def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: Key) -> None:
+def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: EntryKey) -> None:
     """S2-28…S2-31: the characters of each section, of a whole bundle, and of what each role answers."""
     sizes = {
         PLANNING: {
@@ -545,7 +549,7 @@ def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: Ke
     assert all(words in text for words, text in zip(asked, rounds, strict=True))
 
 
-def test_snippets_are_let_in_from_one_half_on(contexts: ContextStore, key: Key) -> None:
+def test_snippets_are_let_in_from_one_half_on(contexts: ContextStore, key: EntryKey) -> None:
     """S2-33: a relevance of 0.5 is enough, and less is not."""
     snippets = [(0.5, "just enough", "turn:a_001"), (0.49, "too little", "turn:b_001")]
     entry = {**new_entry(key), "feature_request": "read numbers"}
@@ -595,7 +599,7 @@ def test_the_state_beats_the_environment_beats_the_settings(
     assert shared_nodes.is_enabled(contexts) and not shared_nodes.is_enabled(contexts, False)
 
 
-def test_the_nodes_pass_context_on(contexts: ContextStore, key: Key) -> None:
+def test_the_nodes_pass_context_on(contexts: ContextStore, key: EntryKey) -> None:
     """S2-12, S2-17, S2-18, S2-19, S2-34: what one run writes the next one loads, into context and plan."""
     update = {**SUMMARY, "feature_request": "read numbers", "cli_sessions": {"codex": {"id": "c1"}}}
     written = ContextWriteNode(contexts, "parser")(
@@ -623,7 +627,7 @@ def test_the_nodes_pass_context_on(contexts: ContextStore, key: Key) -> None:
 
 
 @pytest.mark.slow
-def test_the_nodes_run_in_a_real_graph(contexts: ContextStore, key: Key) -> None:
+def test_the_nodes_run_in_a_real_graph(contexts: ContextStore, key: EntryKey) -> None:
     """S2-22, S2-23: load, validate, write in a real graph; the next run begins with what was written."""
     graphs = pytest.importorskip("langgraph.graph", reason="langgraph is not installed")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eventlog.base.layout import IDX_DIR, INDEX_DIR
 from eventlog.memory import briefing_of_log, codes_of_log
-from eventlog.memory.shared_entry import IMPLEMENTATION, PLANNING, Key
+from eventlog.memory.shared_entry import IMPLEMENTATION, PLANNING, EntryKey
 from eventlog.memory.shared_nodes import write
 from eventlog.memory.shared_store import ContextStore
 from eventlog.recorder.recorder import Recorder
@@ -47,7 +47,7 @@ def test_every_view_that_is_gone_is_made_again_with_the_same_bytes(tmp_path: Pat
         turn.end(title="Numbers read")
         for phase in (PLANNING, IMPLEMENTATION):
             said = {"feature_request": "read numbers", "pinned_rules": ["no eval"]}
-            write(ContextStore(store, root), phase, Key(store.repo_hash, "main", "parser"), said)
+            write(ContextStore(store, root), phase, EntryKey(store.repo_hash, "main", "parser"), said)
         store.seal()
         paths = write_views(store, root)
         before = [path.read_bytes() for path in paths]

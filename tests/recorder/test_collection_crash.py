@@ -56,7 +56,7 @@ class World:
                 a_day_passes(store)
 
 
-def due_plan(store: Store) -> collection.Plan:
+def due_plan(store: Store) -> collection.CollectionPlan:
     """As `collection.plan`, for a rule that chose the session; without questions to the projections."""
     with store.view() as view:
         said = retention_in(view)
@@ -64,7 +64,7 @@ def due_plan(store: Store) -> collection.Plan:
         limits = said.limits | {one.session_id: 1 << 62 for one in due}
         live = live_ids(store.blobs, collection._roots(store, view, limits))
         packs = condemning.plan_collection(store.blobs, live, dead_share_max=0.1)
-        return collection.Plan(packs, tuple(due), (), 0, None, live, view.next_position)
+        return collection.CollectionPlan(packs, tuple(due), (), 0, None, live, view.next_position)
 
 
 def a_day_passes(store: Store) -> None:

@@ -9,7 +9,7 @@ from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import EXECUTABLE, SYMLINK
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
-from eventlog.restore.plan import Plan
+from eventlog.restore.plan import RestorePlan
 from eventlog.store import Store
 from tests.blobs.support import Node, put_node
 from tests.conftest import closed_later
@@ -62,12 +62,12 @@ class World:
         self.store = closed_later(Store.init(root / ".locus", repo_hash="0123456789ab", project_name="p"))
         record(self.store, wanted, *((disk,) if later is None else later))
 
-    def plan(self, *paths: str, at: str = "end", delete: bool = True) -> Plan:
+    def plan(self, *paths: str, at: str = "end", delete: bool = True) -> RestorePlan:
         return self.store.restore_plan(WANTED, paths=paths, at=at, into=self.work, delete=delete)
 
 
 Make = Callable[..., World]
 
 
-def actions(plan: Plan) -> dict[bytes, str]:
+def actions(plan: RestorePlan) -> dict[bytes, str]:
     return {step.path: step.action for step in plan.steps}

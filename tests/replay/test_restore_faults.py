@@ -17,7 +17,7 @@ from eventlog.blobs.tree import FILE, SYMLINK
 from eventlog.restore import journal
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.place import Place
+from eventlog.restore.place import RestoreDirectory
 from eventlog.restore.run import recover, run
 from eventlog.store import Store
 from eventlog.worktree.userfiles import UserFiles
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_a_conflict(tmp_path: Path) -> None:
     world = new_world(tmp_path / "world")
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
-    with Place(os.fspath(world.work), Unreadable()) as place:
+    with RestoreDirectory(os.fspath(world.work), Unreadable()) as place:
         plan = restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
     assert [path for path, _ in plan.conflicts] == [b"edit", b"was-dir", b"was-file"]
 

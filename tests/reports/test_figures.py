@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventlog import Store
-from eventlog.query.prices import Prices, Tokens, load
+from eventlog.query.prices import Prices, TokenSums, load
 from eventlog.reports import figures
 from eventlog.reports.figures import Figures
 
@@ -280,7 +280,7 @@ def test_cache_writes_are_priced_by_how_long_they_last(prices: Prices) -> None:
     """P7: reads, five-minute writes and one-hour writes have prices of their own, from the library."""
     model, at_us = "claude-opus-4-1", AT
     cost = {
-        name: prices.cost(model, at_us, 1_000_000, Tokens(1_000_000, 0, *counts))
+        name: prices.cost(model, at_us, 1_000_000, TokenSums(1_000_000, 0, *counts))
         for name, counts in {
             "input": (0, 0, 0), "read": (1_000_000, 0, 0), "short": (0, 1_000_000, 0),
             "long": (0, 1_000_000, 1_000_000),

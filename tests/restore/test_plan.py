@@ -16,9 +16,9 @@ from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE,
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
 from eventlog.restore import journal
-from eventlog.restore.journal import ACTIONS, Document, Step
+from eventlog.restore.journal import ACTIONS, Document, RestoreStep
 from eventlog.restore.place import State
-from eventlog.restore.plan import Plan
+from eventlog.restore.plan import RestorePlan
 from eventlog.store import Store
 from tests.blobs.support import Node, overwrite, read_node
 from tests.blobs.test_tree import raw_entry
@@ -184,7 +184,7 @@ def test_what_is_not_known_is_left_alone(make: Make) -> None:
     seen = lifecycle.snapshot("s1", 10, lifecycle.TURN_END, put_tree(world.store, OLD))
     world.store.append([lifecycle.turn_start("s1", 10, "go"), seen])
 
-    def plan(turn: int, *paths: str) -> Plan:
+    def plan(turn: int, *paths: str) -> RestorePlan:
         return world.store.restore_plan(TurnRef("s1", turn), paths=paths, into=world.work)
 
     some = plan(8)
@@ -484,7 +484,7 @@ def test_no_tree_makes_a_store(make: Make) -> None:
 )
 def test_no_plan_that_leads_out_is_read(path: bytes) -> None:
     """A plan document with a path outside its directory is damage, whatever its digest says (I28)."""
-    step = Step(path, None, State(FILE, None, bytes(32), 0))
+    step = RestoreStep(path, None, State(FILE, None, bytes(32), 0))
     document = Document("0" * 32, bytes(16), b"/x", 1, "t", "end", None, None, (step,))
     with pytest.raises(Corruption):
         journal.decode(journal.encode(document), "here")
@@ -627,6 +627,6 @@ def test_a_plan_is_a_value(make: Make) -> None:
     """Plans of one state are equal, and nothing is written for them."""
     world = make(NEW, OLD)
     packs = os.listdir(world.store.layout.directory(PACK_DIR))
-    plans: list[Plan] = [world.plan(), world.plan()]
+    plans: list[RestorePlan] = [world.plan(), world.plan()]
     assert plans[0] == plans[1]
     assert os.listdir(world.store.layout.directory(PACK_DIR)) == packs

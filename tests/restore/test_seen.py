@@ -13,8 +13,8 @@ from eventlog.base.layout import STATCACHE_DIR, parse_statcache
 from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.place import Place
-from eventlog.restore.plan import Plan
+from eventlog.restore.place import RestoreDirectory
+from eventlog.restore.plan import RestorePlan
 from eventlog.restore.run import run
 from eventlog.store import Store
 from eventlog.worktree.capture import Capture, capture
@@ -50,10 +50,10 @@ def aged_world(root: Path) -> World:
     return world
 
 
-def plan_with(world: World, calls: UserFiles) -> Plan:
+def plan_with(world: World, calls: UserFiles) -> RestorePlan:
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
-    with Place(os.fspath(world.work), calls) as place:
+    with RestoreDirectory(os.fspath(world.work), calls) as place:
         return restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
 
 

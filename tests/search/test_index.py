@@ -43,11 +43,11 @@ def put_file(store: Store, number: int, path: str, data: bytes, **columns: objec
         store.append([{**said(number, "", **columns), "payload": {}}])
 
 
-def ids(answer: find.Answer) -> list[int]:
+def ids(answer: find.SearchAnswer) -> list[int]:
     return [int(hit.event_id, 16) for hit in answer.hits]
 
 
-def search(store: Store, text: str, **filters: object) -> find.Answer:
+def search(store: Store, text: str, **filters: object) -> find.SearchAnswer:
     return find.search(store, query.parse(text), find.Filters(**filters), limit=50)  # type: ignore[arg-type]
 
 
@@ -153,7 +153,7 @@ def test_an_index_that_does_not_fit_is_made_anew(store: Store, tmp_path: Path, h
             path.write_bytes(Path(index.path_of(other.layout)).read_bytes())
 
     assert ids(search(store, "word")) == expected
-    assert index.update(store) == index.Progress(0, 0)
+    assert index.update(store) == index.IndexProgress(0, 0)
 
 
 def test_an_older_copy_of_the_log_makes_the_index_anew(store: Store, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_killed_indexer_leaves_an_index_that_is_right(store: Store, hunt_minut
     assert len(ids(find_all(store, "n5"))) == sum(n % 97 == 5 for n in range(12_000))
 
 
-def find_all(store: Store, text: str) -> find.Answer:
+def find_all(store: Store, text: str) -> find.SearchAnswer:
     return find.search(store, query.parse(text), limit=1_000, seconds=None)
 
 

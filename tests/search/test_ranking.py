@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.search import find, index, query, words
-from eventlog.search.ranking import Source, ranked
+from eventlog.search.ranking import RankedIndex, ranked
 from eventlog.store import Store
 from tests.maintenance.support import make_store
 from tests.search.test_index import put_file, said
@@ -102,7 +102,7 @@ def by_scan(con: sqlite3.Connection, wanted: query.Query) -> dict[int, float]:
 def by_index(store: Store, wanted: query.Query) -> dict[int, float]:
     with index.reading(store.fs, store.layout, store.identity.store_id) as found:
         assert found is not None
-        places = ranked(Source(*found), wanted, lambda _, positions: positions, 10_000)
+        places = ranked(RankedIndex(*found), wanted, lambda _, positions: positions, 10_000)
         return {
             place.position + (0 if place.path is None else 1 << 40): pytest.approx(place.score, rel=1e-9)
             for place in places

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from eventlog.base.errors import QueryError
 from eventlog.search import query, snippet, words
 from eventlog.search.passages import Tokenizer
-from eventlog.search.ranking import Source, ranked
+from eventlog.search.ranking import RankedIndex, ranked
 from eventlog.search.tables import Meta, make
-from eventlog.search.versions import Version, Versions
+from eventlog.search.versions import IndexedVersion, Versions
 
 
 def fits(text: str, wanted: str) -> bool:
@@ -22,9 +22,9 @@ def fits(text: str, wanted: str) -> bool:
     meta = Meta("a store", numbers=1)
     with closing(con), closing(Tokenizer()) as tokenizer:
         make(con, meta)
-        version = Version(7, 1, b"id")
+        version = IndexedVersion(7, 1, b"id")
         Versions(con, meta, tokenizer, lambda _: text).put([version], 1, 1, 0, backward=True)
-        return bool(ranked(Source(con, meta), query.parse(wanted), lambda _, positions: positions, 9))
+        return bool(ranked(RankedIndex(con, meta), query.parse(wanted), lambda _, positions: positions, 9))
 
 
 @pytest.mark.parametrize(

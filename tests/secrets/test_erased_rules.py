@@ -252,7 +252,9 @@ def test_a_text_is_found_wherever_it_is_a_word(data: st.DataObject, in_older: bo
     rules = [erased_rules.text_rule(one, KEY) for one in texts if one]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(erased_rules, "_STEP", step)
-        found = erased_rules.Rules([older(rule) if in_older else rule for rule in rules], KEY).find(content)
+        found = erased_rules.ErasedRules([older(rule) if in_older else rule for rule in rules], KEY).find(
+            content
+        )
     assert sorted(found) == sorted(
         place for one in dict.fromkeys(texts) if one for place in places(one, content)
     )
@@ -274,7 +276,7 @@ def test_little_of_a_large_content_is_hashed(form: Callable[[bytes], bytes]) -> 
         hashed += 1
         return digest_of(text, key)
 
-    rules = erased_rules.Rules([form(erased_rules.text_rule(text, KEY)) for text in TEXTS], KEY)
+    rules = erased_rules.ErasedRules([form(erased_rules.text_rule(text, KEY)) for text in TEXTS], KEY)
     size = 1 << (20 if form is bytes else 16)
     contents = [
         random.Random(3).randbytes(size),
@@ -322,13 +324,13 @@ def test_a_shape_that_does_not_fit_is_passed_over() -> None:
     """P5: a rule with a shape of another length or other signs counts as one without."""
     rule = erased_rules.text_rule(FIRST.encode(), KEY)
     for shape in (b"aaa", b"?" * len(FIRST), b""):
-        rules = erased_rules.Rules([older(rule) + b" " + shape], KEY)
+        rules = erased_rules.ErasedRules([older(rule) + b" " + shape], KEY)
         assert rules.find(FIRST.encode()) == [(0, len(FIRST), erased_rules.ERASED)]
 
 
 def test_a_look_ends_in_time_and_not_in_the_first_mib() -> None:
     """P4: behind the time that it has, what is left of a content is not looked through."""
-    rules = erased_rules.Rules([erased_rules.text_rule(FIRST.encode(), KEY)], KEY)
+    rules = erased_rules.ErasedRules([erased_rules.text_rule(FIRST.encode(), KEY)], KEY)
     assert rules.find(b" " * 100 + FIRST.encode(), until=0.0)
     with pytest.raises(TimeoutError):
         rules.find(bytes(3 << 20), until=0.0)

@@ -40,11 +40,11 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "project/.claude/settings.local.json"
 
 
-def put_in(file: Path, homes: Homes, wanted: Any = WANTED) -> install.Change:
+def put_in(file: Path, homes: Homes, wanted: Any = WANTED) -> install.SettingsEdit:
     return install.install(REAL, CLAUDE_CODE, str(file), wanted, homes)
 
 
-def take_out(file: Path, homes: Homes) -> install.Change:
+def take_out(file: Path, homes: Homes) -> install.SettingsEdit:
     return install.uninstall(REAL, CLAUDE_CODE, str(file), homes)
 
 
@@ -114,7 +114,7 @@ def test_installing_again_changes_nothing(name: str, file: Path, homes: Homes) -
 SHOWN = launch.status_line("/usr/my tools/locus")
 
 
-def put_in_with_line(file: Path, homes: Homes, shown: Any = SHOWN) -> install.Change:
+def put_in_with_line(file: Path, homes: Homes, shown: Any = SHOWN) -> install.SettingsEdit:
     return install.install(REAL, CLAUDE_CODE, str(file), WANTED, homes, shown=shown)
 
 

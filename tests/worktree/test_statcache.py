@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.worktree import statcache
-from eventlog.worktree.statcache import Key, StatCache, Tables, decode, encode, is_nested
+from eventlog.worktree.statcache import CacheKey, StatCache, Tables, decode, encode, is_nested
 from tests.worktree.support import Bench, age, on_disk
 from tests.worktree.test_capture import fill, write
 
-KEY = Key(b"s" * 16, b"w" * 16, b"o" * 16, b"/work")
+KEY = CacheKey(b"s" * 16, b"w" * 16, b"o" * 16, b"/work")
 
 
 @pytest.fixture
@@ -65,9 +65,12 @@ def test_a_changed_byte_or_a_foreign_key_is_no_cache() -> None:
     for at in range(len(data)):
         assert decode(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], KEY) is None
         assert decode(data[:at], KEY) is None
-    for other in (Key(b"S" * 16, KEY.worktree, KEY.options), Key(KEY.store_id, b"W" * 16, KEY.options)):
+    for other in (
+        CacheKey(b"S" * 16, KEY.worktree, KEY.options),
+        CacheKey(KEY.store_id, b"W" * 16, KEY.options),
+    ):
         assert decode(data, other) is None
-    assert decode(data, Key(KEY.store_id, KEY.worktree, b"O" * 16)) is None
+    assert decode(data, CacheKey(KEY.store_id, KEY.worktree, b"O" * 16)) is None
 
 
 @given(st.integers(4, 1000), st.binary(min_size=1, max_size=8))

@@ -26,7 +26,7 @@ def recognises(said: _Said) -> bool:
     return str(said.get("schema_version")).startswith("ATIF-")
 
 
-class Reader:
+class AtifReader:
     """Reads one document, or several, of one session or more."""
 
     def __init__(self, draft: Draft) -> None:
@@ -134,3 +134,6 @@ class Reader:
         found = counts(metrics, prompt_tokens="prompt_tokens", completion_tokens="completion_tokens", **names)
         if metrics:
             self._tell.usage(metrics, None, model=model, **found)
+
+
+READER = AtifReader

@@ -15,7 +15,7 @@ _LISTS = frozenset(("file-history-snapshot", "file-history-delta"))
 _KNOWN_MAX = 10_000
 
 
-class Backups:
+class NamedBackups:
     """Which copies were named so far: a line repeats those of the lines before, which say nothing of now."""
 
     def __init__(self) -> None:

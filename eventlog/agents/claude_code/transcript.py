@@ -9,7 +9,7 @@ turn where it stands, else the prompt's own line does; a fork's file begins with
 from typing import Any, NamedTuple
 
 from eventlog.agents.claude_code import texts as own
-from eventlog.agents.claude_code.backups import Backups
+from eventlog.agents.claude_code.backups import NamedBackups
 from eventlog.agents.claude_code.files import (
     AGENT,
     backups_of,
@@ -29,7 +29,7 @@ from eventlog.agents.kit.times import time_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
-__all__ = ["AGENT", "Reader", "backups_of", "parts_of", "places", "recognises", "sources_in"]
+__all__ = ["AGENT", "ClaudeCodeReader", "backups_of", "parts_of", "places", "recognises", "sources_in"]
 
 _Said = dict[str, Any]
 
@@ -69,7 +69,7 @@ class _Call(NamedTuple):
 _UNKNOWN_CALL = _Call(None, None, {}, {}, None)
 
 
-class Reader:
+class ClaudeCodeReader:
     """Reads one session's lines."""
 
     def __init__(self, draft: Draft) -> None:
@@ -86,7 +86,7 @@ class Reader:
         self._event_of: dict[str, tuple[str, str | None]] = {}  # line → event, turn
         self._others: set[str] = set()  # sessions of the file that go on from nothing in it
         self._subagents = Subagents(subagents_in(draft.parts))
-        self._backups = Backups()
+        self._backups = NamedBackups()
 
     def take(self, said: _Said) -> None:
         draft = self._draft
@@ -599,3 +599,6 @@ def _time_of(said: _Said) -> int | None:
 def _beside(said: _Said, known: frozenset[str]) -> _Said:
     """What a part of a line says beside what is known."""
     return {name: value for name, value in said.items() if name not in known and value is not None}
+
+
+READER = ClaudeCodeReader

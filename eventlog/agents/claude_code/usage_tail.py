@@ -11,7 +11,7 @@ import stat
 
 from blake3 import blake3
 
-from eventlog.agents.kit.call import Mark, args_digest, int_of, is_global, object_of, text_of
+from eventlog.agents.kit.call import TranscriptOffset, args_digest, int_of, is_global, object_of, text_of
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -23,7 +23,9 @@ _SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made 
 _PROMPT_ID = b'"promptId":"'
 
 
-def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":
+def read_calls(
+    agent: str, path: str, mark: TranscriptOffset, bytes_max: int
+) -> "tuple[list[Event], TranscriptOffset]":
     """`llm` events of the model calls behind `mark`, and the mark to go on from.
 
     Raises: OSError when the file cannot be read.
@@ -32,7 +34,7 @@ def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list
     return _calls_in(agent, data), mark
 
 
-def read_tail(path: str, mark: Mark, bytes_max: int) -> "tuple[bytes, Mark]":
+def read_tail(path: str, mark: TranscriptOffset, bytes_max: int) -> "tuple[bytes, TranscriptOffset]":
     """The whole lines behind `mark`, and the mark to go on from. Raises: as `read_calls`."""
     if not path.endswith(".jsonl"):
         return b"", mark
@@ -48,7 +50,7 @@ def read_tail(path: str, mark: Mark, bytes_max: int) -> "tuple[bytes, Mark]":
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) == bytes_max:
         end = len(data)  # a line longer than what one call may read is passed over
-    return data[:end], Mark(found.st_ino, offset + end)
+    return data[:end], TranscriptOffset(found.st_ino, offset + end)
 
 
 def subagents_of(path: str) -> "list[str]":

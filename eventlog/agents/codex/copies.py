@@ -14,7 +14,7 @@ from typing import Any
 
 from eventlog.agents.kit.call import int_of, object_of, text_of
 from eventlog.agents.kit.draft import Draft
-from eventlog.agents.kit.lines import FileSource, Line, Mark
+from eventlog.agents.kit.lines import FileSource, ImportOffset, Line
 from eventlog.agents.kit.times import time_of
 from eventlog.base.types import Event
 
@@ -113,7 +113,7 @@ class History(FileSource):
     def head(self) -> "list[dict[str, Any]]":
         return self._of.head()
 
-    def lines(self, told: "Mapping[str, Mark]") -> Iterator[Line]:
+    def lines(self, told: "Mapping[str, ImportOffset]") -> Iterator[Line]:
         for line in _copied(self._of.lines(told)):
             self.marks = self._of.marks
             yield line

@@ -60,7 +60,7 @@ class _Call(NamedTuple):
     details: dict[str, Any]
 
 
-class Tools:
+class PendingCalls:
     """The calls of one thread that wait for their outputs."""
 
     def __init__(self, draft: Draft) -> None:

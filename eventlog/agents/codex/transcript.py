@@ -49,12 +49,12 @@ def recognises(said: "dict[str, Any]") -> bool:
     return said.get("type") in _BARE and ("role" in said or "call_id" in said or "summary" in said)
 
 
-class Reader:
+class CodexReader:
     """Reads one thread's lines."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._tools = tools.Tools(draft)
+        self._tools = tools.PendingCalls(draft)
         self._early: list[dict[str, Any]] = []  # lines in front of the first that names the session
         self._number = 0
         self._thread = ""
@@ -531,13 +531,16 @@ class Reader:
         self._usage.tell(self._draft, said, self._model, self._subagent or f"{turn}", where)
 
 
-_MEANINGS: "dict[str, Callable[[Reader, dict[str, Any]], None]]" = {
-    "task_started": Reader._task_started,
-    "task_complete": Reader._end_turn,
-    "turn_aborted": Reader._end_turn,
-    "token_count": Reader._token_count,
-    "agent_reasoning": Reader._agent_reasoning,
-    "thread_settings_applied": Reader._settings,
-    "error": Reader._failure,
-    "stream_error": Reader._failure,
+_MEANINGS: "dict[str, Callable[[CodexReader, dict[str, Any]], None]]" = {
+    "task_started": CodexReader._task_started,
+    "task_complete": CodexReader._end_turn,
+    "turn_aborted": CodexReader._end_turn,
+    "token_count": CodexReader._token_count,
+    "agent_reasoning": CodexReader._agent_reasoning,
+    "thread_settings_applied": CodexReader._settings,
+    "error": CodexReader._failure,
+    "stream_error": CodexReader._failure,
 }
+
+
+READER = CodexReader

@@ -54,7 +54,7 @@ class _Answer(NamedTuple):
     columns: Event
 
 
-class Reader:
+class CopilotCliReader:
     """Reads one session."""
 
     def __init__(self, draft: Draft) -> None:
@@ -217,3 +217,6 @@ def _place(data: _Said, context: _Said) -> dict[str, str | None]:
         "cwd": text_of(context, "cwd"),
         "branch": text_of(context, "branch"),
     }
+
+
+READER = CopilotCliReader

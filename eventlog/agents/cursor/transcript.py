@@ -47,7 +47,7 @@ def recognises(said: _Said) -> bool:
     )
 
 
-class Reader:
+class CursorReader:
     """Reads one conversation."""
 
     def __init__(self, draft: Draft) -> None:
@@ -111,3 +111,6 @@ def _session_of(draft: Draft, said: _Said) -> str:
         return str(uuid.UUID(name))
     except ValueError:
         return digest_of(said)
+
+
+READER = CursorReader

@@ -8,7 +8,7 @@ What is taken is figures and ids, never text. On the hook path.
 from blake3 import blake3
 
 from eventlog.agents.claude_code.usage_tail import read_tail, time_of
-from eventlog.agents.kit.call import Mark, int_of, object_of, text_of
+from eventlog.agents.kit.call import TranscriptOffset, int_of, object_of, text_of
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -16,7 +16,9 @@ from eventlog.base.types import Event
 AGENT = "gemini-cli"
 
 
-def read_calls(path: str, mark: Mark, bytes_max: int, turns: "dict[str, str]") -> "tuple[list[Event], Mark]":
+def read_calls(
+    path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
+) -> "tuple[list[Event], TranscriptOffset]":
     """`llm` events of the model calls behind `mark`, each in the one of `turns` that it was made in, and the
     mark to go on from.
 

@@ -89,7 +89,7 @@ class _Chat:
         self.told: set[str] = set()  # messages, which a session that goes on writes once more
 
 
-class Reader:
+class GeminiReader:
     """Reads one session: its chat, and those of its subagents."""
 
     def __init__(self, draft: Draft) -> None:
@@ -443,3 +443,6 @@ def _rest(said: "dict[str, Any]") -> "dict[str, Any]":
 def _list_of(said: "Mapping[str, Any]", name: str) -> "list[dict[str, Any]]":
     value = said.get(name)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+READER = GeminiReader

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[0-9A-Za-z_@-]{1,128}")
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class Backups:
+class SessionBackups:
     """The copies of a session, under one of its ids."""
 
     def __init__(self, directory: str, sessions: "Iterable[str | None]") -> None:

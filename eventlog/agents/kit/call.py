@@ -290,7 +290,7 @@ def _ordered(value: object) -> object:
     return value
 
 
-class Mark:
+class TranscriptOffset:
     """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
 
     __slots__ = ("inode", "offset")

@@ -86,7 +86,7 @@ class Doubles:
         return len(self._seen) == count
 
 
-class Mark:
+class ImportOffset:
     """How far a file was told: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its `lines`."""
 
     __slots__ = ("_digest", "hasher", "lines", "malformed", "size")
@@ -120,7 +120,7 @@ class FileSource:
         self.repo: str | None = None
         self.path = parts[0]
         self.parts = tuple(parts)
-        self.marks: list[Mark] = []
+        self.marks: list[ImportOffset] = []
 
     def stamp(self) -> "list[list[int]]":
         """What changes whenever a file does; cheap. Raises: OSError."""
@@ -134,12 +134,12 @@ class FileSource:
         """The JSON objects with which it begins. Raises: as `opened`."""
         return head_of(self.path)
 
-    def lines(self, told: "Mapping[str, Mark]") -> Iterator[Line]:
+    def lines(self, told: "Mapping[str, ImportOffset]") -> Iterator[Line]:
         """All lines, in order; those of which `told` speaks (by name of the file) are marked so.
 
         Raises: NotFound when a file is gone, EventLogError when it cannot be read.
         """
-        self.marks = [Mark() for _ in self.parts]
+        self.marks = [ImportOffset() for _ in self.parts]
         reading = [
             self._lines_of(part, told.get(os.path.basename(path))) for part, path in enumerate(self.parts)
         ]
@@ -150,7 +150,7 @@ class FileSource:
             for _, _, _, line in heapq.merge(*keyed):
                 yield line
 
-    def _lines_of(self, part: int, told: "Mark | None") -> Iterator[Line]:
+    def _lines_of(self, part: int, told: "ImportOffset | None") -> Iterator[Line]:
         path, mark = self.parts[part], self.marks[part]
         told_size = 0
         if told is not None and told.size:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from blake3 import blake3
 
-from eventlog.agents.kit.lines import FileSource, Line, Mark, head_of, parse, read_document
+from eventlog.agents.kit.lines import FileSource, ImportOffset, Line, head_of, parse, read_document
 from eventlog.base.errors import EventLogError
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class _RowSource(FileSource):
         """(kind, line) in order."""
         raise NotImplementedError
 
-    def lines(self, told: "Mapping[str, Mark]") -> Iterator[Line]:
-        mark = Mark()
+    def lines(self, told: "Mapping[str, ImportOffset]") -> Iterator[Line]:
+        mark = ImportOffset()
         self.marks = [mark]
         known = self._known_lines(told.get(os.path.basename(self.path)))
         mark.hasher = blake3()
@@ -109,7 +109,7 @@ class _RowSource(FileSource):
             mark.lines += 1
             mark.malformed += said is None
 
-    def _known_lines(self, told: "Mark | None") -> int:
+    def _known_lines(self, told: "ImportOffset | None") -> int:
         """How many of the first lines were told, and are as they were."""
         if told is None or not told.lines:
             return 0

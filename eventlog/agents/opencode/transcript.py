@@ -69,7 +69,7 @@ def recognises(said: "dict[str, Any]") -> bool:
     return said.get("opencode") == HEAD or ("messages" in said and "directory" in object_of(said, "info"))
 
 
-class Reader:
+class OpenCodeReader:
     """Reads one session with its subagents."""
 
     def __init__(self, draft: Draft) -> None:
@@ -338,3 +338,6 @@ class Reader:
 def _bare(part: "dict[str, Any]") -> "dict[str, Any]":
     """A part without what its event says in columns."""
     return {name: value for name, value in part.items() if name not in _OF_PART or name == "type"}
+
+
+READER = OpenCodeReader

@@ -27,7 +27,7 @@ def recognises(said: _Said) -> bool:
     return said.get("type") == "session" and "id" in said and "cwd" in said
 
 
-class Reader:
+class PiReader:
     """Reads one session."""
 
     def __init__(self, draft: Draft) -> None:
@@ -136,3 +136,6 @@ class Reader:
         tell.result(call_id, result, success, tool, **rest)
         if failed is True:
             tell.error(result, "tool_failure", tool=tool, tool_use_id=call_id)
+
+
+READER = PiReader

@@ -28,7 +28,7 @@ def recognises(said: _Said) -> bool:
     return any("action" in one for one in steps) or any("role" in one for one in messages)
 
 
-class Reader:
+class SweAgentReader:
     """Reads one run."""
 
     def __init__(self, draft: Draft) -> None:
@@ -132,3 +132,6 @@ def _arguments(function: _Said) -> object:
         return jsontext.decode(str(function.get("arguments")))
     except (ValueError, RecursionError):
         return function.get("arguments")
+
+
+READER = SweAgentReader

@@ -63,7 +63,7 @@ class Anchor(NamedTuple):
 
 
 @dataclass(slots=True)
-class Facts:
+class ContextFacts:
     """What a pass over the contexts tells besides: complete once it has given its first one.
 
     `waiting`: sessions without a settled id → their agent. `late`: sessions that waited at `since` and wait
@@ -78,12 +78,14 @@ class Facts:
     earlier: list[str] = field(default_factory=list)
 
 
-def changed(view: "LogView", store: "Store", since: int, facts: Facts | None = None) -> Iterator[Anchor]:
+def changed(
+    view: "LogView", store: "Store", since: int, facts: ContextFacts | None = None
+) -> Iterator[Anchor]:
     """The contexts whose state may have changed at or behind `since`, parents first.
 
     The projections are folded once, and read as they are asked for.
     """
-    told = Facts() if facts is None else facts
+    told = ContextFacts() if facts is None else facts
 
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[Anchor]:
         con.execute(_ENDS)
@@ -100,7 +102,7 @@ def changed(view: "LogView", store: "Store", since: int, facts: Facts | None = N
     return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)), homes=True)
 
 
-def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: Facts, store: "Store") -> None:
+def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextFacts, store: "Store") -> None:
     facts.waiting = dict(con.execute("SELECT session_id, agent FROM waiting ORDER BY place").fetchall())
     facts.late = dict(con.execute(_LATE.format(since=since)).fetchall()) if since > 0 else {}
     facts.untouched = [row[0] for row in con.execute(_UNTOUCHED).fetchall()]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, Unsupported
-from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, Endpoint, Key
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, ApiKey, Endpoint
 
 if TYPE_CHECKING:
     import urllib3
@@ -79,7 +79,7 @@ class RealClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """What the server said: the JSON value of a 2xx, or of a status by which it refuses this body."""
 
     status: int
@@ -104,7 +104,7 @@ class Courier:
     def __init__(
         self,
         endpoint: Endpoint,
-        key: Key,
+        key: ApiKey,
         clock: Clock,
         *,
         patience_s: float | None = PATIENCE_S,
@@ -128,7 +128,7 @@ class Courier:
     def close(self) -> None:
         self._http.clear()
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes) -> ServerAnswer:
         """The answer to `body`, tried until the server takes or refuses it.
 
         Raises: ServiceError when patience ends or trying again is no use; StoppedError.
@@ -138,7 +138,7 @@ class Courier:
         while True:
             self._keep_pace()
             found = self._try(body)
-            if isinstance(found, Answer):
+            if isinstance(found, ServerAnswer):
                 self.trouble = None
                 return found
             now = self._clock.monotonic()
@@ -184,7 +184,7 @@ class Courier:
                 f"{fault.what}{asks}. What was acknowledged is noted; the next export goes on from there."
             )
 
-    def _try(self, body: bytes) -> Answer | Fault:
+    def _try(self, body: bytes) -> ServerAnswer | Fault:
         import urllib3
 
         self.requests += 1
@@ -246,7 +246,7 @@ class Courier:
                 raise TimeoutError
         return b"".join(parts)
 
-    def _judge(self, status: int, headers: "urllib3.HTTPHeaderDict", data: bytes) -> Answer | Fault:
+    def _judge(self, status: int, headers: "urllib3.HTTPHeaderDict", data: bytes) -> ServerAnswer | Fault:
         if is_passing(status):
             return Fault(f"it answers {status}", self._pause_asked(headers.get("Retry-After")))
         value = _decoded(data)
@@ -260,9 +260,9 @@ class Courier:
                     "something else answers there, or a gateway in between. Nothing of this batch is noted "
                     "as delivered; see to the address."
                 )
-            return Answer(status, value)
+            return ServerAnswer(status, value)
         if status in _WRONG_BODY:
-            return Answer(status, value)
+            return ServerAnswer(status, value)
         said = self._said(reason_of(value))
         raise ServiceError(self._hopeless(status, headers, said and f" ({said})"))
 

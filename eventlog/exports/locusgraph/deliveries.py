@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.base import jsontext
 from eventlog.exports.locusgraph.endpoint import Endpoint
-from eventlog.exports.locusgraph.rest import Item, Outcome, key_of
+from eventlog.exports.locusgraph.rest import SendOutcome, SentRecord, key_of
 from eventlog.recorder.ledger import CURSOR
 from eventlog.store import Store
 
@@ -46,7 +46,7 @@ _ENDPOINTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RefusedRecord:
     """A record that the service refused: a timeline event at `position`, or the context of `group`.
 
     `tries`: how often exports tried it where it may pass by itself, 0 where it needs a person. `at`: when it
@@ -162,7 +162,7 @@ class Delivered:
     position: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     states: States = field(default_factory=States)
-    failures: dict[str, Failure] = field(default_factory=dict)
+    failures: dict[str, RefusedRecord] = field(default_factory=dict)
     last_at: int | None = None  # of the last receipt, in microseconds
     last_error: str | None = None
 
@@ -173,7 +173,7 @@ class Delivered:
         for key, group, position, reason in receipt.get("refused") or ():
             # Former versions did not say what may pass: such a record is tried once more by itself.
             tried = (0 if _HOLDS in reason else 1, 0) if passing is None else passing.get(key, (0, 0))
-            self.failures[key] = Failure(key, group, position, reason, *tried)
+            self.failures[key] = RefusedRecord(key, group, position, reason, *tried)
         for key, (state, locus_id) in (receipt.get("contexts") or {}).items():
             self.states.put(key, state, bool(locus_id))
             self.failures.pop(key, None)
@@ -226,7 +226,7 @@ class Receipts:
     def full(self) -> bool:
         return len(self._contexts) + len(self._refused) + len(self._resolved) >= _ENTRIES_MAX
 
-    def note(self, item: Item, outcome: Outcome, at: int) -> "Failure | None":
+    def note(self, item: SentRecord, outcome: SendOutcome, at: int) -> "RefusedRecord | None":
         """What became of one item, `at` that many seconds since 1970; what is left to do where it failed."""
         self._counts[outcome.status] += 1
         if item.is_counted_by_position and outcome.status != "failed" and not self.delivered.failures:
@@ -238,7 +238,7 @@ class Receipts:
             found = (key, item.group, item.position, outcome.reason, tries, at)
             if outcome.waits_for is None or before is None:
                 self._refused.append(found)
-            return Failure(*found, item.context_id)
+            return RefusedRecord(*found, item.context_id)
         if not item.is_counted_by_position:
             self._contexts[key] = (item.state, outcome.locus_id or "")
         elif key in self.delivered.failures:
@@ -247,7 +247,7 @@ class Receipts:
             self._counts["resolved"] += 1
         return None
 
-    def forget(self, failure: Failure) -> None:
+    def forget(self, failure: RefusedRecord) -> None:
         """A refused record that is not in the log any more needs nobody's care."""
         self._resolved.append(failure.key)
 

@@ -21,7 +21,7 @@ _GRAPH_SIZE_MAX = 256
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 
 
-class Key:
+class ApiKey:
     """The secret of the caller."""
 
     __slots__ = ("_text",)
@@ -41,7 +41,7 @@ class Key:
         return text.replace(self._text, "[key]")
 
 
-def key_from(environment: Mapping[str, str]) -> Key:
+def key_from(environment: Mapping[str, str]) -> ApiKey:
     """Raises: Refused when there is none, or none that a header can hold."""
     text = environment.get(KEY_VARIABLE, "").strip()
     if not text:
@@ -51,7 +51,7 @@ def key_from(environment: Mapping[str, str]) -> Key:
             f"{KEY_VARIABLE} does not hold a key: it has characters that no key has, or is too long. "
             "Copy the key once more."
         )
-    return Key(text)
+    return ApiKey(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD, CONTENT))
 _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 
 
-class Entry(NamedTuple):
+class SourcedRecord(NamedTuple):
     """A record and where it comes from: `position` of a timeline event, None for a context's state.
 
     `late`: an event in front of the batch, of a session that waited for its name until now.
@@ -159,7 +159,7 @@ def export(
     reached = ledger.position
     with store.view() as view:
         start = reached if since is None else since
-        batch = Batch(store, view, start, graph_id, payload_bytes_max, diffs, include=include)
+        batch = RecordBatch(store, view, start, graph_id, payload_bytes_max, diffs, include=include)
         lines = batch.lines()
         first = next(lines, None)
         if first is None:
@@ -185,7 +185,7 @@ def export(
     return report
 
 
-class Batch:
+class RecordBatch:
     """The records of one range of positions; `report` is complete once they were all taken."""
 
     def __init__(
@@ -212,7 +212,7 @@ class Batch:
         self._diffs = diffs
         self._types = None if ALL_TYPES in include else TYPES | include
         self._settled = Settled(view)
-        self._facts = anchors.Facts()
+        self._facts = anchors.ContextFacts()
         self._parents = Parents(sent)
         self._is_file = sent is None
         self._left_out: Counter[str] = Counter()
@@ -230,7 +230,7 @@ class Batch:
         for entry in self.entries():
             yield entry.record
 
-    def entries(self, session_id: str | None = None) -> Iterator[Entry]:
+    def entries(self, session_id: str | None = None) -> Iterator[SourcedRecord]:
         """The records in their order; with `session_id` those of one session and of what it extends."""
         since, until = self.report.since, self.report.until
         for anchor in self.contexts(since):
@@ -260,7 +260,7 @@ class Batch:
         if not told:
             self._take(facts)
 
-    def _take(self, facts: anchors.Facts) -> None:
+    def _take(self, facts: anchors.ContextFacts) -> None:
         self._parents.wanted = frozenset(facts.parents)
         if self._is_file:
             self._parents.add_all(facts.untouched)
@@ -271,7 +271,7 @@ class Batch:
         """Whether the session was sent under its provisional id once."""
         return not self._is_file and wire.context(anchor.context_id) in self._parents
 
-    def _categories(self) -> Iterator[Entry]:
+    def _categories(self) -> Iterator[SourcedRecord]:
         """The anchors of categories, which events relate to: once, in front of the first event."""
         for name, context_id in wire.CATEGORIES.items():
             if self._is_file and self.report.since > 0:
@@ -282,14 +282,14 @@ class Batch:
                     anchors.Anchor("categories", "fact", "system", context_id, payload, [], None)
                 )
 
-    def entry_of(self, anchor: anchors.Anchor) -> Entry:
-        return Entry(anchor.group, None, self._of_anchor(anchor))
+    def entry_of(self, anchor: anchors.Anchor) -> SourcedRecord:
+        return SourcedRecord(anchor.group, None, self._of_anchor(anchor))
 
-    def events_at(self, position: int) -> Iterator[Entry]:
+    def events_at(self, position: int) -> Iterator[SourcedRecord]:
         """The record of the timeline event at `position`, where one is visible there."""
         yield from self._timeline(position, position + 1)
 
-    def _timeline(self, since: int, until: int, session_id: str | None = None) -> Iterator[Entry]:
+    def _timeline(self, since: int, until: int, session_id: str | None = None) -> Iterator[SourcedRecord]:
         for batch in self._view.batches(since, until, columns=_COLUMNS, session_id=session_id):
             for event in _rows(batch):
                 kind = event["event_type"]
@@ -306,7 +306,7 @@ class Batch:
                     self._left_out[kind] += 1
                 else:
                     seen = self._store.redactor.leaving(self._settled.event(event))
-                    yield Entry("events", event["position"], self._of_event(seen))
+                    yield SourcedRecord("events", event["position"], self._of_event(seen))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
         names = self._store.redactor.leaving({"event_type": "file", "payload": anchor.payload})

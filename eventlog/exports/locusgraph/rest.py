@@ -61,7 +61,7 @@ class LyingError(EventLogError):
     """An answer that cannot be true of what was sent."""
 
 
-class Item(NamedTuple):
+class SentRecord(NamedTuple):
     """One record as it is sent. `key` stands for its context, `state` for all of it, in the ledger."""
 
     group: str
@@ -86,7 +86,7 @@ class Item(NamedTuple):
         return blake3(self.text).digest(_STATE_BYTES).hex()
 
 
-class Outcome(NamedTuple):
+class SendOutcome(NamedTuple):
     """What became of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
 
     `locus_id` is the service's id of the memory. `held`: a project of that name is there already and is
@@ -103,9 +103,9 @@ class Outcome(NamedTuple):
     waits_for: str | None = None
 
 
-def waiting(parent: str) -> Outcome:
+def waiting(parent: str) -> SendOutcome:
     """Of an item that is not sent because what it extends was refused."""
-    return Outcome("failed", reason=WAITS, passing=True, waits_for=parent)
+    return SendOutcome("failed", reason=WAITS, passing=True, waits_for=parent)
 
 
 def key_of(context_id: str) -> str:
@@ -122,7 +122,7 @@ def item(
     replace: bool,
     payload_bytes_max: int,
     late: bool = False,
-) -> Item:
+) -> SentRecord:
     """A wire record (docs/locusgraph.md) as an item: documented keys only, unknown ones left out."""
     fields: dict[str, Any] = {"event_kind": record["event_kind"], "context_id": record["context_id"]}
     if record["source"] in SOURCES:
@@ -139,17 +139,17 @@ def item(
     payload = _payload(record["payload_json"], payload_bytes_max, record["context_id"])
     rest = jsontext.encode_without_floats(fields)
     text = b'{"payload":' + payload + b"," + rest[1:]
-    return Item(group, position, record["context_id"], replace, text, tuple(record["extends"]), late)
+    return SentRecord(group, position, record["context_id"], replace, text, tuple(record["extends"]), late)
 
 
-def body(graph_id: str, items: Sequence[Item]) -> bytes:
+def body(graph_id: str, items: Sequence[SentRecord]) -> bytes:
     return b'{"graph_id":%b,"events":[%b]}' % (
         jsontext.encode(graph_id),
         b",".join(one.text for one in items),
     )
 
 
-def outcomes(value: Mapping[str, Any], items: Sequence[Item]) -> list[Outcome]:
+def outcomes(value: Mapping[str, Any], items: Sequence[SentRecord]) -> list[SendOutcome]:
     """What the answer of a 2xx says of each item, in order. Raises: LyingError."""
     data = value.get("data", value)
     if value.get("success") is False or not isinstance(data, dict):
@@ -168,16 +168,16 @@ def outcomes(value: Mapping[str, Any], items: Sequence[Item]) -> list[Outcome]:
     return found
 
 
-def refusal(status: int, value: Any, one: Item) -> Outcome:
+def refusal(status: int, value: Any, one: SentRecord) -> SendOutcome:
     """What became of the one item of a body that was refused as a whole."""
     words = reason_of(value)
     if status == 409:
         return _conflict(words, one)
     said = _without_texts(words, one)
-    return Outcome("failed", reason=f"{status}: {said}" if said else str(status))
+    return SendOutcome("failed", reason=f"{status}: {said}" if said else str(status))
 
 
-def _outcome(result: Any, one: Item) -> Outcome:
+def _outcome(result: Any, one: SentRecord) -> SendOutcome:
     if not isinstance(result, dict):
         raise LyingError("one of its results is no object")
     status = result.get("status")
@@ -188,7 +188,7 @@ def _outcome(result: Any, one: Item) -> Outcome:
         said = _without_texts(words, one) or ("no reason given" if code is None else "")
         passing = bool(_MOMENT.search(words)) if code is None else is_passing(code)
         number = "" if code is None else f"{code}: " if said else str(code)
-        return Outcome("failed", reason=f"{number}{said}", passing=passing)
+        return SendOutcome("failed", reason=f"{number}{said}", passing=passing)
     stored = _STORED.get(status) if isinstance(status, str) else None
     if stored is None:
         raise LyingError(f"one of its results has the status {plain(str(status))!r}")
@@ -197,10 +197,10 @@ def _outcome(result: Any, one: Item) -> Outcome:
         raise LyingError("one of its results is about another context than the record in its place")
     locus_id = result.get("locus_id", result.get("event_id"))
     if stored == "filtered":
-        return Outcome(stored)
+        return SendOutcome(stored)
     if not isinstance(locus_id, str) or not 0 < len(locus_id) <= 128:
         raise LyingError(f"one of its results is {stored} and has no id")
-    return Outcome(stored, locus_id)
+    return SendOutcome(stored, locus_id)
 
 
 def _code_of(result: Mapping[str, Any]) -> int | None:
@@ -230,22 +230,22 @@ def _plain_id(text: str) -> str:
     return re.sub(r"[^a-z0-9:]", "_", text.lower())
 
 
-def _conflict(words: str, one: Item) -> Outcome:
+def _conflict(words: str, one: SentRecord) -> SendOutcome:
     if one.group in ("knowledge", "categories"):
-        return Outcome("held")
+        return SendOutcome("held")
     said = _without_texts(words, one)
     reason = "the context holds something else" + (f" ({said})" if said else "")
-    return Outcome("failed", reason=reason, conflict=True)
+    return SendOutcome("failed", reason=reason, conflict=True)
 
 
-def _without_texts(words: str, one: Item) -> str:
+def _without_texts(words: str, one: SentRecord) -> str:
     """The reason without words of the record: the ledger holds no text of anybody, and erasure skips it."""
     record = one.text.decode("utf-8", "replace").lower()
     kept = _WORD.sub(lambda m: m[0] if m[0] in _FIELDS or m[0].lower() not in record else "…", words)
     return plain(kept)
 
 
-def _in_brackets(words: str, items: Sequence[Item]) -> str:
+def _in_brackets(words: str, items: Sequence[SentRecord]) -> str:
     said = _without_texts(words, items[0]) if items else ""
     return f" ({said})" if said else ""
 

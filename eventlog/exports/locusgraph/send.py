@@ -20,10 +20,10 @@ from eventlog.base.errors import LockTimeout, Refused
 from eventlog.base.types import LIFECYCLE_TYPES
 from eventlog.exports.locusgraph import anchors, rest, wire
 from eventlog.exports.locusgraph.courier import Clock, Courier, ServiceError, StoppedError
-from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, Failure, Receipts, read
+from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, Receipts, RefusedRecord, read
 from eventlog.exports.locusgraph.endpoint import Endpoint
-from eventlog.exports.locusgraph.locusgraph import ALL_TYPES, BOOKKEEPING, TYPES, Batch, Entry
-from eventlog.exports.locusgraph.rest import Item, LyingError, Outcome
+from eventlog.exports.locusgraph.locusgraph import ALL_TYPES, BOOKKEEPING, TYPES, RecordBatch, SourcedRecord
+from eventlog.exports.locusgraph.rest import LyingError, SendOutcome, SentRecord
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -80,7 +80,7 @@ class SendReport:
     bytes: int = 0
     payloads_cut: int = 0
     links_left_out: int = 0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[RefusedRecord] = field(default_factory=list)
     gone: int = 0  # refused before, and not in the log any more
     stopped: bool = False
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class SendReport:
         return sum(self.records.values())
 
 
-class Teller:
+class SendProgress:
     """Is told how a run goes, while it goes; this one keeps it to itself."""
 
     def going(self, report: SendReport) -> None:
@@ -109,22 +109,22 @@ class Teller:
 class _Parcel:
     """The items of one call; with their answers, everything in front of `reaches` is dealt with."""
 
-    items: list[Item]
+    items: list[SentRecord]
     reaches: int | None
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class EndpointStatus:
     """What is known of an endpoint. `behind`: events that are still to be sent; `failures` have names."""
 
     delivered: Delivered
     next_position: int
     behind: int
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[RefusedRecord] = field(default_factory=list)
 
 
-def status(store: "Store", endpoint: Endpoint) -> Status:
+def status(store: "Store", endpoint: Endpoint) -> EndpointStatus:
     """How far exports to `endpoint` have come, and what they met."""
     delivered = read(store, endpoint)
     kinds = ", ".join(f"'{kind}'" for kind in sorted(BOOKKEEPING))
@@ -132,10 +132,10 @@ def status(store: "Store", endpoint: Endpoint) -> Status:
         f"SELECT count(*) FROM events WHERE position >= $1 AND event_type NOT IN ({kinds})",
         [delivered.position],
     ).rows[0][0]
-    return Status(delivered, store.journal.next_position(), behind, _named(store, delivered.failures))
+    return EndpointStatus(delivered, store.journal.next_position(), behind, _named(store, delivered.failures))
 
 
-def _named(store: "Store", failures: dict[str, Failure]) -> list[Failure]:
+def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRecord]:
     """The failures with their contexts: the ledger holds no names, which are texts of somebody."""
     if not failures:
         return []
@@ -144,7 +144,7 @@ def _named(store: "Store", failures: dict[str, Failure]) -> list[Failure]:
     with store.view() as view:
         for anchor in anchors.changed(view, store, 0):
             names[rest.key_of(wire.context(anchor.context_id))] = wire.context(anchor.context_id)
-        batch = Batch(store, view, 0, "", diffs=False, include=frozenset((ALL_TYPES,)))
+        batch = RecordBatch(store, view, 0, "", diffs=False, include=frozenset((ALL_TYPES,)))
         for position in positions:
             for entry in batch.events_at(position):
                 names[rest.key_of(entry.record["context_id"])] = entry.record["context_id"]
@@ -177,7 +177,7 @@ def send(
     retry_failed: bool = False,
     follow: bool = False,
     tell: Callable[[SendReport], None] | None = None,
-    teller: Teller | None = None,
+    teller: SendProgress | None = None,
 ) -> SendReport:
     """Send what is new, or with `retry_failed` what was refused; with `follow` go on until stopped.
 
@@ -197,7 +197,7 @@ def send(
             "is new. Nothing was sent here."
         ) from None
     with lock:
-        sender = _Sender(store, endpoint, courier, clock, options, teller or Teller())
+        sender = _Sender(store, endpoint, courier, clock, options, teller or SendProgress())
         try:
             if retry_failed:
                 sender.again()
@@ -241,7 +241,7 @@ class _Sender:
         courier: Courier,
         clock: Clock,
         options: Options,
-        teller: Teller,
+        teller: SendProgress,
     ) -> None:
         self.receipts = Receipts(store, endpoint)
         self.report = _report_of(endpoint)
@@ -376,7 +376,7 @@ class _Sender:
 
     # -- what was refused --------------------------------------------------------------------------
 
-    def _due(self) -> dict[str, Failure]:
+    def _due(self) -> dict[str, RefusedRecord]:
         """What failed of the moment and may be tried again by now."""
         now = self._clock.now()
         failures = self.receipts.delivered.failures
@@ -392,7 +392,7 @@ class _Sender:
         """Send what was refused once more, in its present state and in place of what is held there."""
         self._send_again(dict(self.receipts.delivered.failures), anew=True)
 
-    def _send_again(self, failures: dict[str, Failure], *, anew: bool) -> None:
+    def _send_again(self, failures: dict[str, RefusedRecord], *, anew: bool) -> None:
         with self._store.view() as view:
             view.make_durable()
             maker = self._maker(view, Delivered())
@@ -414,7 +414,7 @@ class _Sender:
         One call is under way while the next bodies are made. It is answered before the next one goes out, and
         none goes out behind one that failed; but its answer may be noted a moment later.
         """
-        waiting: deque[tuple[_Parcel, Future[list[Outcome]]]] = deque()
+        waiting: deque[tuple[_Parcel, Future[list[SendOutcome]]]] = deque()
         for parcel in parcels:
             waiting.append((parcel, self._pool.submit(self._deliver, parcel.items)))
             if len(waiting) > _AHEAD:
@@ -422,7 +422,7 @@ class _Sender:
         while waiting:
             yield self._settled(*waiting.popleft())
 
-    def _settled(self, parcel: _Parcel, answer: "Future[list[Outcome]]") -> _Parcel:
+    def _settled(self, parcel: _Parcel, answer: "Future[list[SendOutcome]]") -> _Parcel:
         self._wait_for(answer)
         report = self.report
         outcomes = answer.result()
@@ -446,12 +446,12 @@ class _Sender:
             )
         return parcel
 
-    def _tell_failure(self, failure: Failure, outcome: Outcome) -> None:
+    def _tell_failure(self, failure: RefusedRecord, outcome: SendOutcome) -> None:
         if not self.report.failures:
             self._teller.trouble(f"not taken: {failure.context_id}: {outcome.reason}")
         self.report.failures.append(failure)
 
-    def _wait_for(self, answer: "Future[list[Outcome]]") -> None:
+    def _wait_for(self, answer: "Future[list[SendOutcome]]") -> None:
         """Until there is an answer; when asked to stop, not much longer."""
         patience = 0.0
         while patience < _ABANDON_S:
@@ -478,7 +478,7 @@ class _Sender:
         self.receipts.stopped_by(trouble)
         self.receipts.flush()
 
-    def _deliver(self, items: list[Item]) -> list[Outcome]:
+    def _deliver(self, items: list[SentRecord]) -> list[SendOutcome]:
         """The outcome of each item. Runs beside the thread that reads the log, and touches no store."""
         if self._failed:
             raise StoppedError  # who waits for it has seen why
@@ -495,11 +495,11 @@ class _Sender:
             self._failed = True
             raise
 
-    def _missing_parent(self, item: Item) -> str | None:
+    def _missing_parent(self, item: SentRecord) -> str | None:
         """What the item extends and the server does not have; such an item is not sent (I37)."""
         return next((one for one in item.parents if rest.key_of(one) in self._missing), None)
 
-    def _posted_patiently(self, items: list[Item]) -> list[Outcome]:
+    def _posted_patiently(self, items: list[SentRecord]) -> list[SendOutcome]:
         """Post the items, and those for which the moment was wrong a few times more."""
         found = self._posted(items)
         pause_s = 1.0
@@ -513,7 +513,7 @@ class _Sender:
                 found[at] = outcome
         return found
 
-    def _posted(self, items: list[Item]) -> list[Outcome]:
+    def _posted(self, items: list[SentRecord]) -> list[SendOutcome]:
         """Post the items; a body that is refused as a whole is halved until it is known for which item."""
         answer = self._courier.post(rest.body(self._endpoint.graph_id, items))
         if answer.taken:
@@ -533,7 +533,7 @@ class _Sender:
         middle = len(items) // 2
         return self._posted(items[:middle]) + self._posted(items[middle:])
 
-    def _check_some_taken(self, outcomes: Sequence[Outcome]) -> None:
+    def _check_some_taken(self, outcomes: Sequence[SendOutcome]) -> None:
         """A server that refuses one record after the other is the wrong one, or is addressed wrongly."""
         refused = [one for one in outcomes if one.status == "failed" and not one.passing and not one.conflict]
         if len(refused) < len(outcomes):
@@ -587,11 +587,11 @@ class _Maker:
         finally:
             self._take_facts(batch)
 
-    def again(self, failures: dict[str, Failure], anew: bool) -> Iterator[_Parcel]:
+    def again(self, failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_Parcel]:
         """What was refused, wherever it stands; with `anew` in place of what is held there."""
         batch = self._batch(0)
 
-        def entries() -> Iterator[Entry]:
+        def entries() -> Iterator[SourcedRecord]:
             if any(failure.position is None for failure in failures.values()):
                 for anchor in batch.contexts(0):
                     if rest.key_of(wire.context(anchor.context_id)) in failures:
@@ -605,9 +605,9 @@ class _Maker:
             yield _Parcel(parcel.items, None, parcel.size)
         self._take_facts(batch)
 
-    def _batch(self, since: int) -> Batch:
+    def _batch(self, since: int) -> RecordBatch:
         options = self._options
-        return Batch(
+        return RecordBatch(
             self._store,
             self._view,
             since,
@@ -618,7 +618,7 @@ class _Maker:
             sent=Arrived(self._owned),
         )
 
-    def _take_facts(self, batch: Batch) -> None:
+    def _take_facts(self, batch: RecordBatch) -> None:
         self._report.payloads_cut += batch.report.payloads_cut
         self._report.links_left_out += batch.report.links_left_out
         self._report.lost = batch.report.lost
@@ -627,7 +627,7 @@ class _Maker:
             self._report.not_included[kind] = self._report.not_included.get(kind, 0) + number
         self._report.sessions_left_out = batch.report.sessions_left_out
 
-    def _new(self, entries: Iterator[Entry], anew: bool) -> Iterator[Item]:
+    def _new(self, entries: Iterator[SourcedRecord], anew: bool) -> Iterator[SentRecord]:
         for entry in entries:
             self.made += 1
             item = self._item(entry, anew)
@@ -636,7 +636,7 @@ class _Maker:
             else:
                 yield item
 
-    def _item(self, entry: Entry, anew: bool) -> Item:
+    def _item(self, entry: SourcedRecord, anew: bool) -> SentRecord:
         """A session or a turn is ours alone, and only its last state counts. An event never changes, so what
         is held in its place otherwise stays unless it is sent `anew`; a project may be anybody's memory.
         Older hooks write their events in the place of a category's anchor.
@@ -649,7 +649,7 @@ class _Maker:
             replace = states.has_id(first.key) and (anew or not states.holds(first.key, first.state))
         return self._spelled(entry, replace=replace)
 
-    def _spelled(self, entry: Entry, *, replace: bool) -> Item:
+    def _spelled(self, entry: SourcedRecord, *, replace: bool) -> SentRecord:
         return rest.item(
             entry.group,
             entry.position,
@@ -660,9 +660,9 @@ class _Maker:
             late=entry.late,
         )
 
-    def _parcelled(self, items: Iterator[Item]) -> Iterator[_Parcel]:
+    def _parcelled(self, items: Iterator[SentRecord]) -> Iterator[_Parcel]:
         """Parcels within the limits of number and size, in order; no item extends one of its own."""
-        some: list[Item] = []
+        some: list[SentRecord] = []
         here: set[str] = set()
         size = 0
         for item in items:
@@ -678,7 +678,7 @@ class _Maker:
             yield _parcel(some, size)
 
 
-def _parcel(items: list[Item], size: int) -> _Parcel:
+def _parcel(items: list[SentRecord], size: int) -> _Parcel:
     last = items[-1]
     reaches = last.position if last.is_counted_by_position else None
     return _Parcel(items, None if reaches is None else reaches + 1, size)
