@@ -445,14 +445,13 @@ class Store:
             delete: also what the log saw made behind that moment.
         Raises: NotFound, Refused (no directory to work in).
         """
-        from eventlog.restore import journal
-        from eventlog.restore import plan as restore
+        from eventlog.restore import journal, plan
 
         journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
             given = (partial(_events_in, view), ref, at, paths, into)
-            return restore.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
+            return plan.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
 
     def undo_plan(
         self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
@@ -461,12 +460,11 @@ class Store:
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
         """
-        from eventlog.restore import journal
-        from eventlog.restore import plan as restore
+        from eventlog.restore import journal, plan
 
         journal.refuse_unfinished(self.fs, self.layout)
         start = None if event_id is None else str(self.event(event_id)["event_id"])
-        return restore.plan_of_undo(self.blobs, self.rows, start, into)
+        return plan.plan_of_undo(self.blobs, self.rows, start, into)
 
     def restore(self, plan: "RestorePlan", *, force: bool = False) -> "RestoreOutcome":
         """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
@@ -480,10 +478,7 @@ class Store:
         return run(plan, self.blobs, lambda event: self.append_rows([event])[0], force=force)
 
     def recover_restore(self, *, undo: bool = False) -> "list[RestoreOutcome]":
-        """Finish a restore that was killed, or with `undo` take it back; empty when there is none.
-
-        Raises: Refused, Corruption, LockTimeout.
-        """
+        """Finish a killed restore, or with `undo` take it back. Raises: Refused, Corruption, LockTimeout."""
         from eventlog.restore.run import ended, recover
 
         known = ended(self.rows)

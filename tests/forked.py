@@ -24,7 +24,9 @@ _IMPORTED = {
         "agents.codex.hooks", "base.fs", "blobs.store", "hooks.enrich", "hooks.file_events", "hooks.locate",
         "hooks.record", "hooks.subagents", "worktree.capture", "worktree.changes",
     ),
-    _LOCUS: ("exports.locusgraph.send", "memory.briefing_of_log", "memory.shared_nodes", "query.engine", "store"),
+    _LOCUS: (
+        "exports.locusgraph.send", "memory.briefing_of_log", "memory.shared_nodes", "query.engine", "store",
+    ),
 }  # fmt: skip
 
 

@@ -159,6 +159,33 @@ def test_rooms_import_downwards_only() -> None:
     assert wrong == []
 
 
+def test_an_agent_is_known_in_one_folder() -> None:
+    """The package of an agent needs what all agents share and the ground, and no other agent's."""
+    wrong = []
+    for name, path in modules("eventlog").items():
+        parts = name.split(".")
+        if parts[1:2] != ["agents"] or len(parts) < 4:
+            continue
+        own = (f"eventlog.agents.{parts[2]}", "eventlog.agents.kit", "eventlog.base")
+        for imported in imports(name, path):
+            if imported.startswith("eventlog.") and not imported.startswith(own):
+                wrong.append(f"{name} imports {imported}")
+
+    assert wrong == []
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    """One name, one thing: but for the two that a seed gives to what `EngramStore` takes and answers."""
+    homes: dict[str, list[str]] = {}
+    for module, path in modules("eventlog", "locus_cli").items():
+        for name, _ in outline(path).classes:
+            if not name.startswith("_"):
+                homes.setdefault(name, []).append(module)
+    shared = {name for name, where in homes.items() if len(where) > 1}
+
+    assert shared == {"Event", "Session"}
+
+
 @pytest.mark.parametrize(
     ("library", "allowed"),
     [

@@ -134,7 +134,7 @@ def _join_imported_turn(call: Call, known: Calls) -> None:
     """
     if not known.imported_turns or call.prompt is None:
         return
-    from eventlog.agents.claude_code.usage_tail import time_of
+    from eventlog.agents.kit.call import time_of
 
     at, words = time_of(call.stamp), short(call.prompt)
     names: "dict[tuple[bool, int], str]" = {}

@@ -9,9 +9,8 @@ must be given every event of a source, in order.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from eventlog.agents.claude_code.usage_tail import time_of
 from eventlog.agents.gemini_cli.hooks import call_key, without_context
-from eventlog.agents.kit.call import object_of
+from eventlog.agents.kit.call import object_of, time_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 

@@ -29,7 +29,7 @@ from eventlog.base.names import (
     turn_id_of,
 )
 from eventlog.base.types import LIFECYCLE_TYPES
-from eventlog.log.parts import Conversation, Conversations
+from eventlog.log.parts import ConversationParts, Conversations
 
 INT_MAX = 2**63 - 1
 
@@ -103,7 +103,7 @@ class _Session:
         self.is_fixed = False  # its context id, also by a turn (`current`)
         self.is_met = False  # whether it has a row
         self.last_at = -1  # of its last row with a turn: what is higher came later
-        self.conversation: Conversation | None = None
+        self.conversation: ConversationParts | None = None
         self.before: _Session | None = None  # the part of its conversation in front of it
 
     def name(self, context_id: str) -> None:

@@ -34,7 +34,7 @@ def turn_limit(fs: FileSystem, layout: Layout) -> "int | None":
     return identity.decode(data, layout.store_file).turn_limit
 
 
-class Conversation:
+class ConversationParts:
     """One agent's session and the parts that it has."""
 
     __slots__ = ("agent", "current", "next_id", "parts")
@@ -69,8 +69,8 @@ class Conversations:
         self._limit = limit
         self._sessions = sessions
         self._load = load
-        self._of: "dict[tuple[str, str], Conversation]" = {}
-        self._following: "dict[str, Conversation]" = {}  # by the id of the part that comes next
+        self._of: "dict[tuple[str, str], ConversationParts]" = {}
+        self._following: "dict[str, ConversationParts]" = {}  # by the id of the part that comes next
 
     def meet(self, pairs: "Iterable[tuple[str | None, str | None]]") -> None:
         """Learn of the conversations of these agents and agents' own sessions."""
@@ -83,13 +83,13 @@ class Conversations:
         self._load(
             [id for (agent, _), first in firsts.items() for id in (first, next_session_id(agent, first))]
         )
-        waiting = [Conversation(agent, self._sessions[first]) for (agent, _), first in firsts.items()]
+        waiting = [ConversationParts(agent, self._sessions[first]) for (agent, _), first in firsts.items()]
         self._of.update(zip(new, waiting, strict=True))
         while waiting:
             waiting = [one for one in waiting if self._extend(one)]
             self._load([one.next_id for one in waiting])
 
-    def _extend(self, one: Conversation) -> bool:
+    def _extend(self, one: ConversationParts) -> bool:
         """Take the next part if it has a row; else say so, and be told when it gets one."""
         part = self._sessions[one.next_id]
         if part.is_met:
@@ -105,7 +105,7 @@ class Conversations:
         if one is not None:
             self._add(one)
 
-    def _add(self, one: Conversation) -> "_Session":
+    def _add(self, one: ConversationParts) -> "_Session":
         self._load([one.next_id])
         part = self._sessions[one.next_id]
         part.is_met = True

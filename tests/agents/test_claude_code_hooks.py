@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eventlog.agents.claude_code.hooks import interpret
-from eventlog.agents.claude_code.usage_tail import read_calls, time_of
-from eventlog.agents.kit.call import Call, TranscriptOffset
+from eventlog.agents.claude_code.usage_tail import read_calls
+from eventlog.agents.kit.call import Call, TranscriptOffset, time_of
 from eventlog.base.names import event_id_of
 from eventlog.blobs.ids import blob_id
 from eventlog.hooks.texts import move

@@ -7,8 +7,7 @@ What is taken is figures and ids, never text. On the hook path.
 
 from blake3 import blake3
 
-from eventlog.agents.claude_code.usage_tail import read_tail, time_of
-from eventlog.agents.kit.call import TranscriptOffset, int_of, object_of, text_of
+from eventlog.agents.kit.call import TranscriptOffset, int_of, object_of, read_tail, text_of, time_of
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event

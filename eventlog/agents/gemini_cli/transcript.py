@@ -13,10 +13,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.claude_code.usage_tail import time_of
 from eventlog.agents.gemini_cli.chat_tail import columns_of, key_of
 from eventlog.agents.gemini_cli.hooks import exit_code_of, without_context
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.kit.call import int_of, is_global, object_of, text_of, time_of
 from eventlog.agents.kit.draft import REPLACE, WRITE, Draft, FileEdit, digest_of
 from eventlog.agents.kit.lines import FileSource, head_of
 from eventlog.base import jsontext

@@ -5,6 +5,9 @@ read hook input without trusting it: a value of the wrong kind is an unknown one
 them. On the hook path.
 """
 
+import os
+import stat
+
 from blake3 import blake3
 
 from eventlog.base import jsontext
@@ -298,3 +301,38 @@ class TranscriptOffset:
     def __init__(self, inode: int = 0, offset: int = 0) -> None:
         self.inode = inode
         self.offset = offset
+
+
+def read_tail(path: str, mark: TranscriptOffset, bytes_max: int) -> "tuple[bytes, TranscriptOffset]":
+    """The whole lines behind `mark`, and the mark to go on from. Raises: OSError when it cannot be read."""
+    if not path.endswith(".jsonl"):
+        return b"", mark
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            return b"", mark
+        offset = mark.offset if mark.inode == found.st_ino and mark.offset <= found.st_size else 0
+        data = os.pread(fd, bytes_max, offset)
+    finally:
+        os.close(fd)
+    end = data.rfind(b"\n") + 1
+    if end == 0 and len(data) == bytes_max:
+        end = len(data)  # a line longer than what one call may read is passed over
+    return data[:end], TranscriptOffset(found.st_ino, offset + end)
+
+
+def time_of(text: "str | None") -> "int | None":
+    """Microseconds since 1970 of `YYYY-MM-DDThh:mm:ss[.fff]Z`; None for anything else."""
+    if text is None or len(text) < 20 or not text.endswith("Z") or text[10] != "T":
+        return None
+    whole, _, fraction = text[:-1].partition(".")
+    digits = (whole[0:4], whole[5:7], whole[8:10], whole[11:13], whole[14:16], whole[17:19])
+    if len(whole) != 19 or not all(part.isascii() and part.isdigit() for part in (*digits, fraction or "0")):
+        return None
+    year, month, day, hour, minute, second = map(int, digits)
+    # Days since 1970, with years that begin in March so that the leap day is their last.
+    shifted = year - (month < 3)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719_468
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + int((fraction + "000000")[:6])
