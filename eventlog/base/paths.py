@@ -4,8 +4,8 @@ A path in an event is UTF-8 text with `/` between names. A path that is not vali
 begins with a double quote, is written between double quotes with C escapes for the bytes that need
 them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
 
-A file outside of the repository is `root:`, the id of its directory (16 hex digits, `outside.py`), `/`, its
-name. That is the path of no file of a repository: one that is called so has the quoted form.
+A file outside of the repository is `root:`, the id of its directory (16 hex digits,
+`secrets/outside_names.py`), `/`, its name. That is the path of no file of a repository: one that is called so has the quoted form.
 
 Below them: which paths a tool call names, whichever agent's tool it is. On the hook path.
 """

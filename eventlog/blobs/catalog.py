@@ -1,7 +1,7 @@
 """Which packs a store has, and where in them an id is.
 
 Order of look-up: the newest usable idx, then the tables of packs newer than it, then `condemned/`. Those
-tables come from one file (`young.py`) where it has them, since hooks make a small pack each.
+tables come from one file (`recent_packs.py`) where it has them, since hooks make a small pack each.
 A pack is live because it exists, so a listing of the directory is the truth and everything here is
 a cache of it, renewed by `refresh`. A `Catalog` belongs to one thread at a time. On the hook path.
 """

@@ -1,6 +1,6 @@
 """Is the store of this project sound, and what do its events say about the hooks? Reads only.
 
-Each check takes an open store and gives findings; `health.py` runs them beside those of the agents.
+Each check takes an open store and gives findings; `agents.py` runs them beside those of the agents.
 """
 
 import os

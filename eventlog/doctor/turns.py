@@ -2,7 +2,7 @@
 
 Writes nothing but the ends of turns whose agent was killed.
 
-Checks for `locus doctor`, beside those of `health_store.py`.
+Checks for `locus doctor`, beside those of `store.py`.
 """
 
 import os

@@ -37,7 +37,7 @@ _PATIENCE = "10"
 
 
 class Closing:
-    """The turns to close at one look, as `live_state.left` gives them, and who closes them."""
+    """The turns to close at one look, as `state.left` gives them, and who closes them."""
 
     __slots__ = ("by", "turns")
 

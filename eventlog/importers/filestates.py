@@ -3,7 +3,7 @@
 Each path has a known content, is known to be absent, or is unknown. An edit says what it did to that;
 where a line shows a file again, the prediction is checked, and a difference is a `mismatch` event. Agents
 show text, so line ends and a byte-order mark are no difference, and the chain keeps those that it knows.
-Files outside of the root are named by `outside.py`, and chained like the others.
+Files outside of the root are named by `secrets/outside_names.py`, and chained like the others.
 The contents kept in memory are bounded: beyond that, the oldest become unknown. One thread.
 """
 

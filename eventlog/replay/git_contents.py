@@ -1,6 +1,6 @@
 """Contents that a git repository holds, read by their ids and hashed as git does.
 
-Git runs as a child with the settings of worktree_git.py: nothing is fetched, no program of a configuration is
+Git runs as a child with the settings of worktree/git.py: nothing is fetched, no program of a configuration is
 started, no object stands for another one. One `GitContents` belongs to one thread; its child ends with it.
 """
 

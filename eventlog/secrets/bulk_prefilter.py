@@ -1,6 +1,6 @@
 """Which of many texts may hold a secret: a first look for imports, by RE2 and without a miss.
 
-`suspects(contents)` is true for every content in which `secret_rules.find` finds something, and
+`suspects(contents)` is true for every content in which `rules.find` finds something, and
 `json_suspects(texts)` for every JSON text, as `jsontext` spells it, of a value in which redaction changes
 something by the rules alone; what a person denied is not known here. Both are true for some others too.
 Of much they cost a tenth of a look in Python; of little they cost more, so `looking`, which lends the look
@@ -169,7 +169,7 @@ _Value = Callable[[_Spelling, str, str], str]
 
 
 def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple[str, ...]:
-    """What `secret_rules.find` finds, rule by rule, and more.
+    """What `rules.find` finds, rule by rule, and more.
 
     Several, because an automaton of all of them has more states than RE2 keeps, and is twenty times slower.
     """
@@ -190,7 +190,7 @@ def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple
     )
 
 
-# Of what `secret_places` and the rules without a name find: a piece that is spelled alike in a text and in
+# Of what `context_rules` and the rules without a name find: a piece that is spelled alike in a text and in
 # JSON.
 _PLACES = (
     "AZDO[A-Za-z0-9]{4}",

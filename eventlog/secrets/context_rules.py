@@ -52,7 +52,7 @@ _JWK_PARTS = (b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi")
 
 
 def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") -> None:
-    """What `secret_rules.find` finds by the place; `commands`: what `secret_look.commands_in` gives."""
+    """What `rules.find` finds by the place; `commands`: what `prefilter.commands_in` gives."""
     if b"$" in data:
         _crypts(data, spans)
     if b":5432:" in data or b":*:" in data:

@@ -1,7 +1,7 @@
 """The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a find's
 price.
 
-What `may_hold` lets pass holds nothing that `secret_rules.find` finds in any of its texts. What is asked for
+What `may_hold` lets pass holds nothing that `rules.find` finds in any of its texts. What is asked for
 is spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts
 count whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time
 is linear.
@@ -88,7 +88,7 @@ _WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
 
 
 def may_hold(data: bytes) -> bool:
-    """Whether `secret_rules.find` may find something in `data`, or in a text of JSON as `jsontext` spells it.
+    """Whether `rules.find` may find something in `data`, or in a text of JSON as `jsontext` spells it.
 
     Also whether a value in that JSON may be a secret because of its key, or of the flag in front of it in a
     list. Never a miss.
@@ -112,7 +112,7 @@ def may_hold(data: bytes) -> bool:
                 return True
     if b"masterauth " in data or b"untrusted c" in data:
         return True
-    # Pieces without one of which no place holds a secret that `secret_places` knows: in lower case, with `:`
+    # Pieces without one of which no place holds a secret that `context_rules` knows: in lower case, with `:`
     # for each sign and without what `_BETWEEN` has. What several have in common is looked for first.
     together = data.translate(_AS_SIGNS, _BETWEEN)
     if (

@@ -107,12 +107,12 @@ class Redactor:
         # Monotonic time behind which a content of more than a MiB is not looked through to its end.
         self.look_until: "float | None" = None
         # A faster look at many journal lines for what the rules find: true for each that may hold it, without
-        # a miss; None when it does not pay. An import lends its own (`secret_scan.looking`).
+        # a miss; None when it does not pay. An import lends its own (`bulk_prefilter.looking`).
         self.look: "Callable[[Sequence[bytes]], Sequence[bool] | None] | None" = None
 
     @property
     def has_rules_only(self) -> bool:
-        """Whether it looks for what `secret_rules.find` finds and for nothing that a person denied."""
+        """Whether it looks for what `rules.find` finds and for nothing that a person denied."""
         return self.enabled and not self._denies
 
     # -- events --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ allowed bytes, looked at in a bounded window, so the time is linear in the input
 tokens there
 are stands in own.toml and published.toml; names, and what values they have, in secret_names;
 what
-commands and files hold, in secret_places. `secret_look.may_hold` says before at a fraction of the price
+commands and files hold, in context_rules. `prefilter.may_hold` says before at a fraction of the price
 whether there
 is anything to find.
 

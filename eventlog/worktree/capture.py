@@ -268,7 +268,7 @@ def capture(
 
 
 def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object]":
-    """What a snapshot at a turn's start or end says of `worktree_git.status`; {} where git cannot say."""
+    """What a snapshot at a turn's start or end says of `git.status`; {} where git cannot say."""
     try:
         dirty, staged = git.status(root, deadline)
     except git.GitFailed:

@@ -3,7 +3,7 @@
 The index proves that a file is the one that git made an object of (`git_index`). The object has the same
 bytes only where nothing converts the file on its way: no `core.autocrlf`, and no attribute that sets line
 endings, an encoding, `$Id$` or a filter. Git is asked for attributes only where there can be any, by a child
-that starts no program (`worktree_git`).
+that starts no program (`git`).
 
 A conversion may be set no more that was when the file was added, and an object may be gone. So git is asked
 in the end whether it has each object, with as many bytes as the file. Belongs to one scan. On the hook path.

@@ -1,4 +1,4 @@
-"""Sessions of GitHub Copilot: `events.jsonl` of its command line, and chats of VS Code (`copilot_chat`).
+"""Sessions of GitHub Copilot: `events.jsonl` of its command line, and chats of VS Code (`chat`).
 
 What it rests on: each line is {type, data, id, timestamp, parentId}; a message may count its output, and the
 end of a run counts all of its model calls by model: what its messages did not tell goes to the last of them.

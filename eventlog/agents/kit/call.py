@@ -1,8 +1,8 @@
 """What one hook call of an agent says, before anything is looked at: the values that adapters give.
 
-`Call` is what `interpret` of an adapter returns; `live.py` completes and writes it. The functions below
-read hook input without trusting it: a value of the wrong kind is an unknown one. Pure; any thread may use
-them. On the hook path.
+`Call` is what `interpret` of an adapter returns; `hooks/record.py` completes and writes it. The functions
+below read hook input without trusting it: a value of the wrong kind is an unknown one. Pure but for
+`read_tail`; any thread may use them. On the hook path.
 """
 
 import os
@@ -71,8 +71,8 @@ class Call:
     tool calls are unique in, where that is not the agent.
 
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
-    the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose
-    turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
+    the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call. `unheard` is a
+    call whose turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
     begins, `answers` the prompt that the end of its turn names. `model_call` is the key of a model
     call that has no id, but for its number among equal ones of its turn.
     """

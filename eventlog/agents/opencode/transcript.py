@@ -5,7 +5,7 @@ part, and in older sessions a message without such parts; the cache is no part o
 `output`; a subagent is a session with a parent, told in the turn of its parent; the messages that a fork
 copies are older than the session itself.
 
-`opencode_rows.py` makes the lines; an exported document is one line and says the same.
+`rows.py` makes the lines; an exported document is one line and says the same.
 """
 
 import os
