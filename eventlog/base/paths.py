@@ -5,7 +5,8 @@ begins with a double quote, is written between double quotes with C escapes for 
 them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
 
 A file outside of the repository is `root:`, the id of its directory (16 hex digits,
-`secrets/outside_names.py`), `/`, its name. That is the path of no file of a repository: one that is called so has the quoted form.
+`secrets/outside_names.py`), `/`, its name. That is the path of no file of a repository: one that is called
+so has the quoted form.
 
 Below them: which paths a tool call names, whichever agent's tool it is. On the hook path.
 """

@@ -71,10 +71,10 @@ class Call:
     tool calls are unique in, where that is not the agent.
 
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
-    the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call. `unheard` is a
-    call whose turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
-    begins, `answers` the prompt that the end of its turn names. `model_call` is the key of a model
-    call that has no id, but for its number among equal ones of its turn.
+    the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call. `unheard` is
+    a call whose turn is new to the notes, because the hook of its prompt was killed. `begins` is the
+    action of a tool that begins, `answers` the prompt that the end of its turn names. `model_call` is
+    the key of a model call that has no id, but for its number among equal ones of its turn.
     """
 
     __slots__ = (
