@@ -94,6 +94,7 @@ class Outline:
     imports: tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]  # and whether only to check types
     functions: tuple[tuple[str, str | None], ...]
     classes: tuple[tuple[str, str | None], ...]
+    names: tuple[tuple[int, str], ...]  # that the file gives, each with its line
 
 
 @cache
@@ -109,6 +110,7 @@ def outline(path: Path) -> Outline:
         tuple((n, id(n) in typing) for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))),
         tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, _FUNCTIONS)),
         tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, ast.ClassDef)),
+        tuple(name for node in nodes if (name := name_of(node)) is not None),
     )
 
 
@@ -170,6 +172,51 @@ def test_an_agent_is_known_in_one_folder() -> None:
         for imported in imports(name, path):
             if imported.startswith("eventlog.") and not imported.startswith(own):
                 wrong.append(f"{name} imports {imported}")
+
+    assert wrong == []
+
+
+# Words that say nothing of the thing (docs/glossary.md): as a whole identifier, and as a part of one.
+NO_PARTS = frozenset(("said", "told", "heard", "place", "places", "behind", "due", "young", "sound"))
+NO_NAMES = NO_PARTS | {"one", "ones", "found", "look", "looks", "looked", "keep", "kept", "many", "gate"}
+NAMES_OF_THE_FIELD = ("in_place",)
+
+
+def name_of(node: ast.AST) -> tuple[int, str] | None:
+    """The name that a node gives, with its line: of a function, class, parameter, field or variable."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return node.lineno, node.name
+        case ast.arg():
+            return node.lineno, node.arg
+        case ast.Name(ctx=ast.Store()):
+            return node.lineno, node.id
+        case ast.Attribute(ctx=ast.Store()):
+            return node.lineno, node.attr
+        case ast.alias(asname=str(name)):
+            return node.lineno, name
+    return None
+
+
+def says_nothing(name: str) -> bool:
+    """Whether an identifier is made of words that name no thing."""
+    words = re.sub("([a-z0-9])([A-Z])", r"\1_\2", name).lower().strip("_")
+    for term in NAMES_OF_THE_FIELD:
+        words = words.replace(term, "")
+    return words in NO_NAMES or not NO_PARTS.isdisjoint(words.split("_"))
+
+
+def test_identifiers_name_things() -> None:
+    """One idea, one word (docs/glossary.md): no name of a private dialect, in code or as a module."""
+    wrong = []
+    for module, path in modules("eventlog", "locus_cli").items():
+        if says_nothing(module.rpartition(".")[2]):
+            wrong.append(f"{path.relative_to(ROOT)}: the module")
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line}: {name}"
+            for line, name in outline(path).names
+            if says_nothing(name)
+        ]
 
     assert wrong == []
 
