@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog.base import config
+from eventlog.base.errors import EventLogError
+
 if TYPE_CHECKING:
     from eventlog.store import Store
 
@@ -18,14 +21,11 @@ _OF_DAMAGE = ("verify", "repair", "salvage")
 _opened: "list[Store]" = []
 
 
-def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = False) -> "Store":
+def open_store(ctx: click.Context, *, records: bool = False) -> "Store":
     """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
 
-    Maintenance that is due is done first, so that a store in use needs no command of its own for it; what
-    takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
     A command that `records` notes the store as one of this user's, for `--all-stores`.
     """
-    from eventlog.base import config
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
@@ -37,24 +37,35 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
         remember(store.layout.root, os.environ)
     if store.redactor.problem is not None:
         say(store.redactor.problem)
-    if maintained:
-        from eventlog.hooks.deferred_lists import worktrees_with_open_lists
-        from eventlog.maintenance.upkeep import maintain
-        from eventlog.retention.trigger import is_asked_for
-
-        upkeep = maintain(store)
-        with contextlib.suppress(OSError):
-            if config.read(store.fs, store.layout).briefing_at_start:
-                from .maintainer import start_missing_facts
-
-                start_missing_facts(store.layout.root)
-            waits = upkeep.waits or store.fs.exists(store.layout.erasing)
-            waits = waits or bool(worktrees_with_open_lists(store.fs, store.layout))
-            if waits or is_asked_for(store.fs, store.layout):
-                from .maintainer import start
-
-                start(store.layout.root)
     return store
+
+
+def start_maintenance() -> None:
+    """After a command has answered: start the maintainer of each store that it opened and that needs it.
+
+    No command waits for maintenance, and none fails for it. Commands about damage leave everything as it is.
+    """
+    from .maintainer import start, start_missing_facts
+
+    for store in _opened:
+        with contextlib.suppress(EventLogError, OSError):
+            if config.read(store.fs, store.layout).briefing_at_start:
+                start_missing_facts(store.layout.root)
+            if _needs_maintenance(store):
+                start(store.layout.root)
+
+
+def _needs_maintenance(store: "Store") -> bool:
+    from eventlog.hooks.deferred_lists import worktrees_with_open_lists
+    from eventlog.maintenance import upkeep
+    from eventlog.retention.trigger import is_asked_for
+
+    return (
+        upkeep.is_needed(store)
+        or store.fs.exists(store.layout.erasing)
+        or bool(worktrees_with_open_lists(store.fs, store.layout))
+        or is_asked_for(store.fs, store.layout)
+    )
 
 
 def begin() -> None:

@@ -19,7 +19,7 @@ import click
 from eventlog.base.errors import EventLogError
 
 from . import confine, exits
-from .access import begin, naming_stdout, say, unread
+from .access import begin, naming_stdout, say, start_maintenance, unread
 from .root import PipeClosedError, cli
 
 _STREAMS = (
@@ -66,6 +66,7 @@ def run(arguments: list[str]) -> int:
     """Run `locus` and give its exit code."""
     begin()
     code = _run(arguments)
+    start_maintenance()
     if positions := unread():
         _say_unread(arguments, positions, code or exits.PARTIAL)
         return code or exits.PARTIAL

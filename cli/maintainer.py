@@ -139,7 +139,7 @@ def main(root: str, program: str = "") -> None:
         if store.fs.flock(working, True):
             stored_contents.store_all(store.fs, store.layout, store.identity)
         store.fs.close(working)
-        upkeep.maintain(store, thorough=True)
+        upkeep.maintain(store)
         closing.close_dead_turns(store.fs, store.layout, closing.MAINTENANCE, lambda _: None)
         collection.maintain(store)
         sweep.sweep(store.fs, store.layout)

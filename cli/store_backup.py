@@ -32,7 +32,7 @@ def command(ctx: click.Context, dest: str, link: bool, prune: bool, check: bool,
     """
     from eventlog.maintenance.backup import backup
 
-    with open_store(ctx, maintained=False) as store, Progress("copying") as progress:
+    with open_store(ctx) as store, Progress("copying") as progress:
         report = backup(store, dest, link=link, prune=prune, check=check, progress=progress)
     if as_json:
         put(document({"backup": dataclasses.asdict(report)}))

@@ -56,7 +56,7 @@ def command(
         raise click.UsageError("say what to erase: one of --event, --session, --path, --secret, or --resume")
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
-    with open_store(ctx, maintained=False) as store:
+    with open_store(ctx) as store:
         if resume:
             _tell_done(ctx, erasure.resume(store), as_json)
             return

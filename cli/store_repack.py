@@ -19,7 +19,7 @@ def command(ctx: click.Context, everything: bool, as_json: bool) -> None:
 
     Changes no content. The packs that were merged are kept aside for a day.
     """
-    with open_store(ctx, maintained=False) as store, Progress("repacking"):
+    with open_store(ctx) as store, Progress("repacking"):
         report = store.repack(everything=everything)
     if as_json:
         put(document({"repack": dataclasses.asdict(report)}))

@@ -49,7 +49,7 @@ def command(
         raise click.UsageError("--dry-run and --yes contradict each other", ctx)
     report: RepairReport | None = None
     _write_store_file(ctx, yes, as_json)
-    with open_store(ctx, maintained=False) as store:
+    with open_store(ctx) as store:
         with Progress("looking"):
             plan = plan_repair(store, copy=copy, accept=accept)
         if not as_json:

@@ -30,7 +30,7 @@ _NEXT = (
 @click.pass_context
 def command(ctx: click.Context, level: str, as_json: bool) -> None:
     """Look for damage. Exit code 12 when there is any; changes nothing."""
-    with open_store(ctx, maintained=False) as store, Progress("verifying") as progress:
+    with open_store(ctx) as store, Progress("verifying") as progress:
         findings = store.verify(level, progress)
     if as_json:
         found = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]

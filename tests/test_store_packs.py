@@ -12,7 +12,7 @@ from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.pack import TREE
 from eventlog.blobs.tree import FILE, TreeEntry
-from eventlog.maintenance.upkeep import maintain
+from eventlog.maintenance.upkeep import is_needed, maintain
 from eventlog.store import Store
 from tests.cli.support import locus_process
 
@@ -74,22 +74,22 @@ def test_the_log_orders_what_is_merged(root: Path) -> None:
 
 
 def test_the_maintainer_merges_and_a_day_later_frees(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P6: an ordinary command leaves the work to the maintainer, who merges, and unlinks a day later."""
+    """P6: maintenance merges packs, and unlinks the ones it merged a day later."""
     with Store.open(root) as store:
-        assert maintain(store) == (False, True)
+        assert is_needed(store)
         assert len(packs(root)) == 10
-        assert maintain(store, thorough=True).done is True
+        assert maintain(store)
         assert len(packs(root)) == 1 and len(os.listdir(root / CONDEMNED_DIR)) == 10
-        assert maintain(store, thorough=True).done is False
+        assert not maintain(store)
         now = REAL.time_ns()
         monkeypatch.setattr(type(REAL), "time_ns", lambda self: now + DAY_NS)
-        assert maintain(store, thorough=True).done is True
+        assert maintain(store)
         assert os.listdir(root / CONDEMNED_DIR) == []
         assert store.verify("deep") == []
 
 
 def test_an_ordinary_command_has_packs_merged(root: Path) -> None:
-    """P6: nobody need know of packs; a command starts the process that merges them, and does not wait."""
+    """P6: nobody need know of packs; a command starts the process that merges them, after its answer."""
     assert locus_process("log", cwd=root.parent, LOCUS_NO_MAINTENANCE="").code == 0
     until = time.monotonic() + 30
     while len(packs(root)) > 1 or len(os.listdir(root / CONDEMNED_DIR)) < 10:

@@ -29,12 +29,9 @@ class Sealable(Protocol):
 
 
 def shorten(store: Sealable) -> bool:
-    """Seal and index a tail of more than TAIL_BYTES_MAX; whether that was done.
-
-    Never raises for the store's state.
-    """
+    """Seal and index a tail that is long; whether that was done. Never raises for the store's state."""
     try:
-        if _tail_bytes(store) <= TAIL_BYTES_MAX:
+        if not is_long(store):
             return False
         store.seal(lock_timeout_s=0.0)
         store.reindex()
@@ -43,8 +40,11 @@ def shorten(store: Sealable) -> bool:
         return False  # another process seals, or may not write: whoever comes next tries again
 
 
-def _tail_bytes(store: Sealable) -> int:
-    """The bytes of journals that no manifest covers, without the room behind them."""
+def is_long(store: Sealable) -> bool:
+    """Whether the journals that no manifest covers have more than TAIL_BYTES_MAX of frames.
+
+    Raises: Corruption, Unsupported, OSError.
+    """
     current = manifests.read_current(store.fs, store.layout, store.identity.store_id)
     numbers = unsealed(store.fs, store.layout, current.next_journal)
-    return sum(end_of_journal(store.fs, store.layout.journal(number)) for number in numbers)
+    return sum(end_of_journal(store.fs, store.layout.journal(number)) for number in numbers) > TAIL_BYTES_MAX

@@ -1,1 +1,1 @@
-"""Maintenance: what commands do for the store on the side, and copies of it in another directory."""
+"""Maintenance: what keeps a store small and fast beside its users, and copies of it."""

@@ -1,99 +1,100 @@
-"""Upkeep: what ordinary commands do for the store on the side, and the detached maintainer thoroughly.
+"""Upkeep: what a process that nobody waits for does for a store, so that no command is needed for it.
 
-Beside any number of readers and writers. Whatever keeps upkeep from its work (a lock, damage, a full disk)
-is the business of the command that meets it next, and nothing is lost by doing it later.
+`is_needed` is asked after a command has answered, and reads names and sizes only. `maintain` works beside
+any number of readers and writers. Whatever keeps it from its work (a lock, damage, a full disk) is the
+business of the command that meets it next, and nothing is lost by doing it later.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR, TMP_DIR
 from eventlog.log import checked
-from eventlog.log.shorten import shorten
+from eventlog.log.shorten import is_long, shorten
 from eventlog.store import count_files
 
 if TYPE_CHECKING:
     from eventlog.store import Store
 
-# Ordinary commands merge segments of no more bytes on the side: a quarter of a second of one core.
-_MERGED_BESIDE_BYTES_MAX = 1 << 20
-# Fewer packs are not worth a look at their sizes.
-_PACKS_DUE = 8
-# The detached maintainer merges packs of no more bytes at a time: some minutes of two cores.
+# With fewer packs, no merge of them pays.
+_PACKS_MIN = 8
+# The maintainer merges packs of no more bytes at a time: some minutes of two cores.
 _REPACKED_BYTES_MAX = 1 << 30
-# Segments that the detached maintainer compares with their hashes in one run: a second of one core.
+# Segments that the maintainer compares with their hashes in one run: a second of one core.
 _SCRUBBED_BYTES_MAX = 1 << 30
 # Each pack that no idx covers costs a reader an open and a read.
-_YOUNG_PACKS_DUE = 64
+_PACKS_WITHOUT_IDX_MAX = 64
 
 
-class Upkeep(NamedTuple):
-    """Whether something was due and done, and whether something is left to the detached maintainer."""
+def is_needed(store: "Store") -> bool:
+    """Whether `maintain` has work to do, other than to check segments. Never raises for the store's state."""
+    from eventlog.log.compact import due_bytes
 
-    done: bool
-    waits: bool
+    try:
+        return (
+            bool(store.fs.listdir(store.layout.directory(TMP_DIR)))
+            or is_long(store)
+            or due_bytes(store.fs, store.layout, store.identity.store_id) is not None
+            or _repack_pays(store)
+        )
+    except (EventLogError, OSError):
+        return False
 
 
-def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
-    """Do what is due: seal, refresh the index, merge segments, and merge packs.
+def maintain(store: "Store") -> bool:
+    """Sweep, seal, index, merge segments and packs where that pays, and check segments.
 
-    Work that nobody should wait for is only done with `thorough`. Never raises for the store's state.
+    Gives whether it wrote or removed files other than temporary ones. Never raises for the store's state.
     """
-    waits = False
     try:
         if store.fs.listdir(store.layout.directory(TMP_DIR)):
             from eventlog.log.sweep import sweep
 
             sweep(store.fs, store.layout)
         indexed = shorten(store)
-        if not indexed and _packs_are_due(store):
+        if not indexed and _packs_need_an_idx(store):
             store.reindex()
             indexed = True
-        compacted = _compact_if_due(store, thorough)
-        waits = compacted.waits
-        repacked = _repack_if_due(store, thorough)
-        if thorough:
-            with store.view() as view:
-                checked.scrub(store.fs, store.layout, view.manifest.segments, _SCRUBBED_BYTES_MAX)
-        waits = waits or repacked.waits
-        return Upkeep(repacked.done or compacted.done or indexed, waits)
+        compacted = _compact(store)
+        repacked = _repack(store)
+        with store.view() as view:
+            checked.scrub(store.fs, store.layout, view.manifest.segments, _SCRUBBED_BYTES_MAX)
+        return indexed or compacted or repacked
     except (EventLogError, OSError):
-        return Upkeep(False, waits)
+        return False
 
 
-def _compact_if_due(store: "Store", thorough: bool) -> Upkeep:
+def _compact(store: "Store") -> bool:
     from eventlog.log.compact import due_bytes
 
-    due = due_bytes(store.fs, store.layout, store.identity.store_id)
-    if due is None:
-        return Upkeep(False, False)
-    if due > _MERGED_BESIDE_BYTES_MAX and not thorough:
-        return Upkeep(False, True)
+    if due_bytes(store.fs, store.layout, store.identity.store_id) is None:
+        return False
     store.compact(lock_timeout_s=0.0)
-    return Upkeep(True, False)
+    return True
 
 
-def _repack_if_due(store: "Store", thorough: bool) -> Upkeep:
-    if _count(store, PACK_DIR) < _PACKS_DUE and not _count(store, CONDEMNED_DIR):
-        return Upkeep(False, False)
+def _repack(store: "Store") -> bool:
     swept: tuple[str, ...] = ()
-    if thorough:
+    if _count(store, CONDEMNED_DIR):
         from eventlog.gc.condemn import sweep_condemned
 
         swept = sweep_condemned(store.blobs, lock_timeout_s=0.0).unlinked
+    if not _repack_pays(store):
+        return bool(swept)
+    # Writers come and go; whoever works for minutes may wait for a gap between them.
+    return bool(store.repack(bytes_max=_REPACKED_BYTES_MAX).condemned or swept)
+
+
+def _repack_pays(store: "Store") -> bool:
     from eventlog.gc.repack_policy import is_due
 
-    if not is_due(store.fs, store.layout, _REPACKED_BYTES_MAX):
-        return Upkeep(bool(swept), False)
-    if not thorough:
-        return Upkeep(False, True)
-    # Writers come and go; whoever works for minutes may wait for a gap between them.
-    return Upkeep(bool(store.repack(bytes_max=_REPACKED_BYTES_MAX).condemned or swept), False)
+    return _count(store, PACK_DIR) >= _PACKS_MIN and is_due(store.fs, store.layout, _REPACKED_BYTES_MAX)
 
 
-def _packs_are_due(store: "Store") -> bool:
-    """Whether look-ups pass over many packs one by one. Few packs need no second look."""
-    return _count(store, PACK_DIR) > _YOUNG_PACKS_DUE and store.blobs.young_count() > _YOUNG_PACKS_DUE
+def _packs_need_an_idx(store: "Store") -> bool:
+    """Whether readers open many packs one by one. Their headers are read only where there are many packs."""
+    few = _PACKS_WITHOUT_IDX_MAX
+    return _count(store, PACK_DIR) > few and store.blobs.young_count() > few
 
 
 def _count(store: "Store", directory: str) -> int:

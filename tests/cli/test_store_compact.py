@@ -1,4 +1,4 @@
-"""Merging segments from the outside: by the command, on the side, and by a process that nobody waits for."""
+"""Merging segments from the outside: by the command, and by a process that nobody waits for."""
 
 import fcntl
 import json
@@ -15,8 +15,7 @@ from eventlog.base.locks import COMPACT
 from eventlog.exports.locusgraph import locusgraph
 from eventlog.log import manifest as manifests
 from eventlog.log.verify import verify
-from eventlog.maintenance import upkeep
-from eventlog.maintenance.upkeep import maintain
+from eventlog.maintenance.upkeep import is_needed, maintain
 from eventlog.store import Store
 from tests.cli.support import Ended, locus_process
 
@@ -54,11 +53,11 @@ def notes(store: Store) -> list[Any]:
     return [event["payload"] for event in store.events(event_types=["maintenance"])]
 
 
-def test_small_segments_are_merged_on_the_side(store: Store) -> None:
-    """P6, I14: eight small segments become one while somebody does something else; the log says so, once."""
+def test_maintenance_merges_small_segments(store: Store) -> None:
+    """P6, I14: maintenance makes one of eight small segments; the log says so, once."""
     before = sealed(store, 8)
 
-    assert maintain(store) == (True, False)
+    assert is_needed(store) and maintain(store)
     assert segments(store) == 1
     assert list(store.events())[:8] == before
     (note,) = store.events(since=8)
@@ -68,23 +67,11 @@ def test_small_segments_are_merged_on_the_side(store: Store) -> None:
     assert isinstance(payload, dict)
     assert (payload["merged"], payload["segments"], payload["events"]) == (8, 1, 8)
     assert payload["bytes_before"] > payload["bytes_after"] > 0
-    assert maintain(store).done is False and len(notes(store)) == 1
+    assert not maintain(store) and len(notes(store)) == 1
 
 
-def test_what_takes_long_is_left_to_the_maintainer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P4: nobody waits for a large merge; the thorough one, which nobody waits for, does it."""
-    sealed(store, 8)
-    monkeypatch.setattr(upkeep, "_MERGED_BESIDE_BYTES_MAX", 1000)
-    assert maintain(store) == (False, True)
-    assert segments(store) == 8
-
-    assert maintain(store, thorough=True) == (True, False)
-    assert segments(store) == 1
-
-
-def test_an_ordinary_command_starts_the_merge_and_goes_on(store: Store) -> None:
-    """P4, P6: the product itself keeps its store in order: a command that shows the log leaves a process
-    behind it that merges what is due, and ends."""
+def test_a_command_answers_and_then_starts_maintenance(store: Store) -> None:
+    """P4, P6: a command that reads does no work for the store; it starts the process that does, and ends."""
     for number in range(8):
         sealed(store, 1, noise(number))
     cwd = Path(store.layout.root).parent
@@ -100,6 +87,18 @@ def test_an_ordinary_command_starts_the_merge_and_goes_on(store: Store) -> None:
     assert segments(store) == 1 and len(notes(store)) == 1
     with open(f"{store.layout.root}/locks/maintainer.lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # it has ended
+
+
+def test_a_command_that_reads_does_no_work_for_the_store(store: Store) -> None:
+    """P4: with a tail that is long and segments that are many, an answer leaves both as they are."""
+    sealed(store, 8)
+    store.append([{"event_type": "action", "payload": {"text": "x" * (3 << 20)}}])
+    assert is_needed(store)
+    for words in (["session", "ls"], ["sql", "select count(*) from events"], ["timeline", "last"], ["log"]):
+        locus_process(*words, cwd=Path(store.layout.root).parent, LOCUS_NO_MAINTENANCE="1")
+
+    assert segments(store) == 8 and is_needed(store)
+    assert maintain(store) and not is_needed(store)
 
 
 def test_the_command_merges_all_and_says_what_came_of_it(store: Store) -> None:
@@ -126,7 +125,7 @@ def test_the_command_merges_all_and_says_what_came_of_it(store: Store) -> None:
 
 
 def test_a_damaged_segment_stops_the_command(store: Store) -> None:
-    """I11: it is named, with exit code 12, and maintenance on the side does not stumble over it."""
+    """I11: it is named, with exit code 12, and maintenance does not stumble over it."""
     before = sealed(store, 8)
     name = sorted(os.listdir(store.layout.directory("log/segments")))[3]
     path = Path(store.layout.segment(name))
@@ -138,20 +137,20 @@ def test_a_damaged_segment_stops_the_command(store: Store) -> None:
     ended = run(store)
 
     assert ended.code == 12 and name in ended.err and "left as it is" in ended.err
-    assert maintain(store).done is False and segments(store) == 8
+    assert not maintain(store) and segments(store) == 8
     assert path.read_bytes() == data
     assert [f.path for f in verify(store.fs, store.layout, store.identity.store_id, "read")] == [str(path)]
     assert len(before) == 8
 
 
 def test_a_merge_under_way_is_not_disturbed(store: Store) -> None:
-    """P4, I31: maintenance on the side does not wait for it, and goes on without."""
+    """P4, I31: maintenance does not wait for it, and goes on without."""
     sealed(store, 8)
     with open(store.layout.lock(COMPACT), "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert maintain(store).done is False
+        assert not maintain(store)
 
-    assert segments(store) == 8 and maintain(store).done is True
+    assert segments(store) == 8 and maintain(store)
 
 
 def test_notes_of_maintenance_are_not_sent(store: Store, tmp_path: Path) -> None:

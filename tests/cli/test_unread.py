@@ -259,7 +259,7 @@ def test_maintenance_scrubs_and_the_doctor_names_what_it_finds(sealed: Path) -> 
     good = path.read_bytes()
     path.write_bytes(good[:100] + bytes([good[100] ^ 1]) + good[101:])
     with Store.open(sealed / ".locus") as store:
-        maintain(store, thorough=True)
+        maintain(store)
     done = locus(sealed, "doctor")
 
     assert done.code == 1
