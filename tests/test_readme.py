@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PAGES = sorted([README, *(ROOT / "docs").glob("*.md"), ROOT / "CHANGELOG.md"])
+GLOSSARY = ROOT / "docs/glossary.md"
+PAGES = sorted([README, *(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"])
 
 _MARK = "\x01"
 _DATE = "2026-03-01T12:00:00+00:00"
@@ -154,9 +155,21 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.fast
+def test_every_page_is_linked() -> None:
+    """A page that no other page leads to is not read."""
+    linked = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+    }
+
+    assert [page.name for page in PAGES if page != README and page.resolve() not in linked] == []
+
+
+@pytest.mark.fast
 def test_the_glossary_has_the_words_of_the_design() -> None:
     """Each word that commands and pages use for an idea is explained."""
-    rows = re.findall(r"^\| ([a-z, ]+) \| ", README.read_text(encoding="utf-8"), re.M)
+    rows = re.findall(r"^\| ([a-z, -]+) \| ", GLOSSARY.read_text(encoding="utf-8"), re.M)
     explained = {word.strip() for row in rows for word in row.split(",")}
     wanted = (
         "event batch journal segment manifest position session turn anchor master blob tree pack snapshot "
