@@ -38,7 +38,7 @@ def read(
 ) -> "dict[str, PackTables]":
     """The tables of those of the packs `names` that have a record."""
     try:
-        data = read_file(fs, layout.young, _SIZE_MAX)
+        data = read_file(fs, layout.recent_packs, _SIZE_MAX)
     except (OSError, ValueError):
         return {}
     wanted = set(names)
@@ -60,7 +60,7 @@ def read(
         at = end + _DIGEST_SIZE
     if at != len(data):
         try:
-            fs.unlink(layout.young)
+            fs.unlink(layout.recent_packs)
         except OSError:
             pass  # gone, or it stays as it is
     return found
@@ -72,7 +72,7 @@ def keep(fs: FileSystem, layout: Layout, packs: "Sequence[PackTables]") -> None:
     if not data:
         return
     try:
-        fd = fs.open(layout.young, os.O_WRONLY | os.O_CREAT)
+        fd = fs.open(layout.recent_packs, os.O_WRONLY | os.O_CREAT)
         try:
             write_all(fs, fd, data, fs.fstat(fd).st_size)
         finally:

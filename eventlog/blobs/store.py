@@ -298,7 +298,7 @@ class BlobStore:
             if not fs.exists(directory):
                 raise
             return None  # an erasure swept it: what it was made of may be gone
-        for old in (*map(layout.idx, numbers), layout.young):
+        for old in (*map(layout.idx, numbers), layout.recent_packs):
             try:
                 fs.unlink(old)
             except FileNotFoundError:
