@@ -11,7 +11,7 @@ Rules that callers rely on:
 - `flock` locks belong to the descriptor and are dropped by the kernel when the process dies.
 
 OSErrors pass through unchanged, with the path in `filename`; callers translate them where they know
-what the failure means, and the entry points of the rooms by `Refusals` where no caller did.
+what the failure means, and the entry points of the rooms by `translate_os_errors` where no caller did.
 """
 
 import errno
@@ -272,7 +272,7 @@ _ADVICE = {
 }
 
 
-def refusal(
+def store_error(
     error: OSError, path: str, doing: str, kind: "type[EventLogError]" = EventLogError
 ) -> EventLogError:
     """An OSError as one of our errors: where, what could not be done and why, what to do next.
@@ -287,8 +287,8 @@ def refusal(
     return kind(f"{where}: cannot {doing}: {error.strerror or error}. Nothing acknowledged is lost; {then}.")
 
 
-class Refusals:
-    """A context manager: an OSError that leaves it becomes one of our errors (see `refusal`)."""
+class translate_os_errors:
+    """A context manager: an OSError that leaves it becomes one of our errors (see `store_error`)."""
 
     __slots__ = ("_doing", "_kind", "_path")
 
@@ -302,7 +302,7 @@ class Refusals:
 
     def __exit__(self, kind: object, error: "BaseException | None", trace: object) -> None:
         if isinstance(error, OSError):
-            raise refusal(error, self._path, self._doing, self._kind) from error
+            raise store_error(error, self._path, self._doing, self._kind) from error
 
 
 def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes:

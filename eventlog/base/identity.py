@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, NoStore, Refused, Unsupported
-from eventlog.base.fs import FileSystem, publish, read_file, refusal
+from eventlog.base.fs import FileSystem, publish, read_file, store_error
 from eventlog.base.layout import DIRECTORIES, Layout
 
 FORMAT = 1
@@ -151,7 +151,7 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     except ValueError as error:
         raise Corruption(layout.store_file, str(error)) from error
     except OSError as error:
-        raise refusal(error, layout.store_file, "open the store") from error
+        raise store_error(error, layout.store_file, "open the store") from error
     try:
         return decode(data, layout.store_file)
     except Corruption as error:

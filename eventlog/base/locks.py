@@ -14,7 +14,7 @@ from _thread import TIMEOUT_MAX, _local, allocate_lock, get_ident
 from _weakref import ref
 
 from eventlog.base.errors import LockTimeout
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import Layout
 
 RESTORE, GC, COMPACT, MAINTAIN, APPEND = "restore", "gc", "compact", "maintain", "append"
@@ -190,7 +190,7 @@ def acquire(
     """
     names = _names_before(name)
     path = layout.lock(name)
-    with Refusals(path, "take this lock"):
+    with translate_os_errors(path, "take this lock"):
         fd = fs.open(path, os.O_RDWR | os.O_CREAT)
         try:
             if not fs.flock(fd, exclusive):

@@ -7,7 +7,7 @@ once is found again without a look as long as no pack has gone. On the hook path
 from itertools import chain
 
 from eventlog.base.errors import InvalidEvent
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import PACK_DIR, Layout
 from eventlog.base.locks import GC, KeptLock, may_take
 from eventlog.blobs.ids import TEXT_PREFIX, to_text
@@ -38,8 +38,8 @@ class Holder:
     def __init__(self, fs: FileSystem, layout: Layout, blobs: BlobStore) -> None:
         self._fs = fs
         self._packs_path = layout.directory(PACK_DIR)
-        self._taking = Refusals(layout.lock(GC), "take this lock")
-        self._reading = Refusals(self._packs_path, "read the packs")
+        self._taking = translate_os_errors(layout.lock(GC), "take this lock")
+        self._reading = translate_os_errors(self._packs_path, "read the packs")
         self._blobs = blobs
         self._lock = KeptLock(fs, layout, GC, exclusive=False)
         self._known: dict[int, set[str]] = {BLOB: set(), TREE: set()}  # found as such in these packs

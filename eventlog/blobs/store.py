@@ -9,7 +9,7 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 """
 
 from eventlog.base.errors import Ambiguous, Corruption, NotFound
-from eventlog.base.fs import FileSystem, Refusals, publish
+from eventlog.base.fs import FileSystem, publish, translate_os_errors
 from eventlog.base.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
 from eventlog.blobs.catalog import Catalog, Place
 from eventlog.blobs.ids import EMPTY_BLOB, ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
@@ -62,7 +62,7 @@ class BlobStore:
         self._catalog = Catalog(fs, layout, store_id)
         self._groups: "GroupReader | None" = None  # not imported for who only writes
         self._cache_bytes = cache_bytes
-        self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
         return self
@@ -262,7 +262,7 @@ class BlobStore:
         May run beside writers and readers: it is derived, and of two builders one gives way.
         Args: without: packs to leave out, because they are about to go.
         """
-        with Refusals(self.layout.directory(IDX_DIR), "write an idx of the packs"):
+        with translate_os_errors(self.layout.directory(IDX_DIR), "write an idx of the packs"):
             return self._build_idx(without)
 
     def _build_idx(self, without: "Collection[str]") -> "int | None":

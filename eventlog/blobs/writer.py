@@ -18,7 +18,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.base.fs import FileSystem, Refusals, refusal, write_all
+from eventlog.base.fs import FileSystem, store_error, translate_os_errors, write_all
 from eventlog.base.layout import PACK_DIR, Layout
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import Catalog
@@ -110,7 +110,7 @@ class BlobWriter:
         self._codec = CODEC_NAMES[codec]
         self._level = _LEVELS[self._codec] if level is None else level
         self._group_bytes = min(group_bytes or _GROUP_BYTES[self._codec], GROUP_RAW_MAX)
-        self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
         self._threads = threads
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
@@ -268,7 +268,7 @@ class BlobWriter:
 
     def _not_written(self, error: OSError) -> EventLogError:
         doing = "make a pack durable, so nothing of it counts as stored"
-        return refusal(error, self._layout.directory(PACK_DIR), doing, NotDurable)
+        return store_error(error, self._layout.directory(PACK_DIR), doing, NotDurable)
 
     def _mark_settled(self) -> None:
         """The directory of packs was synced after the listing."""

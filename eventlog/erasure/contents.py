@@ -9,7 +9,7 @@ packs go. Killed anywhere, every id that was not erased is found (I24), and repe
 from collections.abc import Collection, Iterator, Mapping, Set
 
 from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR, parse_pack
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import load_tables
@@ -124,7 +124,7 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
         return []
     gone: list[str] = []
     tried: set[str] = set()
-    with Refusals(blobs.layout.directory(PACK_DIR), "erase contents"):
+    with translate_os_errors(blobs.layout.directory(PACK_DIR), "erase contents"):
         for number in range(_ROUNDS_MAX):
             held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
             if stays := held.keys() & tried:

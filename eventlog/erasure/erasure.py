@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from eventlog.base.errors import EventLogError, NotDurable, NotFound, Refused
-from eventlog.base.fs import Refusals, publish, read_file
+from eventlog.base.fs import publish, read_file, translate_os_errors
 from eventlog.base.jsontext import object_of
 from eventlog.base.layout import (
     INDEX_DIR,
@@ -172,7 +172,7 @@ def plan_secret(store: Store, secret: str) -> ErasurePlan:
     Raises: InvalidEvent (too short, or no expression), Corruption (a content cannot be read).
     """
     pattern = Pattern(secret)
-    with store.view() as view, Refusals(store.layout.root, "look for it"):
+    with store.view() as view, translate_os_errors(store.layout.root, "look for it"):
         marks = Marks("", pattern=pattern)
         chosen = log.find(view, marks)
         found = contents_of.holding(store.blobs, pattern)
@@ -187,7 +187,7 @@ def erase(store: Store, plan: ErasurePlan, *, reason: str = "", lock_timeout_s: 
     """
     journal.refuse_unfinished(store.fs, store.layout)
     erasure = store.fs.random_bytes(16).hex()
-    with Refusals(store.layout.erased, "write down what is erased"):
+    with translate_os_errors(store.layout.erased, "write down what is erased"):
         _note(store)
         with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
             checks = erased_rules.add(store.fs, store.layout, _rules(store, plan))
@@ -199,7 +199,7 @@ def erase(store: Store, plan: ErasurePlan, *, reason: str = "", lock_timeout_s: 
     if plan.pattern is None:
         marks.whole = set(plan.events)
         marks.paths_kept = set(plan.events) if plan.by == _PATH else set()
-    with Refusals(store.layout.root, _DOING):
+    with translate_os_errors(store.layout.root, _DOING):
         return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
 
 
@@ -211,7 +211,7 @@ def renew_rule(store: Store, plan: ErasurePlan, *, lock_timeout_s: float = 10.0)
     if plan.pattern is None or plan.pattern.text is None:
         return False
     with (
-        Refusals(store.layout.erased, "write down what is erased"),
+        translate_os_errors(store.layout.erased, "write down what is erased"),
         acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         text = plan.pattern.text.encode("utf-8", "surrogatepass")
@@ -223,7 +223,7 @@ def is_unfinished(store: Store) -> bool:
 
     Raises: EventLogError where the disk cannot say: a no would leave a text that somebody believes erased.
     """
-    with Refusals(store.layout.erasing, "look for an erasure that is not finished"):
+    with translate_os_errors(store.layout.erasing, "look for an erasure that is not finished"):
         try:
             store.fs.lstat(store.layout.erasing)
         except FileNotFoundError:
@@ -243,7 +243,7 @@ def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
     with store.view() as view:
         open_ones = [told for told in erasures_in(view) if not told.ended]
     todo = [(_marks_of(told), {bytes.fromhex(id) for id in told.contents}) for told in open_ones]
-    with Refusals(store.layout.root, _DOING):
+    with translate_os_errors(store.layout.root, _DOING):
         return _finish(store, todo, lock_timeout_s)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, Refused
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import (
     CONDEMNED_DIR,
     PACK_DIR,
@@ -91,7 +91,7 @@ def plan_collection(
     Args: dead_share_max: packs of which a smaller share is dead are left as they are.
     Raises: Corruption when a row of a pack is impossible.
     """
-    with Refusals(blobs.layout.gc_generation, "plan a collection"):
+    with translate_os_errors(blobs.layout.gc_generation, "plan a collection"):
         generation = read_generation(blobs.fs, blobs.layout)
     dead, partial = [], []
     for tables in blobs.tables():
@@ -119,7 +119,7 @@ def carry_out(
     from eventlog.gc.repack import repack
 
     names = [share.name for share in plan.dead]
-    with Refusals(blobs.layout.directory(PACK_DIR), "collect packs"):
+    with translate_os_errors(blobs.layout.directory(PACK_DIR), "collect packs"):
         _refuse_other_generation(blobs, plan.generation)
         _refuse_unfinished(blobs)
         gone = condemn(
@@ -197,7 +197,7 @@ def sweep_condemned(
     """
     fs, layout = blobs.fs, blobs.layout
     directory = layout.directory(CONDEMNED_DIR)
-    with Refusals(directory, "remove condemned packs"):
+    with translate_os_errors(directory, "remove condemned packs"):
         if not any(_old(fs, fs.listdir(directory), age_s_min)):
             return Swept((), (), 0)
         with acquire(fs, layout, GC, timeout_s=lock_timeout_s):

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, NotFound
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.blobs.deferred import list_of, sentence_of
 from eventlog.blobs.groups import GroupReader
@@ -95,7 +95,7 @@ def told_trees(fs: FileSystem, layout: Layout) -> list[bytes]:
     nothing with a hook either (docs/hooks.md). Notes are synced, so that a power cut brings no older one
     back; hooks write them under the gc lock, so who holds it exclusively has them all.
     """
-    with Refusals(layout.directory(LIVE_DIR), "read the notes of hooks"):
+    with translate_os_errors(layout.directory(LIVE_DIR), "read the notes of hooks"):
         return list(_told_trees(fs, layout))
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventlog.base.errors import Corruption, NotFound
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import PACK_DIR
 from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.groups import GroupReader
@@ -83,7 +83,7 @@ def repack(
         named: what the log says of these ids, in any order.
     Raises: LockTimeout, NotDurable, Corruption (a tree that is to name paths), EventLogError.
     """
-    with Refusals(blobs.layout.directory(PACK_DIR), "merge packs"):
+    with translate_os_errors(blobs.layout.directory(PACK_DIR), "merge packs"):
         packs = {tables.name: tables for tables in blobs.tables()}
         if only is not None:
             packs = {name: packs[name] for name in packs.keys() & set(only)}

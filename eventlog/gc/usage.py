@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from eventlog.base import layout as names
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_texts
 from eventlog.blobs.pack import TREE
@@ -263,7 +263,7 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
 def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int]:
     path = blobs.layout.directory(directory)
     sizes = []
-    with Refusals(path, "count its files"):
+    with translate_os_errors(path, "count its files"):
         for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
             if not name.startswith(prefix):
                 continue

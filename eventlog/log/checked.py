@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from eventlog.base import config, jsontext
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, Refusals, read_file, replace
+from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 
@@ -88,7 +88,7 @@ def check(
     try:
         for entry in entries:
             path = layout.segment(entry.name)
-            with Refusals(path, "read this segment"):
+            with translate_os_errors(path, "read this segment"):
                 if not _compare(fs, path, entry, record):
                     raise Corruption(path, "its bytes are not those the manifest lists")
     finally:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from eventlog.base.errors import Corruption, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import SEGMENT_DIR, Layout
 from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
@@ -121,7 +121,10 @@ def compact(
     Whatever was committed before stays.
     """
     report = CompactReport()
-    with acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s), Refusals(layout.root, "compact the log"):
+    with (
+        acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
+        translate_os_errors(layout.root, "compact the log"),
+    ):
         manifests.remove_temporary(fs, layout, TMP_PREFIX)
         with open_view(fs, layout, store_id) as view:
             segments = view.manifest.segments

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, parse_segment
 from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
@@ -92,7 +92,7 @@ def rewrite(
     with (
         acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
-        Refusals(layout.root, "erase from the log"),
+        translate_os_errors(layout.root, "erase from the log"),
     ):
         manifests.remove_temporary(fs, layout)
         manifests.remove_temporary(fs, layout, TMP_PREFIX)
@@ -132,7 +132,7 @@ def release(fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: 
     with (
         acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
-        Refusals(layout.root, "remove what was erased"),
+        translate_os_errors(layout.root, "remove what was erased"),
     ):
         current = manifests.read_current(fs, layout, store_id)
         with pins.held(fs, layout, current.number) as older:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from eventlog.base import identity
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.base.names import next_session_id, session_id_of
 
@@ -27,7 +27,7 @@ def turn_limit(fs: FileSystem, layout: Layout) -> "int | None":
 
     Raises: Corruption, Unsupported, EventLogError.
     """
-    with Refusals(layout.store_file, "read the turn limit"):
+    with translate_os_errors(layout.store_file, "read the turn limit"):
         try:
             data = read_file(fs, layout.store_file, identity.STORE_SIZE_MAX)
         except (FileNotFoundError, NotADirectoryError):

@@ -21,7 +21,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.jsontext import decode
 from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
 from eventlog.base.types import COLUMN_NAMES, Event
@@ -73,7 +73,7 @@ def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix |
     missing: Corruption | None = None
     for _ in range(_TRIES_MAX):
         try:
-            with Refusals(layout.root, "read the log"):
+            with translate_os_errors(layout.root, "read the log"):
                 known = journal_numbers(fs, layout)[-1:]
                 acknowledged = (
                     read_note(fs, layout, *known) if known else None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, Refusals, refusal
+from eventlog.base.fs import FileSystem, store_error, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
@@ -78,9 +78,9 @@ class SegmentFile:
         except FileNotFoundError as error:
             raise Corruption(self.path, "the manifest lists this segment, but it is not there") from error
         except OSError as error:
-            raise refusal(error, self.path, _READ) from error
+            raise store_error(error, self.path, _READ) from error
         try:
-            with Refusals(self.path, _READ):
+            with translate_os_errors(self.path, _READ):
                 self._file = open_segment(self._source, self.path)
             meta = meta_of(self._file, self.path)
             found = (meta.store_id, meta.base, meta.end, meta.dropped, self._file.metadata.num_rows)
@@ -102,12 +102,12 @@ class SegmentFile:
 
     def read(self, columns: "Sequence[str] | None" = None, row_group: "int | None" = None) -> "pa.Table":
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""
-        with Refusals(self.path, _READ):
+        with translate_os_errors(self.path, _READ):
             return read_columns(self._file, self.path, columns, row_group)
 
     def slices(self, columns: "Sequence[str] | None", row_group: int) -> "Iterator[pa.RecordBatch]":
         """The same of one row group, some rows at a time. Raises: Corruption."""
-        with Refusals(self.path, _READ):
+        with translate_os_errors(self.path, _READ):
             yield from slices(self._file, self.path, columns, row_group)
 
 

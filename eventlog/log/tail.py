@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, refusal
+from eventlog.base.fs import FileSystem, store_error
 from eventlog.base.layout import Layout
 from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
 from eventlog.log.journal import JournalScan, live_journals, scan_journal
@@ -81,7 +81,7 @@ def walk(
         except FileNotFoundError as error:
             raise Corruption(path, "this journal was removed although it is not sealed") from error
         except OSError as error:
-            raise refusal(error, path, "read this journal") from error
+            raise store_error(error, path, "read this journal") from error
         if not begins_at(scan.header, position) and (scan.base < position or number == numbers[0]):
             raise Corruption(path, f"it begins at position {scan.base}, but the log goes on at {position}")
         limit = size_of_last if size_of_last is not None and number == numbers[-1] else scan.size

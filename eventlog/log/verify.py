@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
@@ -59,7 +59,7 @@ def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) 
     """
     if level not in (QUICK, READ):
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
-    with Refusals(layout.root, "verify the log"):
+    with translate_os_errors(layout.root, "verify the log"):
         return _verify(fs, layout, store_id, level)
 
 

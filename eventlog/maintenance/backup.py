@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import identity
 from eventlog.base.errors import EventLogError, NotDurable, NotFound, Refused
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.base.layout import (
     DIRECTORIES,
     JOURNAL_DIR,
@@ -99,7 +99,7 @@ def backup(
     """
     target = Layout(os.path.abspath(dest))
     _refuse_inside(store.layout.root, target.root)
-    with Refusals(target.root, "write the backup", NotDurable):
+    with translate_os_errors(target.root, "write the backup", NotDurable):
         _claim(store.fs, store.identity, target)
         with ExitStack() as held:
             lock = _keep_contents(store, lock_timeout_s)

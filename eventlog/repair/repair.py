@@ -20,7 +20,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.base.fs import FileSystem, Refusals, publish
+from eventlog.base.fs import FileSystem, publish, translate_os_errors
 from eventlog.base.layout import IDX_DIR, INDEX_DIR, JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR, parse_pack
 from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.blobs.catalog import Catalog
@@ -71,7 +71,7 @@ def plan_repair(store: Store, *, copy: "str | None" = None, accept: bool = False
     cannot be mended is to be noted as known, so it is part of the plan.
     Raises: Unsupported, EventLogError when the disk refuses.
     """
-    with Refusals(store.layout.root, "look for damage"):
+    with translate_os_errors(store.layout.root, "look for damage"):
         plan = Damage(store, copy).look()
         if accept and not plan.steps:
             plan.steps += [
@@ -100,7 +100,7 @@ def repair(
         # What the tail is numbered by may stand in a segment that goes: as far as that can still be read,
         # numbers are kept by sealing the tail in front of it.
         _try_seal(store)
-    with Refusals(store.layout.root, "repair the store", NotDurable):
+    with translate_os_errors(store.layout.root, "repair the store", NotDurable):
         found = Damage(store, copy)
         now = found.look()
         if _moves(now) != _moves(plan):
@@ -116,7 +116,7 @@ def repair(
         report = RepairReport(_Repair(store, found).act(lock_timeout_s) if now.steps else [])
     store.close()  # what it knew of packs and journals is not so any more
     _try_seal(store)  # takes the bad bytes of journals to quarantine
-    with Refusals(store.layout.root, "repair the store", NotDurable):
+    with translate_os_errors(store.layout.root, "repair the store", NotDurable):
         _note_as_known(store, lock_timeout_s)
         if found.is_about_contents:
             _note_lost_contents(store)

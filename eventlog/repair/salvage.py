@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import identity, jsontext
 from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused
-from eventlog.base.fs import REAL, FileSystem, Refusals, publish, read_file
+from eventlog.base.fs import REAL, FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.base.types import Event
 from eventlog.blobs.pack import TREE
@@ -76,7 +76,7 @@ def salvage(
     real, inside = os.path.realpath(root), os.path.realpath(target)
     if inside == real or inside.startswith(real + "/"):
         raise Refused(f"{target} is inside what is to be saved; choose a directory elsewhere")
-    with Refusals(root, "salvage"):
+    with translate_os_errors(root, "salvage"):
         if not fs.exists(root):
             raise NotFound(f"{root} is not there")
         if fs.exists(target) and fs.listdir(target):

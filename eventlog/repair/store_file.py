@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from eventlog.base import identity, store_location
 from eventlog.base.errors import Corruption, EventLogError, NoStore, Refused
-from eventlog.base.fs import FileSystem, Refusals, read_file, replace
+from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
 from eventlog.base.identity import Identity
 from eventlog.base.layout import QUARANTINE_DIR, Layout
 from eventlog.base.locks import MAINTAIN, acquire
@@ -99,7 +99,7 @@ def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
 def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: float = 10.0) -> None:
     """Write STORE; what stands there gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
     with (
-        Refusals(layout.store_file, "write it anew"),
+        translate_os_errors(layout.store_file, "write it anew"),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         if fs.exists(layout.store_file):

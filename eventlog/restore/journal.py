@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, Refused, Unsupported
-from eventlog.base.fs import FileSystem, Refusals, publish, read_file
+from eventlog.base.fs import FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.tree import DIRECTORY, SYMLINK, unsafe_path
@@ -138,7 +138,7 @@ def unfinished(fs: FileSystem, layout: Layout) -> list[str]:
     directory = layout.directory(RESTORE_DIR)
     if not fs.exists(directory):  # a store that was made before there were restores
         return []
-    with Refusals(directory, "see whether a restore is unfinished"):
+    with translate_os_errors(directory, "see whether a restore is unfinished"):
         return [f"{directory}/{name}" for name in fs.listdir(directory) if parse_restore(name) is not None]
 
 

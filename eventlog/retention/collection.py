@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import config, jsontext
 from eventlog.base.errors import EventLogError
-from eventlog.base.fs import Refusals, read_file, replace
+from eventlog.base.fs import read_file, replace, translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.blobs.ids import from_texts
 from eventlog.blobs.tree import DIRECTORY
@@ -184,7 +184,7 @@ def _is_uncollected(store: Store) -> bool:
 
 def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
     yield from from_texts(hashes_in(view, limits, since))
-    with Refusals(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
+    with translate_os_errors(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
         told = told_trees(store.fs, store.layout)
     yield from told
 
@@ -322,7 +322,7 @@ def _kept_bytes(store: Store) -> int:
 
 def _bytes_in(store: Store, directory: str) -> int:
     path, total = store.layout.directory(directory), 0
-    with Refusals(path, "count its files"):
+    with translate_os_errors(path, "count its files"):
         for name in store.fs.listdir(path):
             try:
                 total += store.fs.stat(f"{path}/{name}").st_size
