@@ -13,7 +13,7 @@ from eventlog.base.errors import Corruption, InvalidEvent
 
 VERSION = 1
 HEADER_SIZE = 128
-FRAME_OVERHEAD = 72  # 48 bytes in front of the payload, 24 behind it
+FRAME_OVERHEAD = 72  # 48 bytes before the payload, 24 after it
 FRAME_SIZE_MIN = FRAME_OVERHEAD + 8  # a payload is at least one newline, padded to 8
 COUNT_MAX = 65_535
 PAYLOAD_SIZE_MAX = 16 * 1024 * 1024
@@ -37,7 +37,7 @@ _PADDING = tuple(bytes(n) for n in range(8))
 
 
 class JournalHeader:
-    """What the first 128 bytes of a journal say. `replaces` is None or a journal's number."""
+    """The first 128 bytes of a journal, decoded. `replaces` is None or a journal's number."""
 
     __slots__ = ("base", "boot", "digest", "key", "number", "prev", "replaces", "store_id")
 
@@ -103,7 +103,7 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """The position behind the frame's last event."""
+        """The position after the frame's last event."""
         return self.base + self.count
 
     @property
@@ -254,7 +254,7 @@ def _verify(
 def _claims(buf: bytes, at: int, file_offset: int, path: str) -> "tuple[int, int, int, int, int, bytes]":
     """Size, count, payload size, base, time and previous digest of the frame at `buf[at]`.
 
-    All that can be told without hashing is checked.
+    Everything that needs no hashing is checked.
     """
     if len(buf) - at < FRAME_SIZE_MIN:
         raise Corruption(path, "the file ends inside a frame", file_offset)
@@ -282,22 +282,22 @@ def last_frame_size(tail: bytes) -> int:
 
 
 def claimed_end(buf: bytes, at: int, position: int) -> int:
-    """The position behind everything that bytes from `at` on claim to hold, none of which verifies.
+    """The position after everything that bytes from `at` on claim to hold, none of which verifies.
 
-    Args: position: where the log in front of them ends; the answer where nothing has a frame's shape.
+    Args: position: where the log before them ends; the answer where nothing has a frame's shape.
     A write that a kill cut short has none: it is shorter than its head says (docs/positions.md).
     """
-    known = at  # no stretch before it can hide a position
+    certain = at  # no stretch before it can hide a position
     while len(buf) - at >= FRAME_SIZE_MIN:
         size = _shape(buf, at)
         if not size:
             at = _next_candidate(buf, at + 8)
             continue
         count, base = _claimed_events(buf, at, size)
-        if position < base <= position + at - known:
+        if position < base <= position + at - certain:
             position = base
         position += count
-        at = known = at + size
+        at = certain = at + size
     return position
 
 
@@ -341,7 +341,7 @@ def scan_frames(
 ) -> "tuple[list[Frame], list[DamagedBytes], int]":
     """Every valid frame of a whole journal, the damage between them, and where the valid part ends.
 
-    Bytes behind that end are a torn tail: no valid frame follows them. A frame that verifies but
+    Bytes after that end are a torn tail: no valid frame follows them. A frame that verifies but
     claims positions already taken is damage too. Positions missing between two frames without bad
     bytes between them (left by a copy of a damaged journal) are damage of size 0.
     Raises: Corruption for a file made to be slow: rot does not leave whole frames with a wrong digest
@@ -375,11 +375,11 @@ def scan_frames(
 
 
 def _next_candidate(buf: bytes, at: int) -> int:
-    """Where the next frame could begin, at or behind `at`: frames are aligned to 8 bytes."""
-    found = buf.find(_FRAME_MAGIC, at)
-    while found >= 0 and found & 7:
-        found = buf.find(_FRAME_MAGIC, found + 1)
-    return found if found >= 0 else len(buf)
+    """Where the next frame could begin, at or after `at`: frames are aligned to 8 bytes."""
+    candidate = buf.find(_FRAME_MAGIC, at)
+    while candidate >= 0 and candidate & 7:
+        candidate = buf.find(_FRAME_MAGIC, candidate + 1)
+    return candidate if candidate >= 0 else len(buf)
 
 
 def _header_body(header: JournalHeader) -> bytes:

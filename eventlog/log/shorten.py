@@ -1,6 +1,6 @@
-"""Sealing a tail that became long: a process reads the whole tail, and of segments what it needs.
+"""Sealing a tail that became long: a process reads the whole tail, and of segments only what it needs.
 
-For any process that is not in a hurry; of several at once one seals and the others go on.
+For any process that has time; of several at once one seals and the others go on.
 """
 
 from typing import Protocol
@@ -40,11 +40,11 @@ def shorten(store: Sealable) -> bool:
         store.reindex()
         return True
     except (EventLogError, OSError):
-        return False  # another process seals, or may not write: whoever comes next tries again
+        return False  # another process seals, or this one may not write: the next one tries again
 
 
 def _tail_bytes(store: Sealable) -> int:
-    """The bytes of journals that no manifest covers, without the room behind them."""
+    """The bytes of journals that no manifest covers, without the room after them."""
     current = manifests.read_current(store.fs, store.layout, store.identity.store_id)
     numbers = unsealed(store.fs, store.layout, current.next_journal)
     return sum(end_of_journal(store.fs, store.layout.journal(number)) for number in numbers)

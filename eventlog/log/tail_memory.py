@@ -1,9 +1,9 @@
-"""What a store has read of the tail, so that the next view reads only what was appended since.
+"""A cache of the tail in a store, so that the next view reads only what was appended since.
 
-A memory belongs to one store and serves views of one manifest: a frame that was verified once stays what it
-is while journals are only appended to, and numbering is a fold that goes on where it stood. Whatever does not
-continue what was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew.
-Any thread may ask; while one reads, others make a memory of their own, and so does a view that is older.
+A memory belongs to one store and serves views of one manifest: a verified frame stays valid while journals
+are only appended to, and numbering is a fold that goes on where it stopped. Whatever does not continue what
+was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew. Any thread may
+use it; while one reads, others make a memory of their own, and so does an older view.
 """
 
 import os
@@ -52,14 +52,14 @@ class Chunk:
 
 @dataclass(slots=True)
 class TailFacts:
-    """Counts of a tail: the position behind it, its events with duplicates, positions that rot took."""
+    """Counts of a tail: the position after it, its events with duplicates, positions that rot took."""
 
     end: int
     count: int = 0
     lost: list[LostPositions] = field(default_factory=list)
 
     def add(self, journal: TailJournal, before: int) -> None:
-        """Count a journal that was walked. Args: before: the number of the one in front of it, or 0."""
+        """Count a journal that was walked. Args: before: the number of the one before it, or 0."""
         if journal.scan.base > self.end:
             self.lost.append(LostPositions(self.end, journal.scan.base, before))
             self.end = journal.scan.base
@@ -69,15 +69,15 @@ class TailFacts:
 
 
 # The visible events of frames, each with the path of its journal, numbered by a fold that goes on. The set
-# has the ids of the events in front of them, and gets theirs.
+# has the ids of the events before them, and gets theirs.
 Decode = Callable[[list[tuple[str, Frame]], Numbering, set[str]], "list[Event] | pa.Table"]
 
 
 class TailMemory:
-    """Frames and events of the journals behind one manifest, as far as somebody read them."""
+    """Frames and events of the journals after one manifest, as far as they were read."""
 
     def __init__(self, bytes_max: int) -> None:
-        """Args: bytes_max: a tail of more journal bytes is not kept."""
+        """Args: bytes_max: a tail of more journal bytes is not cached."""
         self._bytes_max = bytes_max
         self._lock = Lock()
         self._too_large: tuple[int, list[int]] | None = None  # the tail, by its manifest and first journal
@@ -88,7 +88,7 @@ class TailMemory:
         self._facts = TailFacts(position)
         self._journals: list[int] = []  # numbers of those that were read
         self._key = b""  # of the last of them
-        self._offset = 0  # behind the last frame that was read of it
+        self._offset = 0  # after the last frame that was read of it
         self._bytes = 0
         self._waiting: list[tuple[str, Frame]] = []  # read, and not decoded yet
         self._chunks: list[Chunk] = []
@@ -96,7 +96,7 @@ class TailMemory:
         self._ids: set[str] = set()
 
     def facts(self, view: "LogView") -> "TailFacts | None":
-        """The facts of the view's tail; None when the view has to see for itself."""
+        """The facts of the view's tail; None when the view has to read it itself."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -118,7 +118,7 @@ class TailMemory:
                 self._number(prefix, view.turn_limit, decode)
             return list(self._chunks)
         except BaseException:
-            self._begin(-1, 0)  # half a step is none
+            self._begin(-1, 0)  # a step that failed may be half done
             raise
         finally:
             self._lock.release()
@@ -144,13 +144,13 @@ class TailMemory:
         return TailFacts(self._facts.end, self._facts.count, list(self._facts.lost))
 
     def _is_ahead_of(self, view: "LogView") -> bool:
-        """Whether the view was opened before what is known was read."""
+        """Whether the memory has read more than the view may show."""
         known, seen = self._journals, view.journals
-        is_behind = len(seen) < len(known) and seen == known[: len(seen)]
-        return is_behind or (bool(known) and seen == known and view.size_of_last < self._offset)
+        has_fewer = len(seen) < len(known) and seen == known[: len(seen)]
+        return has_fewer or (bool(known) and seen == known and view.size_of_last < self._offset)
 
     def _goes_on(self, view: "LogView") -> bool:
-        """Read what the view has beyond the memory; False when the memory is of no use for it."""
+        """Read what the view has beyond the memory; False when the memory does not fit it."""
         known = self._journals
         if view.journals[: len(known)] != known:
             return False
@@ -179,7 +179,7 @@ class TailMemory:
             try:
                 frame = decode_frame(data, at, self._offset + at, self._key, path)
             except Corruption:
-                return False  # torn, or damage: the walk over all of it tells which
+                return False  # torn, or damage: the walk over all of it decides which
             frames.append(frame)
             at += frame.size
         for frame in frames:
@@ -209,7 +209,7 @@ class TailMemory:
         if self._numbering is None:
             self._numbering = Numbering(prefix, turn_limit)
         elif remember := getattr(self._numbering.prefix, "remember", None):
-            remember()  # it reads the segments itself, which stay what they are under one manifest
+            remember()  # it reads the segments itself, which do not change under one manifest
         else:
             self._numbering.prefix = prefix  # the one before may have lost its connection
         waiting, self._waiting = self._waiting, []

@@ -62,9 +62,9 @@ def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
 
 
 def _compact_if_due(store: "Store", thorough: bool) -> Upkeep:
-    from eventlog.log.compact import due_bytes
+    from eventlog.log.compact import mergeable_bytes
 
-    due = due_bytes(store.fs, store.layout, store.identity.store_id)
+    due = mergeable_bytes(store.fs, store.layout, store.identity.store_id)
     if due is None:
         return Upkeep(False, False)
     if due > _MERGED_BESIDE_BYTES_MAX and not thorough:
