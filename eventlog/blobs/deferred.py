@@ -101,12 +101,12 @@ def decode_list(data: bytes, where: str = "list of deferred files") -> "tuple[De
 
 
 def sentence_of(list_id: bytes) -> bytes:
-    """What the entry of a deferred file says."""
+    """The sentence in the entry of a deferred file."""
     return _SENTENCE + list_id.hex().encode()
 
 
 def list_of(sentence: bytes) -> "bytes | None":
-    """The id of the list that an entry `s` names; None when its sentence says something else."""
+    """The id of the list that an entry `s` names; None when it has another sentence."""
     digits = sentence[len(_SENTENCE) :]
     if not sentence.startswith(_SENTENCE) or len(digits) != 64 or not _HEX.issuperset(digits):
         return None

@@ -77,7 +77,7 @@ class Group:
 
 
 class PackTables:
-    """The two tables of one pack. `path` and `name` say which; rows are decoded when asked for."""
+    """The two tables of one pack. `path` and `name` are the pack's; rows are decoded when asked for."""
 
     __slots__ = ("_entries", "_groups", "group_count", "name", "path", "size", "store_id", "tables_offset")
 
@@ -105,7 +105,7 @@ class PackTables:
         return len(self._entries) // ENTRY_SIZE
 
     def encoded(self) -> "tuple[bytes, bytes]":
-        """The group table and the entry table, as they stand in the pack."""
+        """The group table and the entry table, as in the pack."""
         return self._groups, self._entries
 
     def ids(self) -> "list[bytes]":
@@ -229,7 +229,7 @@ def decode_tables(header: bytes, tables: bytes, footer: bytes, size: int, path: 
 
 
 def decode_group_head(head: bytes, path: str, offset: int) -> Group:
-    """What the 12 bytes in front of a group's stored bytes say.
+    """The head of a group: the 12 bytes before its stored bytes.
 
     Raises: Corruption.
     """
@@ -272,7 +272,7 @@ def compress(raw: bytes, codec: int, level: int) -> "tuple[int, bytes]":
 
 
 def decompress(group: Group, stored: bytes, path: str) -> bytes:
-    """The raw bytes of a group, exactly as many as its head says.
+    """The raw bytes of a group, exactly as many as its head claims.
 
     Raises: Corruption.
     """

@@ -2,7 +2,7 @@
 
 A `Target` belongs to one process and one thread at a time; a forked child goes on with the one it
 inherited. Descriptors are opened one step at a time from the root, never through a symlink, so that a
-directory which somebody swaps for a link is an error and not a way out (I28).
+directory which another process swaps for a link is an error and not a way out (I28).
 """
 
 import errno
@@ -92,17 +92,17 @@ class Target:
         if index == self._last_index:
             return self._last_fd
         chain = []
-        at = index
-        while at != 0 and at not in self._open:
-            chain.append(at)
-            at = self.dirs[at][0]
+        current = index
+        while current != 0 and current not in self._open:
+            chain.append(current)
+            current = self.dirs[current][0]
         fd = self._root_fd
-        if at != 0:
-            fd = self._open[at] = self._open.pop(at)
+        if current != 0:
+            fd = self._open[current] = self._open.pop(current)
         while chain:
-            at = chain.pop()
-            fd = self.calls.open_dir(fd, self.dirs[at][1])
-            self._open[at] = fd
+            current = chain.pop()
+            fd = self.calls.open_dir(fd, self.dirs[current][1])
+            self._open[current] = fd
             if len(self._open) > _DESCRIPTORS_MAX:
                 self.calls.close(self._open.pop(next(iter(self._open))))
         self._last_index, self._last_fd = index, fd
@@ -135,7 +135,7 @@ class Target:
             self._take_name(dir_fd, made, name)
 
     def _make(self, parent_fd: int, name: bytes, mode: int) -> None:
-        """FileExistsError when a directory stands there already."""
+        """FileExistsError when there is a directory already."""
         try:
             self.calls.mkdir(parent_fd, name, mode)
         except FileExistsError:

@@ -87,7 +87,7 @@ def quoting(
 
 
 def _lines_of(blobs: "BlobStore", contents: "Collection[bytes]") -> "Iterator[str]":
-    for id, place in blobs.places(contents).items():
+    for id, place in blobs.locations(contents).items():
         if place[4] <= _CONTENT_SIZE_MAX:
             try:
                 text = blobs.get(id).decode("utf-8", "replace")

@@ -176,7 +176,7 @@ def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> No
     if not others:
         return
     with blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
-        alone = others.keys() - blobs.places(others).keys()
+        alone = others.keys() - blobs.locations(others).keys()
         for id in sorted(alone, key=lambda id: (others[id] != TREE, id)):
             try:
                 writer.add_copy(id, others[id], blobs.get(id))

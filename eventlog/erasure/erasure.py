@@ -30,7 +30,7 @@ from eventlog.blobs.ids import from_texts, to_text
 from eventlog.blobs.writer import BlobWriter
 from eventlog.erasure import contents as contents_of
 from eventlog.erasure.about_path import PathEvents, quoting
-from eventlog.gc.live_contents import live_ids, told_trees
+from eventlog.gc.live_contents import baseline_trees, live_ids
 from eventlog.log import erase as log
 from eventlog.log import sweep
 from eventlog.log.erased_rows import KEPT_TYPES, Marks
@@ -278,7 +278,7 @@ def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> tuple[set[b
     What is told of contents that only these events deferred is chosen too.
     """
     of_chosen: set[bytes] = set()
-    of_others: set[bytes] = set(told_trees(store.fs, store.layout))
+    of_others: set[bytes] = set(baseline_trees(store.fs, store.layout))
     stored: dict[bytes, list[bytes]] = {}
     of_lists: list[tuple[str, int, bytes]] = []
     for event in view.iterate(columns=("event_id", "position", "event_type", *HASH_COLUMNS)):
@@ -357,7 +357,7 @@ def _rules(store: Store, plan: ErasurePlan) -> list[bytes]:
         rules.append(erased_rules.expression_rule(plan.pattern.expression))
     if plan.by in (_SECRET, _PATH):
         # What is very short may stand anywhere and mean nothing.
-        places = store.blobs.places(plan.contents)
+        places = store.blobs.locations(plan.contents)
         long = (id for id, place in places.items() if plan.by == _SECRET or place[4] >= _CONTENT_SIZE_MIN)
         rules += [erased_rules.content_rule(id) for id in sorted(long)]
     return rules

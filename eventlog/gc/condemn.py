@@ -1,4 +1,4 @@
-"""Packs leave: to `condemned/`, back from there, and away for good. And the plan of a collection.
+"""Packs move to `condemned/`, back from there, and are deleted. And the plan of a collection.
 
 A pack is condemned, by one rename, when nothing in it is needed from it: every id that it holds is dead, or
 was read and proven in another pack. It is looked up there for a day, last of all, and then unlinked. All of
@@ -108,7 +108,7 @@ def plan_collection(
 def carry_out(
     blobs: BlobStore, plan: CollectPlan, live: set[bytes], late: Late, *, lock_timeout_s: float = 10.0
 ) -> list[str]:
-    """Do what a plan says; the packs that were condemned. A plan can be carried out once.
+    """Carry out a plan; the packs that were condemned. A plan can be carried out once.
 
     Args:
         live: as the plan was made with; what `late` adds is added to it.
@@ -153,7 +153,7 @@ def condemn(
     if not names:
         return []
     fs, layout = blobs.fs, blobs.layout
-    # Before the lock: it takes long, and whoever looks up in between opens these packs themselves.
+    # Before the lock: it takes long, and readers meanwhile open these packs themselves.
     blobs.build_idx(without=names)
     candidates = {tables.name: tables for tables in blobs.tables() if tables.name in names}
     with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
@@ -163,13 +163,13 @@ def condemn(
         if late is not None:
             assert live is not None
             live_ids(blobs, late(), live)
-        there = blobs.pack_names
+        present = blobs.pack_names
         elsewhere: set[bytes] = set().union(
-            *(ids for name, ids in proven.items() if name in there - set(names))
+            *(ids for name, ids in proven.items() if name in present - set(names))
         )
         chosen = []
         loses = False
-        for name in sorted(candidates.keys() & there):
+        for name in sorted(candidates.keys() & present):
             missing = set(candidates[name].ids()) - elsewhere
             if missing if live is None else not missing.isdisjoint(live):
                 continue
@@ -209,11 +209,11 @@ def sweep_condemned(
 
 
 def _refuse_other_generation(blobs: BlobStore, generation: int) -> None:
-    found = read_generation(blobs.fs, blobs.layout)
-    if found != generation:
+    current = read_generation(blobs.fs, blobs.layout)
+    if current != generation:
         raise Refused(
             f"{blobs.layout.root}: this plan was made before the last collection (generation {generation}, "
-            f"now {found}). Nothing was changed; make a new plan with --dry-run."
+            f"now {current}). Nothing was changed; make a new plan with --dry-run."
         )
 
 
@@ -282,9 +282,9 @@ def _sweep(blobs: BlobStore, directory: str, live: set[bytes] | None, age_s_min:
         try:
             tables = load_tables(fs, path, stem, blobs.store_id)
         except Corruption:
-            continue  # nobody can say what is in it, so it stays, for `locus store repair`
+            continue  # its contents are unknown, so it stays, for `locus store repair`
         only = set(tables.ids()) - back
-        only -= blobs.places(only).keys()
+        only -= blobs.locations(only).keys()
         if only and live is None:
             continue
         if live is None or only.isdisjoint(live):

@@ -81,9 +81,9 @@ def _repack_if_due(store: "Store", thorough: bool) -> Upkeep:
         from eventlog.gc.condemn import sweep_condemned
 
         swept = sweep_condemned(store.blobs, lock_timeout_s=0.0).unlinked
-    from eventlog.gc.repack_policy import is_due
+    from eventlog.gc.repack_policy import is_worthwhile
 
-    if not is_due(store.fs, store.layout, _REPACKED_BYTES_MAX):
+    if not is_worthwhile(store.fs, store.layout, _REPACKED_BYTES_MAX):
         return Upkeep(bool(swept), False)
     if not thorough:
         return Upkeep(False, True)
@@ -93,7 +93,7 @@ def _repack_if_due(store: "Store", thorough: bool) -> Upkeep:
 
 def _packs_are_due(store: "Store") -> bool:
     """Whether look-ups pass over many packs one by one. Few packs need no second look."""
-    return _count(store, PACK_DIR) > _YOUNG_PACKS_DUE and store.blobs.young_count() > _YOUNG_PACKS_DUE
+    return _count(store, PACK_DIR) > _YOUNG_PACKS_DUE and store.blobs.recent_count() > _YOUNG_PACKS_DUE
 
 
 def _count(store: "Store", directory: str) -> int:

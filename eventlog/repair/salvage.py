@@ -231,7 +231,7 @@ class _Salvage:
                         if kind == TREE:
                             writer.put_encoded_tree(data)
                         else:
-                            writer.put(data, look=False)  # the log says which of them hold a secret
+                            writer.put(data, scan=False)  # the log says which of them hold a secret
                         self._report.contents += 1
                         if writer.pending_bytes() >= _PACK_BYTES:
                             writer.flush()

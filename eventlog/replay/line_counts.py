@@ -212,7 +212,7 @@ def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
 
 
 def _is_large(blobs: "BlobStore", id: bytes) -> bool:
-    place = blobs.places((id,)).get(id)
+    place = blobs.locations((id,)).get(id)
     return place is not None and place[-1] > CONTENT_MAX
 
 

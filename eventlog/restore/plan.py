@@ -336,7 +336,7 @@ def _unreadable(
 def _unsaved(blobs: "BlobStore", steps: Iterable[RestoreStep]) -> int:
     """Bytes of the contents that are replaced, and that the store does not have."""
     sizes = {s.before.id: s.before.size for s in steps if s.before is not None and s.before.kind != DIRECTORY}
-    known = blobs.places(sizes)
+    known = blobs.locations(sizes)
     return sum(size for id, size in sizes.items() if id not in known)
 
 

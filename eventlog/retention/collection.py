@@ -23,7 +23,7 @@ from eventlog.gc.condemn import (
     plan_collection,
     sweep_condemned,
 )
-from eventlog.gc.live_contents import live_ids, read_trees, told_trees, tree_rows
+from eventlog.gc.live_contents import baseline_trees, live_ids, read_trees, tree_rows
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView
 from eventlog.log.retained import (
@@ -185,7 +185,7 @@ def _is_uncollected(store: Store) -> bool:
 def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
     yield from from_texts(hashes_in(view, limits, since))
     with translate_os_errors(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
-        told = told_trees(store.fs, store.layout)
+        told = baseline_trees(store.fs, store.layout)
     yield from told
 
 
