@@ -315,7 +315,7 @@ def _not_reached(
             reached[name] = max(reached.get(name, 0), position)
     for name, position in sorted(reached.items()):
         if first is not None and position > first:
-            yield f"what {name} was given: it has the events in front of position {position:,}"
+            yield f"what {name} was given: it has the events before position {position:,}"
     for path in contents_of.unreadable(store.blobs):
         yield f"{path}: it cannot be read, so nobody knows what it holds"
     config = store.layout.config_file

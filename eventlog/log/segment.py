@@ -330,7 +330,7 @@ def decode_segment(data: bytes, path: str) -> "pa.Table":
 
 
 def open_segment(source: "Any", path: str) -> "pq.ParquetFile":
-    """The segment behind an Arrow file. Raises: Corruption, Unsupported."""
+    """The segment in an Arrow file. Raises: Corruption, Unsupported."""
     try:
         file = pq.ParquetFile(source, page_checksum_verification=True)
         schema = file.schema_arrow  # the property makes a new one at each access

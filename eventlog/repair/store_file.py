@@ -1,8 +1,8 @@
 """The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
 
 Every journal and every manifest names the store's id under a digest of its own; events name the repository
-and the project. What nothing proves: when the store was made (its first event stands for it), whether its
-trees may keep modes (they may from here on, so that no tree is damage), and the turn limit of what was
+and the project. Nothing proves when the store was made (the time of its first event is used), whether its
+trees may hold modes (they may from now on, so that no tree is damage), and the turn limit of events that were
 never sealed. Killed anywhere, it is done again.
 """
 
@@ -26,7 +26,7 @@ _READ = ("repo", "event_type", "title", "recorded_at", "agent", "session_id", "t
 
 
 def why_unusable(fs: FileSystem, layout: Layout) -> "str | None":
-    """What is wrong with STORE where a log is; None where it can be used, or nothing is to be made good.
+    """What is wrong with STORE beside a log; None where it can be used, or there is no log.
 
     Raises: Unsupported, Refused, EventLogError.
     """
@@ -40,7 +40,7 @@ def why_unusable(fs: FileSystem, layout: Layout) -> "str | None":
 
 
 def proven(fs: FileSystem, layout: Layout) -> Identity:
-    """What STORE has to say. Raises: Refused where nothing proves it, or a store is somebody else's."""
+    """The identity for STORE. Raises: Refused where nothing proves it, or the store is another user's."""
     root = layout.root
     identity.refuse_foreign(root)
     counts = Counter(_ids(fs, layout))
@@ -68,7 +68,7 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
                 if event["event_type"] == "sessions" and event["title"]:
                     named = str(event["title"])
     except EventLogError:
-        pass  # what was read until there counts; the repair that follows settles the rest
+        pass  # the events read so far count; the repair that follows settles the rest
     limit = _turn_limit(highest)
     repo_hash = repos.most_common(1)[0][0] if repos else who.repo_hash
     origin = "roots" if around and around[0] == repo_hash else "random"
@@ -90,27 +90,27 @@ def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
 
     Args: highest: the last turn of each session, by its agent and id.
     """
-    turns = {one: last for one, last in highest.items() if one[0] != "git"}
+    turns = {session: last for session, last in highest.items() if session[0] != "git"}
     full = [last for (agent, id), last in turns.items() if (agent, next_session_id(agent, id)) in turns]
     limit = max(full, default=identity.TURN_LIMIT)
     return limit if max(turns.values(), default=0) <= limit else None
 
 
 def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: float = 10.0) -> None:
-    """Write STORE; what stands there gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
+    """Write STORE; an old file gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
     with (
         translate_os_errors(layout.store_file, "write it anew"),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         if fs.exists(layout.store_file):
-            kept = f"STORE-{fs.random_bytes(8).hex()}"
-            fs.link(layout.store_file, layout.quarantine(kept))
+            name = f"STORE-{fs.random_bytes(8).hex()}"
+            fs.link(layout.store_file, layout.quarantine(name))
             fs.fsync_dir(layout.directory(QUARANTINE_DIR))
         replace(fs, layout.tmp(f"STORE-{fs.random_bytes(8).hex()}"), layout.store_file, identity.encode(who))
 
 
 def _ids(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
-    """The store's id as each file of the log says it that verifies by itself."""
+    """The store's id in each file of the log that verifies by itself."""
     try:
         journals, sealed = journal_numbers(fs, layout), manifests.numbers(fs, layout)
     except FileNotFoundError:
