@@ -1,7 +1,7 @@
 """Upkeep: what ordinary commands do for the store on the side, and the detached maintainer thoroughly.
 
-Beside any number of readers and writers. Whatever keeps upkeep from its work (a lock, damage, a full disk)
-is the business of the command that meets it next, and nothing is lost by doing it later.
+Runs beside any number of readers and writers. The next command that meets an obstacle to upkeep (a lock,
+damage, a full disk) reports it, and nothing is lost by doing the work later.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 # Ordinary commands merge segments of no more bytes on the side: a quarter of a second of one core.
 _MERGED_BESIDE_BYTES_MAX = 1 << 20
-# Fewer packs are not worth a look at their sizes.
-_PACKS_DUE = 8
+# Fewer packs are not worth reading their sizes.
+_PACKS_MIN = 8
 # The detached maintainer merges packs of no more bytes at a time: some minutes of two cores.
 _REPACKED_BYTES_MAX = 1 << 30
 # Segments that the detached maintainer compares with their hashes in one run: a second of one core.
 _SCRUBBED_BYTES_MAX = 1 << 30
 # Each pack that no idx covers costs a reader an open and a read.
-_YOUNG_PACKS_DUE = 64
+_RECENT_PACKS_MAX = 64
 
 
 class Upkeep(NamedTuple):
-    """Whether something was due and done, and whether something is left to the detached maintainer."""
+    """Whether some work was done, and whether some is left to the detached maintainer."""
 
     done: bool
     waits: bool
 
 
 def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
-    """Do what is due: seal, refresh the index, merge segments, and merge packs.
+    """Do the work that is worth it: seal, refresh the index, merge segments, and merge packs.
 
-    Work that nobody should wait for is only done with `thorough`. Never raises for the store's state.
+    Long work is only done with `thorough`. Never raises for the store's state.
     """
     waits = False
     try:
@@ -46,12 +46,12 @@ def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
 
             sweep(store.fs, store.layout)
         indexed = shorten(store)
-        if not indexed and _packs_are_due(store):
+        if not indexed and _needs_idx(store):
             store.reindex()
             indexed = True
-        compacted = _compact_if_due(store, thorough)
+        compacted = _compact_if_worthwhile(store, thorough)
         waits = compacted.waits
-        repacked = _repack_if_due(store, thorough)
+        repacked = _repack_if_worthwhile(store, thorough)
         if thorough:
             with store.view() as view:
                 checked.scrub(store.fs, store.layout, view.manifest.segments, _SCRUBBED_BYTES_MAX)
@@ -61,20 +61,20 @@ def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
         return Upkeep(False, waits)
 
 
-def _compact_if_due(store: "Store", thorough: bool) -> Upkeep:
+def _compact_if_worthwhile(store: "Store", thorough: bool) -> Upkeep:
     from eventlog.log.compact import mergeable_bytes
 
-    due = mergeable_bytes(store.fs, store.layout, store.identity.store_id)
-    if due is None:
+    size = mergeable_bytes(store.fs, store.layout, store.identity.store_id)
+    if size is None:
         return Upkeep(False, False)
-    if due > _MERGED_BESIDE_BYTES_MAX and not thorough:
+    if size > _MERGED_BESIDE_BYTES_MAX and not thorough:
         return Upkeep(False, True)
     store.compact(lock_timeout_s=0.0)
     return Upkeep(True, False)
 
 
-def _repack_if_due(store: "Store", thorough: bool) -> Upkeep:
-    if _count(store, PACK_DIR) < _PACKS_DUE and not _count(store, CONDEMNED_DIR):
+def _repack_if_worthwhile(store: "Store", thorough: bool) -> Upkeep:
+    if _count(store, PACK_DIR) < _PACKS_MIN and not _count(store, CONDEMNED_DIR):
         return Upkeep(False, False)
     swept: tuple[str, ...] = ()
     if thorough:
@@ -87,13 +87,13 @@ def _repack_if_due(store: "Store", thorough: bool) -> Upkeep:
         return Upkeep(bool(swept), False)
     if not thorough:
         return Upkeep(False, True)
-    # Writers come and go; whoever works for minutes may wait for a gap between them.
+    # Writers come and go; work of minutes may wait for a gap between them.
     return Upkeep(bool(store.repack(bytes_max=_REPACKED_BYTES_MAX).condemned or swept), False)
 
 
-def _packs_are_due(store: "Store") -> bool:
-    """Whether look-ups pass over many packs one by one. Few packs need no second look."""
-    return _count(store, PACK_DIR) > _YOUNG_PACKS_DUE and store.blobs.recent_count() > _YOUNG_PACKS_DUE
+def _needs_idx(store: "Store") -> bool:
+    """Whether look-ups go through many packs one by one. A few packs need no closer check."""
+    return _count(store, PACK_DIR) > _RECENT_PACKS_MAX and store.blobs.recent_count() > _RECENT_PACKS_MAX
 
 
 def _count(store: "Store", directory: str) -> int:

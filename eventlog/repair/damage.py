@@ -251,7 +251,7 @@ class Damage:
         self._step(kind, path, what, f"the events at {_ranges(lost)} are lost{saved}")
 
     def _is_in_copy(self, kind: str, name: str, digest: str) -> bool:
-        """Whether the copy has the file, whole. Raises: Unread, so that a failed read is no absence."""
+        """Whether the copy has the file, whole. Raises: UnreadableSource: a failed read is no absence."""
         if self._copy is None:
             return False
         source, target = getattr(self._copy, kind)(name), getattr(self._layout, kind)(name)
