@@ -271,10 +271,10 @@ def refuse_foreign(root: str) -> None:
 
 
 def _refuse_another_users(root: str, owners: "set[int]") -> None:
-    others = owners - {os.geteuid()}
-    if others:
+    foreign = owners - {os.geteuid()}
+    if foreign:
         raise Refused(
-            f"{root} belongs to another user (number {others.pop()}). Run as that user, or name the store "
+            f"{root} belongs to another user (number {foreign.pop()}). Run as that user, or name the store "
             "with --store or LOCUS_DIR if you mean it."
         )
 
@@ -294,12 +294,12 @@ def _is_tracked(root: str, name: str) -> bool:
 
     command = ["git", "-C", root, "ls-files", "--error-unmatch", "--", name]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, env=git_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return completed.returncode == 0
 
 
 def _main_worktree(git_file: str) -> "str | None":

@@ -206,8 +206,8 @@ def quarantine_name(journal: int, offset: int, hash16: str) -> str:
 
 def parse_quarantine(name: str) -> "tuple[int, int] | None":
     """(journal, offset) of bytes that were cut off a journal; None for every other file in quarantine."""
-    number, separator, rest = name.partition("@")
-    offset, _, digest = rest.partition("-")
+    number, separator, suffix = name.partition("@")
+    offset, _, digest = suffix.partition("-")
     journal = _number(number)
     if (
         not separator

@@ -62,7 +62,7 @@ def hash_of_roots(roots: Iterable[str]) -> str:
 def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
     """Standard output of a git command, or None when it fails or git is not installed."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", directory, *arguments],
             env=git_environment(),
             stdin=subprocess.DEVNULL,
@@ -71,7 +71,7 @@ def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
         )
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return completed.stdout if completed.returncode == 0 else None
 
 
 def person_of(directory: str) -> tuple[str | None, str | None]:

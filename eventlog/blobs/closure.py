@@ -46,14 +46,14 @@ def verify_references(
 
     Args: damaged: ids of which a copy is known to be bad; these are read again, from any other copy.
     """
-    known = _known(view)
+    noted_losses = _known(view)
     for problem in _problems(blobs, view, damaged):
         below = f", at {path_text(problem.path)}" if problem.path else ""
         named = (
             f"{problem.text}, named as {problem.column} by the event at position {problem.position}{below}"
         )
         packs_path = blobs.layout.directory(PACK_DIR)
-        if problem.missing in known:
+        if problem.missing in noted_losses:
             yield Finding(packs_path, f"{named}: it is lost, as a repair has noted.", damage=False)
         else:
             yield Finding(packs_path, f"{named}: {problem.what}")
@@ -80,14 +80,14 @@ class _Problem:
 def _problems(blobs: BlobStore, view: LogView, damaged: "Collection[bytes]") -> "Iterator[_Problem]":
     closure = _Closure(blobs, damaged, _erased(view))
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
-    gone = _may_be_gone(view)
+    release_positions = _may_be_gone(view)
     columns = ("position", "event_type", "session_id", *_COLUMNS)
     lists = frozenset(_lists(view))
     named: set[str] = set()
     for since, until in [*entries, (view.manifest.next_position, None)]:
         try:
             for batch in view.batches(since, until, columns=columns):
-                needed = kept_rows(without_stored(batch), gone)
+                needed = kept_rows(without_stored(batch), release_positions)
                 named.update(lists.intersection(needed.column("blobs").flatten().unique().to_pylist()))
                 yield from _check_batch(closure, needed)
         except EventLogError:

@@ -83,17 +83,17 @@ def decode_list(data: bytes, where: str = "list of deferred files") -> "tuple[De
     if not data.startswith(_HEAD) or (len(data) > len(_HEAD) and not data.endswith(b"\0")):
         raise Corruption(where, "this is not a whole list of deferred files of format 1", 0)
     rows = []
-    at = len(_HEAD)
+    offset = len(_HEAD)
     previous = b""  # below every path
-    for line in data[at:].split(b"\0")[:-1]:
+    for line in data[offset:].split(b"\0")[:-1]:
         row = _decoded(line)
         if row is None:
-            raise Corruption(where, f"{line[:80]!r} is no row of a list of deferred files", at)
+            raise Corruption(where, f"{line[:80]!r} is no row of a list of deferred files", offset)
         if row.path <= previous:
-            raise Corruption(where, f"deferred file {row.path!r} is not in order", at)
+            raise Corruption(where, f"deferred file {row.path!r} is not in order", offset)
         previous = row.path
         rows.append(row)
-        at += len(line) + 1
+        offset += len(line) + 1
     # Numbers have several spellings, a list has one.
     if encode_list(rows) != data:
         raise Corruption(where, "this list is not spelled as its encoder spells it", 0)

@@ -100,8 +100,8 @@ class Idx:
         """
         for number in range(self._bucket_of(low), self._bucket_of(high) + 1):
             bucket = self._bucket(number)
-            for at in range(0, len(bucket), _ENTRY.size):
-                id = bucket[at : at + 32]
+            for offset in range(0, len(bucket), _ENTRY.size):
+                id = bucket[offset : offset + 32]
                 if low <= id <= high:
                     yield id
 
@@ -150,7 +150,7 @@ class Idx:
         self._ends = struct.unpack_from(f"<{buckets}I", body, packs * 32)
         if self._ends[-1] != entries or list(self._ends) != sorted(self._ends):
             raise Corruption(self.path, "the buckets do not add up", _HEAD.size)
-        self._names = [body[at : at + 32].hex() for at in range(0, packs * 32, 32)]
+        self._names = [body[offset : offset + 32].hex() for offset in range(0, packs * 32, 32)]
         self.packs = frozenset(self._names)
 
 

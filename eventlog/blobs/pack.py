@@ -111,7 +111,7 @@ class PackTables:
     def ids(self) -> "list[bytes]":
         """The ids of all entries, sorted."""
         table = self._entries
-        return [table[at : at + 32] for at in range(0, len(table), ENTRY_SIZE)]
+        return [table[offset : offset + 32] for offset in range(0, len(table), ENTRY_SIZE)]
 
     def entry(self, index: int) -> "tuple[bytes, int, int, int, int]":
         """(id, kind, group, offset in the raw group, length) of entry `index`."""
@@ -141,17 +141,17 @@ class PackTables:
 
         Raises: Corruption. A reader need not call this: what it uses of a row, it checks.
         """
-        at = HEADER_SIZE
+        end = HEADER_SIZE
         raw_sizes = []
         for index in range(self.group_count):
             group = self.group(index)
-            if group.offset != at:
+            if group.offset != end:
                 raise Corruption(self.path, f"group {index} does not follow the one before it", group.offset)
             check_group(self.path, group)
-            at += GROUP_HEAD_SIZE + group.stored_size
+            end += GROUP_HEAD_SIZE + group.stored_size
             raw_sizes.append(group.raw_size)
-        if at != self.tables_offset:
-            raise Corruption(self.path, "there are bytes between the groups and their table", at)
+        if end != self.tables_offset:
+            raise Corruption(self.path, "there are bytes between the groups and their table", end)
         previous = b""
         members = [0] * self.group_count
         for index in range(len(self)):

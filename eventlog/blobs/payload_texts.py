@@ -123,6 +123,6 @@ def _with(
     if isinstance(value, dict) and parts[0] in value:
         return {**value, parts[0]: _with(value[parts[0]], parts[1:], entry, text_of)}
     if isinstance(value, list) and parts[0].isdecimal() and int(parts[0]) < len(value):
-        at = int(parts[0])
-        return [*value[:at], _with(value[at], parts[1:], entry, text_of), *value[at + 1 :]]
+        index = int(parts[0])
+        return [*value[:index], _with(value[index], parts[1:], entry, text_of), *value[index + 1 :]]
     return value

@@ -92,14 +92,14 @@ class Holder:
 
     def _condemned_among(self, named: Named, groups: "list[list[bytes]]") -> "dict[bytes, Location]":
         """Those of the contents that only packs which wait for their deletion hold. Raises: InvalidEvent."""
-        blobs, known = self._blobs, self._known
+        blobs, checked = self._blobs, self._known
         if not self._packs <= blobs.pack_names:
-            known[BLOB].clear()
-            known[TREE].clear()
+            checked[BLOB].clear()
+            checked[TREE].clear()
         columns: dict[bytes, list[str]] = {}
         for column, texts in named.items():
             kind = _KIND_OF.get(column)
-            new = texts - known[BLOB] - known[TREE] if kind is None else texts - known[kind]
+            new = texts - checked[BLOB] - checked[TREE] if kind is None else texts - checked[kind]
             for text in new:
                 columns.setdefault(bytes.fromhex(text[len(TEXT_PREFIX) :]), []).append(column)
         if not columns:
@@ -114,9 +114,9 @@ class Holder:
         for id in missing:
             if id not in condemned and not self._is_known_of(id):
                 raise InvalidEvent(_refusal(groups, columns[id][0], id, "which is not in this store"))
-        if len(known[BLOB]) + len(known[TREE]) < _KNOWN_MAX:
+        if len(checked[BLOB]) + len(checked[TREE]) < _KNOWN_MAX:
             for id, (_, kind, *_) in locations.items():
-                known[kind].add(to_text(id))
+                checked[kind].add(to_text(id))
             self._packs = blobs.pack_names
         return condemned
 

@@ -323,10 +323,10 @@ class BlobStore:
             except Corruption as error:
                 failure = error
                 self._close_groups()  # the damaged file may have been replaced meanwhile
-            others = catalog.find_all(id)
-            for other in (*others, *catalog.find_condemned((id,)).values()):
+            copies = catalog.find_all(id)
+            for copy in (*copies, *catalog.find_condemned((id,)).values()):
                 try:
-                    return self._read(id, other)
+                    return self._read(id, copy)
                 except (FileNotFoundError, Corruption):
                     continue  # the first failure is the one to report
         raise failure or self._not_found(id)

@@ -172,30 +172,30 @@ def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]"
     make = tuple.__new__
     entries = []
     previous = b""  # below every legal name
-    at = 2
-    while at < end:
-        name_at = at + head
+    offset = 2
+    while offset < end:
+        name_at = offset + head
         if name_at > end:
-            raise Corruption(where, "the last tree entry is cut short", at)
-        kind, size, id, length = unpack(encoding, at)
-        after = name_at + length
-        if after > end:
-            raise Corruption(where, "the last tree entry is cut short", at)
-        name = encoding[name_at:after]
+            raise Corruption(where, "the last tree entry is cut short", offset)
+        kind, size, id, length = unpack(encoding, offset)
+        entry_end = name_at + length
+        if entry_end > end:
+            raise Corruption(where, "the last tree entry is cut short", offset)
+        name = encoding[name_at:entry_end]
         if name <= previous:
-            raise Corruption(where, f"tree entry {name!r} is not in order", at)
+            raise Corruption(where, f"tree entry {name!r} is not in order", offset)
         if kind not in KINDS or (size and kind == DIRECTORY and not _is_mode(size)):
-            raise Corruption(where, f"tree entry {name!r} {_problem(kind, id, size)}", at)
+            raise Corruption(where, f"tree entry {name!r} {_problem(kind, id, size)}", offset)
         entries.append(make(TreeEntry, (name, kind, id, size)))
         previous = name
-        at = after
+        offset = entry_end
     if not all_legal([entry[0] for entry in entries]):
-        at = 2
+        offset = 2
         for name, _, _, _ in entries:
             problem = legal_name(name)
             if problem is not None:
-                raise Corruption(where, f"tree entry {name!r} {problem}", at)
-            at += head + len(name)
+                raise Corruption(where, f"tree entry {name!r} {problem}", offset)
+            offset += head + len(name)
         meant = [make(TreeEntry, (_own_name(entry), *entry[1:])) for entry in entries]
         for entry, own in zip(entries, meant, strict=True):
             if _stored_name(own[0], own[1]) != entry[0]:
@@ -361,9 +361,9 @@ def _meant(name: bytes) -> "bytes | None":
     """What `escaped` makes this name of; None when it makes it of nothing."""
     if not name.startswith(REFUSED):
         return None
-    first, *rest = name[len(REFUSED) :].split(b"%")
+    first, *escapes = name[len(REFUSED) :].split(b"%")
     try:
-        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)
+        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in escapes)
     except ValueError:
         return None
     return meant if escaped(meant) == name else None

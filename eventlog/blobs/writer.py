@@ -249,8 +249,8 @@ class BlobWriter:
 
     def _known(self, id: bytes) -> bool:
         with self._reading:
-            known = self._catalog.has(id)
-        if not known:
+            is_stored = self._catalog.has(id)
+        if not is_stored:
             return False
         if self._unsettled and self._catalog.is_recent(id):
             self._relied = True

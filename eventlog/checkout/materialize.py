@@ -118,15 +118,15 @@ def materialize(
     destination = Target(calls, fd, plan.dirs, force, plan.modes)
     try:
         destination.make_all()
-        done = write_files(blobs, destination, plan.files, workers)
+        written = write_files(blobs, destination, plan.files, workers)
         unlinked = _write_symlinks(blobs, destination, plan)
         destination.set_modes()
-        missing = plan.missing + destination.failed + done.missing
+        missing = plan.missing + destination.failed + written.missing
     finally:
         destination.close()
     return Report(
-        files=done.files,
-        bytes=done.bytes,
+        files=written.files,
+        bytes=written.bytes,
         symlinks=len(plan.symlinks) - len(unlinked),
         dirs=destination.made,
         missing=sorted(missing + unlinked),

@@ -218,13 +218,13 @@ class _Child:
         """What the child did; None when it died or hangs."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        seen = b""
+        last_progress = b""
         data = b""
         while True:
             if not poll.poll(STALL_S * 1000):
-                if self._progress[:] == seen:
+                if self._progress[:] == last_progress:
                     return None
-                seen = self._progress[:]
+                last_progress = self._progress[:]
             elif part := os.read(self._pipe, 1 << 16):
                 data += part
             else:

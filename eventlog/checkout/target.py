@@ -116,9 +116,9 @@ class Target:
         except FileExistsError:
             if not self.force:
                 raise
-            made = sibling()
-            self._create(dir_fd, made, mode, data)
-            self._take_name(dir_fd, made, name)
+            temporary = sibling()
+            self._create(dir_fd, temporary, mode, data)
+            self._take_name(dir_fd, temporary, name)
 
     def write_symlink(self, index: int, name: bytes, content: bytes) -> None:
         """A new symlink, or with `force` one in the place of a file. Raises: OSError."""
@@ -130,9 +130,9 @@ class Target:
         except FileExistsError:
             if not self.force:
                 raise
-            made = sibling()
-            self.calls.symlink(content, dir_fd, made)
-            self._take_name(dir_fd, made, name)
+            temporary = sibling()
+            self.calls.symlink(content, dir_fd, temporary)
+            self._take_name(dir_fd, temporary, name)
 
     def _make(self, parent_fd: int, name: bytes, mode: int) -> None:
         """FileExistsError when there is a directory already."""
@@ -170,18 +170,18 @@ class Target:
                 raise OSError(errno.ENOSPC, "the disk took no more bytes")
             rest = rest[written:]
 
-    def _take_name(self, dir_fd: int, made: bytes, name: bytes) -> None:
+    def _take_name(self, dir_fd: int, temporary: bytes, name: bytes) -> None:
         """Rename over whatever has the name, unless that is a directory with something in it."""
         try:
             try:
-                self.calls.rename(dir_fd, made, name)
+                self.calls.rename(dir_fd, temporary, name)
             except OSError as error:
                 if error.errno not in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 self.calls.rmdir(dir_fd, name)
-                self.calls.rename(dir_fd, made, name)
+                self.calls.rename(dir_fd, temporary, name)
         except BaseException:
-            self.calls.unlink(dir_fd, made)
+            self.calls.unlink(dir_fd, temporary)
             raise
 
 

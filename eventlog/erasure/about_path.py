@@ -79,10 +79,10 @@ def quoting(
     columns = ("event_id", "event_type", "payload")
     for event in view.iterate(columns=columns) if lines else ():
         if event["event_type"] not in (*KEPT_TYPES, "file") and event["event_id"] not in but:
-            held = set[str]()
+            matches = set[str]()
             for text in _texts_in(texts.fill(object_of(event["payload"]))):
-                held |= lines.intersection(map(str.strip, text.split("\n")))
-            if len(held) >= wanted:
+                matches |= lines.intersection(map(str.strip, text.split("\n")))
+            if len(matches) >= wanted:
                 yield str(event["event_id"])
 
 

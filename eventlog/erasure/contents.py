@@ -124,21 +124,21 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
     """
     if not ids:
         return []
-    gone: list[str] = []
+    unlinked: list[str] = []
     tried: set[str] = set()
     with translate_os_errors(blobs.layout.directory(PACK_DIR), "erase contents"):
         for number in range(_ROUNDS_MAX):
-            held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
-            if stays := held.keys() & tried:
+            packs = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
+            if stays := packs.keys() & tried:
                 raise Corruption(
-                    held[min(stays)].path,
+                    packs[min(stays)].path,
                     "it holds what is to be erased, and other contents that cannot be read: "
                     "see `locus store verify`, then erase again",
                 )
-            if number and not held:
-                return gone
-            tried |= held.keys()
-            gone += _remove_from(blobs, held, ids, lock_timeout_s)
+            if number and not packs:
+                return unlinked
+            tried |= packs.keys()
+            unlinked += _remove_from(blobs, packs, ids, lock_timeout_s)
     raise EventLogError(
         f"{blobs.layout.root}: other processes store what is to be erased as often as it goes. "
         "End them, then go on with `locus store erase --resume`."
@@ -146,15 +146,15 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
 
 
 def _remove_from(
-    blobs: BlobStore, held: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
+    blobs: BlobStore, packs: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
 ) -> list[str]:
     """Write these packs anew without the ids, and unlink every condemned one that holds some; their names."""
     fs, layout = blobs.fs, blobs.layout
-    if held:
-        live = {id for tables in held.values() for id in tables.ids()} - ids
-        repack(blobs, only=held.keys(), live=live, lock_timeout_s=lock_timeout_s)
+    if packs:
+        live = {id for tables in packs.values() for id in tables.ids()} - ids
+        repack(blobs, only=packs.keys(), live=live, lock_timeout_s=lock_timeout_s)
     _keep_others(blobs, ids, lock_timeout_s)
-    gone = []
+    unlinked = []
     # No process is writing a pack when this lock is free.
     with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
         blobs.refresh()
@@ -162,10 +162,10 @@ def _remove_from(
         for name, tables in list(_condemned(blobs)):
             if not ids.isdisjoint(tables.ids()):
                 fs.unlink(f"{layout.directory(CONDEMNED_DIR)}/{name}")
-                gone.append(tables.name)
+                unlinked.append(tables.name)
         fs.fsync_dir(layout.directory(CONDEMNED_DIR))
     blobs.close()
-    return gone
+    return unlinked
 
 
 def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> None:

@@ -162,8 +162,8 @@ def plan_path(store: Store, path: str) -> ErasurePlan:
         if not chosen and not contents:
             raise NotFound(f"nothing of {path} is recorded")
         plan = _plan(store, view, _PATH, chosen, contents)
-        others = list(quoting(view, store.blobs, contents, chosen.keys()))
-        return replace(plan, not_reached=(*plan.not_reached, *_quoted(others)))
+        quoting_ids = list(quoting(view, store.blobs, contents, chosen.keys()))
+        return replace(plan, not_reached=(*plan.not_reached, *_quoted(quoting_ids)))
 
 
 def plan_secret(store: Store, secret: str) -> ErasurePlan:
@@ -425,11 +425,11 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     _seal_all(store, lock_timeout_s)
     for marks, _ in todo:
         if marks.whole or marks.pattern is not None or marks.trees:
-            done = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
-            report.events += done.events
-            report.named += done.named
-            report.segments += len(done.segments)
-            store.append_rows([_event(marks.erasure, REWRITTEN, events_changed=done.events)])
+            rewritten = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
+            report.events += rewritten.events
+            report.named += rewritten.named
+            report.segments += len(rewritten.segments)
+            store.append_rows([_event(marks.erasure, REWRITTEN, events_changed=rewritten.events)])
     ids: set[bytes] = set().union(*(contents for _, contents in todo))
     report.contents = len(ids)
     report.packs = len(contents_of.remove(store.blobs, ids, lock_timeout_s=lock_timeout_s))

@@ -122,13 +122,15 @@ def carry_out(
     with translate_os_errors(blobs.layout.directory(PACK_DIR), "collect packs"):
         _refuse_other_generation(blobs, plan.generation)
         _refuse_unfinished(blobs)
-        gone = condemn(
+        condemned = condemn(
             blobs, names, {}, live=live, late=late, generation=plan.generation, lock_timeout_s=lock_timeout_s
         )
     partial = [share.name for share in plan.partial]
     if partial:
-        gone += repack(blobs, only=partial, live=live, late=late, lock_timeout_s=lock_timeout_s).condemned
-    return gone
+        condemned += repack(
+            blobs, only=partial, live=live, late=late, lock_timeout_s=lock_timeout_s
+        ).condemned
+    return condemned
 
 
 def condemn(
@@ -267,8 +269,8 @@ def _old(fs: FileSystem, names: Iterable[str], age_s_min: float) -> Iterator[tup
     """(file name, pack name) of those condemned packs that are old enough."""
     now_s = fs.time_ns() / 1e9
     for name in names:
-        since, _, rest = name.rpartition("-")
-        stem = parse_pack(rest)
+        since, _, file = name.rpartition("-")
+        stem = parse_pack(file)
         if stem is not None and since.isdecimal() and now_s - int(since) >= age_s_min:
             yield name, stem
 

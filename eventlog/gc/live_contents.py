@@ -132,12 +132,12 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
         locations |= blobs.condemned_locations(missing)
         # An id that was in neither listing may have come back between them.
         locations |= blobs.locations(missing - locations.keys())
-    gone = missing - locations.keys()
+    absent = missing - locations.keys()
     trees = sorted((location, id) for id, location in locations.items() if location[1] == TREE)
     del wanted, locations
-    if gone:
+    if absent:
         try:
-            blobs.get(gone.pop())  # one of them is enough: it raises when a pack cannot be read
+            blobs.get(absent.pop())  # one of them is enough: it raises when a pack cannot be read
         except NotFound:
             pass
     reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
@@ -206,12 +206,12 @@ class _Unlike:
                 raise Corruption("a tree", "it ends inside an entry", len(encoding))
         rows, between = rows_and_starts
         if longer or between != starts[begin:end]:
-            after = (
+            starts_after = (
                 [start_of_row + longer for start_of_row in starts[end:]]
                 if old and end < len(starts)
                 else [len(encoding)]
             )
-            starts = starts[:begin] + between + after
+            starts = starts[:begin] + between + starts_after
         if len(self._last) >= _LAST_MAX:
             self._last.clear()
         self._last[ends] = encoding, starts

@@ -87,10 +87,10 @@ def repack(
         packs = {tables.name: tables for tables in blobs.tables()}
         if only is not None:
             packs = {name: packs[name] for name in packs.keys() & set(only)}
-        gone: list[str] = []
+        condemned: list[str] = []
         if only is None:
-            gone = _condemn_needless(blobs, packs, lock_timeout_s)
-        inputs = {name: packs[name] for name in packs.keys() - set(gone)}
+            condemned = _condemn_needless(blobs, packs, lock_timeout_s)
+        inputs = {name: packs[name] for name in packs.keys() - set(condemned)}
         if not everything and only is None:
             sizes = {name: tables.size for name, tables in inputs.items()}
             inputs = {name: packs[name] for name in choose(sizes, bytes_max)}
@@ -105,9 +105,9 @@ def repack(
                 except FileNotFoundError:
                     pass  # others have merged or collected it already, so it proves nothing
             names = inputs.keys() - {new}
-            gone += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
-        before = sum(packs[name].size for name in gone)
-        return Repacked(new, gone, before, bytes_after)
+            condemned += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
+        bytes_before = sum(packs[name].size for name in condemned)
+        return Repacked(new, condemned, bytes_before, bytes_after)
 
 
 def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
@@ -222,12 +222,12 @@ def _keys(blobs: BlobStore, sizes: Mapping[int, Mapping[bytes, int]], named: Nam
             path, age = keys[id] = level[id]
             prefix = path + b"/" if path else path
             for kind, child, name in tree_rows(encoding):
-                known = below if kind == DIRECTORY else keys
-                if child in known:
-                    if age < known[child][1]:
-                        known[child] = known[child][0], age
+                target_keys = below if kind == DIRECTORY else keys
+                if child in target_keys:
+                    if age < target_keys[child][1]:
+                        target_keys[child] = target_keys[child][0], age
                 elif child in (trees if kind == DIRECTORY else contents) and child not in walked:
-                    known[child] = prefix + name, age
+                    target_keys[child] = prefix + name, age
         level = below
     return keys
 

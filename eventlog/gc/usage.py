@@ -99,7 +99,7 @@ def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
     roots = [
         (session or OUTSIDE, text) for session, text in retained.hashes_and_sessions(view, retention.limits)
     ]
-    owners.claim([(who, id) for who, text in roots for id in from_texts((text,))])
+    owners.claim([(owner, id) for owner, text in roots for id in from_texts((text,))])
     owners.claim([(OUTSIDE, id) for id in baseline_trees(blobs.fs, blobs.layout)])
     # Stored deferred contents belong to the owner of their list.
     owners.claim([(owners.of[list_id], tree) for list_id, tree in _stored(view) if list_id in owners.of])
@@ -172,7 +172,7 @@ class _Owners:
 
     def claim(self, claims: Iterable[tuple[str, bytes]]) -> None:
         """Of each id, and all below it. An owner changes twice at most, so a tree is read twice at most."""
-        changed = {id for who, id in claims if self._add(who, id)}
+        changed = {id for claimant, id in claims if self._add(claimant, id)}
         while changed:
             below = set()
             for id, encoding in read_trees(self._blobs, changed):
@@ -181,11 +181,11 @@ class _Owners:
                         below.add(child)
             changed = below
 
-    def claim_rest(self, who: str, ids: Iterable[bytes]) -> None:
+    def claim_rest(self, claimant: str, ids: Iterable[bytes]) -> None:
         """Claim what has no owner yet."""
         level = {id for id in ids if id not in self.of}
         while level:
-            self.of.update(dict.fromkeys(level, who))
+            self.of.update(dict.fromkeys(level, claimant))
             below = set()
             for _, encoding in read_trees(self._blobs, level):
                 for kind, child, _ in tree_rows(encoding):
@@ -193,12 +193,12 @@ class _Owners:
                         if kind == DIRECTORY:
                             below.add(child)
                         else:
-                            self.of[child] = who
+                            self.of[child] = claimant
             level = below
 
-    def _add(self, who: str, id: bytes) -> bool:
+    def _add(self, claimant: str, id: bytes) -> bool:
         owner = self.of.get(id)
-        new_owner = who if owner in (None, who) else SHARED
+        new_owner = claimant if owner in (None, claimant) else SHARED
         self.of[id] = new_owner
         return owner != new_owner
 

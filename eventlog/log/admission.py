@@ -27,19 +27,19 @@ def lines(
     waiting = iter(events)
     at_once = _AT_ONCE if redactor.look is None else BATCH_LINES_MAX
     number = 0
-    while some := list(islice(waiting, at_once)):
+    while batch := list(islice(waiting, at_once)):
         new: dict[str, set[str]] = {}
         try:
-            made = admission.lines(fs, some, partial(_encode, new), redactor)
+            encoded = admission.lines(fs, batch, partial(_encode, new), redactor)
             admission.keep_ours(new)
         except InvalidEvent:
-            for at, event in enumerate(some, number + 1):
-                _try(fs, event, at)
+            for event_number, event in enumerate(batch, number + 1):
+                _try(fs, event, event_number)
             raise
         for column, hashes in new.items():
             named.setdefault(column, set()).update(hashes)
-        yield from made
-        number += len(some)
+        yield from encoded
+        number += len(batch)
 
 
 def _encode(named: "dict[str, set[str]]", event: Event) -> bytes:

@@ -103,16 +103,16 @@ def scrub(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]", byt
     record = read(fs, layout)
     counts = _Counting(fs, layout, record)
     waiting = [(at_s, entry) for entry in entries if counts.half_over(at_s := counts.since(entry))]
-    done = 0
+    bytes_read = 0
     for _, entry in sorted(waiting, key=lambda pair: pair[0] or 0):
-        if done and done + entry.bytes > bytes_max:
+        if bytes_read and bytes_read + entry.bytes > bytes_max:
             break
-        done += entry.bytes
+        bytes_read += entry.bytes
         with contextlib.suppress(OSError):
             _compare(fs, layout.segment(entry.name), entry, record)
-    if done:
+    if bytes_read:
         _write(fs, layout, record, entries=entries)
-    return done
+    return bytes_read
 
 
 def ages(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]") -> Ages:

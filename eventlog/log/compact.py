@@ -216,8 +216,8 @@ def _clean_up(
         with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
             current = manifests.read_current(fs, layout, store_id)
             report.removed += _remove_superseded(fs, layout, store_id, current)
-    there = set(names) - set(report.removed)
-    report.waiting = sum(item.name in there for item in current.superseded)
+    remaining = set(names) - set(report.removed)
+    report.waiting = sum(item.name in remaining for item in current.superseded)
 
 
 def _remove_superseded(fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest) -> list[str]:
@@ -239,13 +239,13 @@ def _remove_superseded(fs: FileSystem, layout: Layout, store_id: bytes, current:
 
 def _outlived(fs: FileSystem, layout: Layout, current: Manifest, names: Sequence[str]) -> list[str]:
     """Those of the files `names` that were superseded GRACE_S ago, by the age of the manifest that did it."""
-    there = set(names)
+    present = set(names)
     now_s = fs.time_ns() / 1e9
     ages: dict[int, float] = {}
     for item in current.superseded:
-        if item.name in there and item.since not in ages:
+        if item.name in present and item.since not in ages:
             try:
                 ages[item.since] = now_s - fs.stat(layout.manifest(item.since)).st_mtime
             except FileNotFoundError:
                 ages[item.since] = GRACE_S  # expired long since
-    return [s.name for s in current.superseded if s.name in there and ages[s.since] >= GRACE_S]
+    return [s.name for s in current.superseded if s.name in present and ages[s.since] >= GRACE_S]

@@ -238,10 +238,10 @@ def _with(table: "pa.Table", changes: _Changes) -> "pa.Table":
     rows = [changes.get(position) for position in table["position"].to_pylist()]
     for name in CHANGED_COLUMNS:
         if any(row is not None and name in row for row in rows):
-            old = table[name].to_pylist()
+            old_values = table[name].to_pylist()
             values = [
-                row[name] if row is not None and name in row else before
-                for row, before in zip(rows, old, strict=True)
+                row[name] if row is not None and name in row else old_value
+                for row, old_value in zip(rows, old_values, strict=True)
             ]
             index = SCHEMA.get_field_index(name)
             table = table.set_column(index, SCHEMA.field(index), pa.array(values, SCHEMA.field(index).type))

@@ -236,14 +236,14 @@ def _in_value(value: Any, change: Any) -> Any:
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if isinstance(value, dict):
         new: dict[str, Any] = {}
-        same = True
+        is_same = True
         for key, item in value.items():
             new_key, new_item = change(key), _in_value(item, change)
             while new_key is not key and (new_key in new or new_key in value):
                 new_key += "'"  # two keys must not become one
-            same = same and new_key is key and new_item is item
+            is_same = is_same and new_key is key and new_item is item
             new[new_key] = new_item
-        return value if same else new
+        return value if is_same else new
     return value
 
 

@@ -89,9 +89,9 @@ def erasure_of(view: "Callable[[], LogView]") -> "Callable[[bytes], str | None]"
     return why
 
 
-def _on(at: "int | None") -> str:
-    if at is None:
+def _on(recorded_at: "int | None") -> str:
+    if recorded_at is None:
         return ""
     from datetime import UTC, datetime
 
-    return f" on {datetime.fromtimestamp(at / 1e6, UTC):%Y-%m-%d}"
+    return f" on {datetime.fromtimestamp(recorded_at / 1e6, UTC):%Y-%m-%d}"

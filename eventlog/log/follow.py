@@ -358,7 +358,7 @@ class Follower:
             return
         self._manifest = manifest
         self._sealed.entries = manifest.segments
-        self._ids = {i: at for i, at in self._ids.items() if at >= manifest.next_position}
+        self._ids = {i: position for i, position in self._ids.items() if position >= manifest.next_position}
 
     def _newest_manifest(self) -> int:
         numbers = manifests.numbers(self.fs, self._layout)
@@ -408,8 +408,8 @@ class _Sealed:
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         self._read_new()
-        there = [e for e in self.entries if not self._sessions_in[e.name].isdisjoint(session_ids)]
-        return self._prefix(there).sessions(session_ids) if there else ()
+        entries = [e for e in self.entries if not self._sessions_in[e.name].isdisjoint(session_ids)]
+        return self._prefix(entries).sessions(session_ids) if entries else ()
 
     def _prefix(self, entries: Sequence[SegmentEntry]) -> "SegmentPrefix":
         from eventlog.log.segment_file import SegmentPrefix

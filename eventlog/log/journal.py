@@ -152,11 +152,11 @@ def end_of_open(fs: FileSystem, fd: int, path: str) -> int:
     """`end_of_journal` of an open file. The header counts whatever its bytes are."""
     end = _file_size(fs, fd, path)
     while end > HEADER_SIZE:
-        at = max(HEADER_SIZE, end - _SEARCH_SIZE)
-        used = used_length(fs.pread(fd, end - at, at))
+        start = max(HEADER_SIZE, end - _SEARCH_SIZE)
+        used = used_length(fs.pread(fd, end - start, start))
         if used:
-            return at + used
-        end = at
+            return start + used
+        end = start
     return end
 
 
@@ -388,9 +388,9 @@ class Journal:
             stat = self._stat_if_newest(active)
             if stat is not None:
                 active.suspect = stat.st_mode & _SUSPECT_BIT != 0
-                seen = active.position
-                if not self._catch_up(active, stat.st_size) or active.position < seen:
-                    self._recover(active, seen)
+                known_end = active.position
+                if not self._catch_up(active, stat.st_size) or active.position < known_end:
+                    self._recover(active, known_end)
                 return active
             self._forget()
             self._lock.renew(self._lock_timeout_s)
@@ -497,9 +497,9 @@ class Journal:
         frame_size = last_frame_size(tail)
         if not 0 < frame_size <= len(tail):
             return False
-        at, offset = len(tail) - frame_size, size - frame_size
+        start, offset = len(tail) - frame_size, size - frame_size
         try:
-            end, digest = frame_end(tail, at, offset, active.header.key, active.path)
+            end, digest = frame_end(tail, start, offset, active.header.key, active.path)
         except Corruption:
             return False
         active.size, active.position, active.digest = size, end, digest
@@ -576,14 +576,14 @@ class Journal:
                 "between its users (a network or virtual machine share?). Move the store to a local disk."
             ) from error
 
-    def _recover(self, active: _Active, seen: int) -> None:
+    def _recover(self, active: _Active, known_end: int) -> None:
         """Read all of `active`; quarantine and cut a torn tail. Damage leaves the file as it is, closed.
 
-        Args: seen: the position after all that this process has seen in it.
+        Args: known_end: the position after all that this process has seen in it.
         """
         acknowledged = active.note.read() if active.note is not None else None
         scan = _scan_descriptor(self._fs, active.fd, active.path, self._store_id, active.number)
-        end, position = scan.size, max(scan.claimed, seen, acknowledged or 0)
+        end, position = scan.size, max(scan.claimed, known_end, acknowledged or 0)
         if scan.damaged or position > scan.end:
             # Closed: a frame here would come after bad bytes, or have the position of another.
             end = max(end, ROTATE_SIZE)

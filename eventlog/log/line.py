@@ -110,10 +110,10 @@ class _Shape:
 
     def __init__(self, columns: "dict[str, type]") -> None:
         self.nulls = [name for name, kind in columns.items() if kind is type(None)]
-        there = [name for name in columns if name not in self.nulls]
-        self.numbers = [name for name in there if COLUMN_KINDS[name] in (INT, TIME)]
-        self.lists = [name for name in there if COLUMN_KINDS[name] == LIST]
-        self.hashes = [name for name in there if name in admission.HASHES]
+        present = [name for name in columns if name not in self.nulls]
+        self.numbers = [name for name in present if COLUMN_KINDS[name] in (INT, TIME)]
+        self.lists = [name for name in present if COLUMN_KINDS[name] == LIST]
+        self.hashes = [name for name in present if name in admission.HASHES]
 
 
 _shapes: "dict[tuple[object, ...], _Shape]" = {}

@@ -91,9 +91,9 @@ def encode(manifest: Manifest) -> bytes:
     head: dict[str, Any] = {"format": FORMAT, "required": [], **_members(manifest)}
     for name in ("segments", "damaged", "superseded"):
         head[name] = [_members(item) for item in head[name]]
-    rest = json.dumps(head, separators=(",", ":")).encode("ascii")
-    digest = blake3(rest).hexdigest().encode("ascii")
-    return rest[:-1] + _DIGEST_MEMBER % digest
+    body = json.dumps(head, separators=(",", ":")).encode("ascii")
+    digest = blake3(body).hexdigest().encode("ascii")
+    return body[:-1] + _DIGEST_MEMBER % digest
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -103,12 +103,12 @@ def digest_of(manifest: Manifest) -> str:
 
 def decode(data: bytes, path: str) -> Manifest:
     """The manifest in a file's bytes. Raises: Corruption, Unsupported."""
-    rest = data[:-_DIGEST_MEMBER_SIZE] + b"}"
-    expected = _DIGEST_MEMBER % blake3(rest).hexdigest().encode("ascii")
+    body = data[:-_DIGEST_MEMBER_SIZE] + b"}"
+    expected = _DIGEST_MEMBER % blake3(body).hexdigest().encode("ascii")
     if data[-_DIGEST_MEMBER_SIZE:] != expected:
         raise Corruption(path, "the manifest's digest does not match its content")
     try:
-        fields = json.loads(rest)
+        fields = json.loads(body)
         if not isinstance(fields, dict):
             raise ValueError("not a JSON object")
         _check_format(fields, path)

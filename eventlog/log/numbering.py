@@ -250,7 +250,7 @@ class Numbering:
             columns["event_type"], columns["agent_turn_id"], session_ids, turns, turn_ids, seqs, strict=True
         )
         for i, (event_type, key, session_id, turn, turn_id, seq) in enumerate(events):
-            before: Sequence[str] = ()  # the part that this one continues, where the fold places the event
+            previous: Sequence[str] = ()  # the part that this one continues, where the fold places the event
             if conversations is None:
                 session = None if session_id is None else sessions[session_id]
             elif session_id is not None:
@@ -266,7 +266,7 @@ class Numbering:
                     has_turn=turn is not None or turn_id is not None,
                 ) or self._alone(agents[i], owns[i])
                 if session is not None and session.before is not None:
-                    before = session.before.extends
+                    previous = session.before.extends
             if session is None:
                 _fill_outside(columns, i)
                 continue
@@ -294,7 +294,7 @@ class Numbering:
             if lifecycle:
                 if seq is not None:
                     session.seqs[texts.counter] = max(seq, session.seqs.get(texts.counter, 0))
-                _fill_lifecycle(session, texts, event_type, repos[i], columns, i, before)
+                _fill_lifecycle(session, texts, event_type, repos[i], columns, i, previous)
                 if event_type == "session":
                     _name(session, operations[i], contexts, i, sealed)
                 continue
@@ -351,14 +351,14 @@ def _fill_lifecycle(
     repo: "str | None",
     columns: "dict[str, list[Any]]",
     i: int,
-    before: "Sequence[str]",
+    previous: "Sequence[str]",
 ) -> None:
     contexts, extends = columns["context_id"], columns["extends"]
     if event_type == "sessions":
         _fill_master(repo, contexts, i)
     elif event_type == "session":
         if extends[i] is None and repo is not None:
-            extends[i] = [sessions_context(repo), *before]
+            extends[i] = [sessions_context(repo), *previous]
     else:
         if contexts[i] is None and texts.turn is not None:
             contexts[i] = turn_context(session.id, texts.turn)

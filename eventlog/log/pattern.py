@@ -82,9 +82,9 @@ def _in_base64(data: bytes) -> "list[str]":
     if len(data) < 9:
         return []
     digits = []
-    for before in range(3):
-        whole = base64.b64encode(b"\0" * before + data).decode("ascii").rstrip("=")
-        first = (before * 8 + 5) // 6
-        last = (before + len(data)) * 8 // 6
+    for shift in range(3):
+        whole = base64.b64encode(b"\0" * shift + data).decode("ascii").rstrip("=")
+        first = (shift * 8 + 5) // 6
+        last = (shift + len(data)) * 8 // 6
         digits.append(whole[first:last])
     return [*digits, *(text.replace("+", "-").replace("/", "_") for text in digits)]

@@ -304,15 +304,15 @@ class LogView:
                     yield from file.slices(names, group)
                     continue
                 mask = wanted.mask(file.read(tests, group))
-                left = sum(chunk.true_count for chunk in mask.chunks)
+                matches_left = sum(chunk.true_count for chunk in mask.chunks)
                 start = 0
-                for batch in file.slices(names, group) if left else ():
+                for batch in file.slices(names, group) if matches_left else ():
                     fits = mask.slice(start, batch.num_rows).combine_chunks()
                     start += batch.num_rows
                     if fits.true_count:
                         yield batch.filter(fits)
-                    left -= fits.true_count
-                    if not left:
+                    matches_left -= fits.true_count
+                    if not matches_left:
                         break
 
     # -- the tail ----------------------------------------------------------------------------------
@@ -342,10 +342,10 @@ class LogView:
         if remembered is not None:
             return self._noting(remembered)
         facts = TailFacts(self.manifest.next_position)
-        before = 0
+        previous = 0
         for journal in self._walk():
-            facts.add(journal, before)
-            before = journal.number
+            facts.add(journal, previous)
+            previous = journal.number
         return self._noting(facts)
 
     def _noting(self, facts: TailFacts) -> TailFacts:
@@ -495,9 +495,9 @@ def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -
             raise Corruption(path, f"no manifest has {size:,} bytes")
         data = fs.pread(pin, size, 0)
         manifest = manifests.check_identity(manifests.decode(data, path), path, store_id, number)
-        there = set(fs.listdir(layout.directory(SEGMENT_DIR)))
+        names = set(fs.listdir(layout.directory(SEGMENT_DIR)))
         for entry in manifest.segments:
-            if entry.name not in there:
+            if entry.name not in names:
                 what = f"manifest {number} lists this segment, but it is not there"
                 raise _MissingError(Corruption(layout.segment(entry.name), what))
         journals = unsealed(fs, layout, manifest.next_journal)
@@ -620,9 +620,9 @@ def _table_of_frames(
         frames[0][0],
     )
     ids = events["event_id"].to_pylist()
-    known = pa.array(sorted(numbering.prefix.seen(ids) | (earlier & set(ids))), pa.string())
+    earlier_ids = pa.array(sorted(numbering.prefix.seen(ids) | (earlier & set(ids))), pa.string())
     earlier.update(ids)
-    return number_table(without_duplicates(events, [known]), numbering)
+    return number_table(without_duplicates(events, [earlier_ids]), numbering)
 
 
 def _dicts_of(chunk: Chunk) -> Iterable[Event]:

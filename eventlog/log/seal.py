@@ -224,15 +224,15 @@ class _Rot:
 def _frames(journals: Iterator[TailJournal], batch: _Batch, rot: _Rot) -> Iterator[Frame]:
     """The frames of a batch. Of finished journals only the losses stay in memory, in `rot`."""
     position = batch.base
-    before: list[TailJournal] = []
+    previous: list[TailJournal] = []
     for journal in journals:
-        rot.lost += lost_positions([*before, journal], position)
+        rot.lost += lost_positions([*previous, journal], position)
         rot.damage.append(_damage_of(journal.scan))
         yield from journal.frames
         if journal.frames:
             position = journal.frames[-1].end
-        before = [replace(journal, frames=())]
-    rot.lost += lost_positions(before, position, batch.end)
+        previous = [replace(journal, frames=())]
+    rot.lost += lost_positions(previous, position, batch.end)
 
 
 def _visible(
@@ -246,8 +246,8 @@ def _visible(
     dropped = 0
     seen: set[str] = set()
     for events in batches:
-        known = [prefix.seen_ids(events["event_id"].combine_chunks())] if prefix.entries else []
-        unique = without_duplicates(events, known, seen)
+        sealed_ids = [prefix.seen_ids(events["event_id"].combine_chunks())] if prefix.entries else []
+        unique = without_duplicates(events, sealed_ids, seen)
         dropped += events.num_rows - unique.num_rows
         visible.append(number_table(unique, numbering))
     # One chunk of each column: the pieces share their memory with what they were parsed from.
@@ -366,12 +366,12 @@ def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int,
     """Unlink journals below `floor`, lowest first, as far as nobody reads them."""
     numbers = [number for number in journal_numbers(fs, layout)[:-1] if number < floor]
     for start in range(0, len(numbers), _LOCKED_MAX):
-        held: list[int] = []
+        descriptors: list[int] = []
         free = []
         try:
             for number in numbers[start : start + _LOCKED_MAX]:
                 # A reader that found no manifest pins its first journal instead: no later one goes.
-                if not pins.lock(fs, layout.journal(number), held):
+                if not pins.lock(fs, layout.journal(number), descriptors):
                     break
                 free.append(number)
             for number in free:
@@ -379,10 +379,10 @@ def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int,
                     _quarantine_replaced(fs, layout, store_id, number)
             if free:
                 unlink_journals(fs, layout, free)
-            if len(free) < len(held):
+            if len(free) < len(descriptors):
                 return
         finally:
-            for fd in held:
+            for fd in descriptors:
                 fs.close(fd)
 
 

@@ -199,12 +199,12 @@ def tables_from_frames(frames: "Iterable[Frame]", path: str) -> "Generator[pa.Ta
             yield frame.payload
 
     for table in _parsed(bodies(), path):
-        here = []
+        table_ranges = []
         count = 0
         while ranges and count < table.num_rows:
-            here.append(ranges.popleft())
-            count += here[-1][1]
-        yield _placed(table, positions_of(here), path)
+            table_ranges.append(ranges.popleft())
+            count += table_ranges[-1][1]
+        yield _placed(table, positions_of(table_ranges), path)
     if ranges:
         raise Corruption(path, "it holds fewer events than its frames say")
 
@@ -385,18 +385,18 @@ def slices(
     take a third more processor time, and each keeps memory of its own. Raises: Corruption.
     """
     names = _names_to_read(columns)
-    left = file.metadata.row_group(row_group).num_rows
+    rows_left = file.metadata.row_group(row_group).num_rows
     try:
         rows = _rows_of_slice(file.metadata.row_group(row_group), names)
         batches = file.iter_batches(rows, [row_group], names, use_threads=False)
         while (batch := next(batches, None)) is not None:
-            left -= batch.num_rows
+            rows_left -= batch.num_rows
             yield from _as_of_log(pa.Table.from_batches([batch]), names).to_batches()
         pa.default_memory_pool().release_unused()  # else it keeps several times what a slice needs
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(error, path) from error
-    if left:  # pyarrow may end at a damaged page as at the last one
-        raise Corruption(path, f"the segment's pages end {left} rows before their group does")
+    if rows_left:  # pyarrow may end at a damaged page as at the last one
+        raise Corruption(path, f"the segment's pages end {rows_left} rows before their group does")
 
 
 def _rows_of_slice(group: "pq.RowGroupMetaData", names: "Collection[str]") -> int:

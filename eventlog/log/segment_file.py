@@ -55,8 +55,10 @@ class SeamFile(io.RawIOBase):
         return self._at
 
     def read(self, size: "int | None" = -1) -> bytes:
-        left = max(0, self._size - self._at)
-        data = self._fs.pread(self._fd, left if size is None or size < 0 else min(size, left), self._at)
+        available = max(0, self._size - self._at)
+        data = self._fs.pread(
+            self._fd, available if size is None or size < 0 else min(size, available), self._at
+        )
         self._at += len(data)
         return data
 
@@ -198,8 +200,8 @@ class SegmentPrefix:
         wanted = pa.array(session_ids, pa.string())
         rows: list[PrefixRow] = []
         for entry in self.entries:
-            there = self._sessions_in.get(entry.name)
-            if there is not None and there.isdisjoint(session_ids):
+            known_sessions = self._sessions_in.get(entry.name)
+            if known_sessions is not None and known_sessions.isdisjoint(session_ids):
                 continue
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 for group in range(file.row_groups):

@@ -46,20 +46,20 @@ def sweep(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "list
     """Remove them, unless somebody could be using one; the paths that went."""
     if not strays(fs, layout, age_s_min):
         return []
-    held = []
+    locks = []
     try:
         for name in (GC, COMPACT, MAINTAIN, APPEND):
             lock = try_acquire(fs, layout, name)
             if lock is None:
                 return []
-            held.append(lock)
+            locks.append(lock)
         # Again: a file in use may have been finished before the locks were ours.
         old = strays(fs, layout, age_s_min)
         for path in old:
             _remove(fs, path)
         return old
     finally:
-        for lock in reversed(held):
+        for lock in reversed(locks):
             lock.release()
 
 

@@ -58,10 +58,10 @@ class TailFacts:
     count: int = 0
     lost: list[LostPositions] = field(default_factory=list)
 
-    def add(self, journal: TailJournal, before: int) -> None:
-        """Count a journal that was walked. Args: before: the number of the one before it, or 0."""
+    def add(self, journal: TailJournal, previous: int) -> None:
+        """Count a journal that was walked. Args: previous: the number of the one before, or 0."""
         if journal.scan.base > self.end:
-            self.lost.append(LostPositions(self.end, journal.scan.base, before))
+            self.lost.append(LostPositions(self.end, journal.scan.base, previous))
             self.end = journal.scan.base
         self.lost += lost_positions([journal], self.end)
         self.end = journal.frames[-1].end if journal.frames else self.end
@@ -145,21 +145,25 @@ class TailMemory:
 
     def _is_ahead_of(self, view: "LogView") -> bool:
         """Whether the memory has read more than the view may show."""
-        known, seen = self._journals, view.journals
-        has_fewer = len(seen) < len(known) and seen == known[: len(seen)]
-        return has_fewer or (bool(known) and seen == known and view.size_of_last < self._offset)
+        read_journals, view_journals = self._journals, view.journals
+        has_fewer = (
+            len(view_journals) < len(read_journals) and view_journals == read_journals[: len(view_journals)]
+        )
+        return has_fewer or (
+            bool(read_journals) and view_journals == read_journals and view.size_of_last < self._offset
+        )
 
     def _goes_on(self, view: "LogView") -> bool:
         """Read what the view has beyond the memory; False when the memory does not fit it."""
-        known = self._journals
-        if view.journals[: len(known)] != known:
+        read_journals = self._journals
+        if view.journals[: len(read_journals)] != read_journals:
             return False
-        if not known:
+        if not read_journals:
             return not view.journals
-        is_last = len(view.journals) == len(known)
+        is_last = len(view.journals) == len(read_journals)
         if not self._advance(view, view.size_of_last if is_last else None):
             return False
-        self._read(view, view.journals[len(known) :])
+        self._read(view, view.journals[len(read_journals) :])
         return True
 
     def _advance(self, view: "LogView", until: "int | None") -> bool:
@@ -173,23 +177,23 @@ class TailMemory:
             data = view.fs.pread(fd, max(0, until - self._offset), self._offset)
         finally:
             view.fs.close(fd)
-        at = 0
+        start = 0
         frames = []
-        while at < len(data):
+        while start < len(data):
             try:
-                frame = decode_frame(data, at, self._offset + at, self._key, path)
+                frame = decode_frame(data, start, self._offset + start, self._key, path)
             except Corruption:
                 return False  # torn, or damage: the walk over all of it decides which
             frames.append(frame)
-            at += frame.size
+            start += frame.size
         for frame in frames:
             if frame.base != self._facts.end:
                 return False
             self._facts.count += frame.count
             self._facts.end = frame.end
             self._waiting.append((path, frame))
-        self._offset += at
-        self._bytes += at
+        self._offset += start
+        self._bytes += start
         return True
 
     def _read(self, view: "LogView", numbers: "list[int]") -> None:

@@ -87,11 +87,11 @@ def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list
     except EventLogError as error:
         unopened = Finding(layout.root, str(error))
     try:
-        findings, known, newest = _verify_manifests(fs, layout, store_id)
-        for entry in known.segments:
+        findings, current, newest = _verify_manifests(fs, layout, store_id)
+        for entry in current.segments:
             findings += _verify_segment(fs, layout, store_id, entry, level)
-        findings += _verify_superseded(fs, layout, known, level)
-        findings += _verify_journals(fs, layout, store_id, known if newest else None, level)
+        findings += _verify_superseded(fs, layout, current, level)
+        findings += _verify_journals(fs, layout, store_id, current if newest else None, level)
         findings += verify_quarantine(fs, layout)
     finally:
         if pin is not None:
@@ -178,9 +178,9 @@ def _verify_segment(
         yield Finding(path, str(error))
 
 
-def _verify_superseded(fs: FileSystem, layout: Layout, known: Manifest, level: str) -> Iterator[Finding]:
+def _verify_superseded(fs: FileSystem, layout: Layout, current: Manifest, level: str) -> Iterator[Finding]:
     """Segments that others have replaced: most are gone, and nothing needs them."""
-    for item in known.superseded if level == READ else ():
+    for item in current.superseded if level == READ else ():
         path = layout.segment(item.name)
         parsed = parse_segment(item.name)
         try:
@@ -208,14 +208,14 @@ def _digest(fs: FileSystem, path: str) -> str:
 
 
 def _ascending(file: "SegmentFile", entry: SegmentEntry) -> bool:
-    before = entry.base - 1
+    previous = entry.base - 1
     for group in range(file.row_groups):
         for batch in file.slices(["position"], group):
             for position in batch["position"].to_pylist():
-                if position <= before:
+                if position <= previous:
                     return False
-                before = position
-    return before < entry.end
+                previous = position
+    return previous < entry.end
 
 
 def _verify_journals(

@@ -101,13 +101,13 @@ def backup(
     _refuse_inside(store.layout.root, target.root)
     with translate_os_errors(target.root, "write the backup", NotDurable):
         _claim(store.fs, store.identity, target)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             lock = _keep_contents(store, lock_timeout_s)
             if lock is not None:
-                held.enter_context(lock)
-            view = held.enter_context(store.view())
+                stack.enter_context(lock)
+            view = stack.enter_context(store.view())
             view.make_durable()  # I5: the copy holds what it shows
-            held.enter_context(acquire(store.fs, target, MAINTAIN, timeout_s=lock_timeout_s))
+            stack.enter_context(acquire(store.fs, target, MAINTAIN, timeout_s=lock_timeout_s))
             run = _Backup(
                 store, view, target, link=link, check=check, locked=lock is not None, progress=progress
             )
@@ -134,7 +134,7 @@ def _refuse_inside(source: str, dest: str) -> None:
         raise Refused(f"{dest} is inside the store that is to be copied; choose a directory elsewhere")
 
 
-def _claim(fs: FileSystem, who: identity.Identity, target: Layout) -> None:
+def _claim(fs: FileSystem, source: identity.Identity, target: Layout) -> None:
     """Make `target` the directory of this store's copy. Raises: Refused, NotFound."""
     root = target.root
     if not fs.exists(root):
@@ -148,18 +148,18 @@ def _claim(fs: FileSystem, who: identity.Identity, target: Layout) -> None:
     except NotADirectoryError as error:
         raise Refused(f"{root} is a file; choose a directory") from error
     if set(names) <= {MARKER}:
-        _mark(fs, target, who)
+        _mark(fs, target, source)
     elif MARKER not in names:
         what = "a store that no backup made" if "STORE" in names else "something else"
         raise Refused(f"{root} holds {what}; choose a directory that is empty or not there")
-    elif _marked_for(fs, target) != who.store_id.hex():
+    elif _marked_for(fs, target) != source.store_id.hex():
         raise Refused(f"{root} is the copy of another store; choose another directory")
-    if "STORE" in names and identity.read(fs, target).store_id != who.store_id:
+    if "STORE" in names and identity.read(fs, target).store_id != source.store_id:
         raise Refused(f"{root} is another store; choose another directory")
-    made = [name for name in DIRECTORIES if not fs.exists(target.directory(name))]
-    for name in made:
+    missing = [name for name in DIRECTORIES if not fs.exists(target.directory(name))]
+    for name in missing:
         _make(fs, target.directory(name))
-    if made:
+    if missing:
         for name in ("", "/log", "/snapshots"):
             fs.fsync_dir(root + name)
 
@@ -171,14 +171,14 @@ def _make(fs: FileSystem, directory: str) -> None:
         pass  # another first backup to the same directory made it
 
 
-def _mark(fs: FileSystem, target: Layout, who: identity.Identity) -> None:
+def _mark(fs: FileSystem, target: Layout, source: identity.Identity) -> None:
     """The first file of a copy, durable before any other: without it no file there counts as ours.
 
     Written over the same bytes when another first backup is further already, so that it is never empty.
     """
     fd = fs.open(f"{target.root}/{MARKER}", os.O_WRONLY | os.O_CREAT)
     try:
-        data = json.dumps({"store_id": who.store_id.hex()}).encode("ascii") + b"\n"
+        data = json.dumps({"store_id": source.store_id.hex()}).encode("ascii") + b"\n"
         if fs.pwrite(fd, data, 0) != len(data):
             raise OSError(28, "the disk took no more bytes")
         fs.truncate(fd, len(data))
@@ -435,8 +435,10 @@ class _Backup:
         """Whether the journal of that number is the beginning of the source's."""
         fs = self._fs
         size = fs.stat(self._target.journal(number)).st_size
-        here, there = (self._ends(layout.journal(number), size) for layout in (self._target, self._source))
-        return here == there
+        copy_ends, source_ends = (
+            self._ends(layout.journal(number), size) for layout in (self._target, self._source)
+        )
+        return copy_ends == source_ends
 
     def _ends(self, path: str, size: int) -> tuple[bytes, bytes]:
         fd = self._fs.open(path, os.O_RDONLY)
@@ -474,19 +476,19 @@ class _Backup:
         """Remove packs and segments that the source has no more."""
         fs, target = self._fs, self._target
         listed = {entry.name for entry in self._view.manifest.segments}
-        gone = []
+        dropped = []
         for name in fs.listdir(target.directory(SEGMENT_DIR)):
             if parse_segment(name) is not None and name not in listed:
-                gone.append(target.segment(name))
+                dropped.append(target.segment(name))
         for name in fs.listdir(target.directory(PACK_DIR)):
             stem = parse_pack(name)
             if stem is not None and stem not in self._packs:
-                gone.append(target.pack(stem))
+                dropped.append(target.pack(stem))
         fs.fsync_dir(target.directory(MANIFEST_DIR))  # none that lists one of them comes back
-        for path in gone:
+        for path in dropped:
             fs.unlink(path)
-        self._report.pruned = len(gone)
+        self._report.pruned = len(dropped)
 
-    def _tell(self, done: int, total: int) -> None:
+    def _tell(self, number: int, total: int) -> None:
         if self._progress is not None:
-            self._progress(done, total)
+            self._progress(number, total)

@@ -417,11 +417,11 @@ class Damage:
             self.is_about_contents = True
         lost: set[bytes] = set()
         for path, pack in bad.items():
-            gone = pack.named - whole - rescued
-            lost |= gone
+            pack_lost = pack.named - whole - rescued
+            lost |= pack_lost
             self.bad_packs.append(path)
-            staying = len(pack.named) - len(gone)
-            then = f"{staying} of its {len(pack.named)} contents stay, {len(gone)} are lost"
+            staying = len(pack.named) - len(pack_lost)
+            then = f"{staying} of its {len(pack.named)} contents stay, {len(pack_lost)} are lost"
             if not pack.named:
                 then = "which contents it held is unknown"
             self._step(PACK, path, pack.problem or "its bytes do not match its name", then)
@@ -466,9 +466,9 @@ class Damage:
             except (Corruption, OSError) as error:
                 what = error.what if isinstance(error, Corruption) else str(error)
                 self._step(IDX, path, what, "nothing is lost: it is made anew")
-        known = {step.path for step in self.plan.steps}
+        reported = {step.path for step in self.plan.steps}
         for finding in verify_idx_rows(self._store.blobs):
-            if finding.path not in known:
+            if finding.path not in reported:
                 self._step(IDX, finding.path, finding.what, "nothing is lost: it is made anew")
 
     def _scan_rules(self) -> None:

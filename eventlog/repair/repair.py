@@ -155,9 +155,9 @@ def _note_as_known(store: Store, lock_timeout_s: float) -> None:
         except Corruption:
             return  # it remains, and is told
         if any(lost.journal for lost in current.damaged):
-            known = tuple(replace(lost, journal=0) for lost in current.damaged)
+            damaged = tuple(replace(lost, journal=0) for lost in current.damaged)
             parent = manifests.digest_of(current)
-            following = replace(current, number=current.number + 1, parent=parent, damaged=known)
+            following = replace(current, number=current.number + 1, parent=parent, damaged=damaged)
             manifests.commit(fs, layout, following)
 
 
@@ -209,9 +209,9 @@ class _Repair:
         fs.fsync_dir(layout.directory(QUARANTINE_DIR))
         if self._damage.bad_packs:
             self._rescue_contents(lock_timeout_s)
-        with ExitStack() as held:
+        with ExitStack() as locks:
             for name in (GC, MAINTAIN, APPEND):
-                held.enter_context(acquire(fs, layout, name, timeout_s=lock_timeout_s))
+                locks.enter_context(acquire(fs, layout, name, timeout_s=lock_timeout_s))
             if manifests.numbers(fs, layout) != self._damage.numbers:
                 raise Refused("the log was sealed since the plan was made; look at a new plan")
             self._copier.clean()
@@ -245,7 +245,7 @@ class _Repair:
         """Store the contents that verify in damaged packs in a new pack, before these leave."""
         catalog = _Rescue(self._fs, self._layout, self._id)
         catalog.wanted = self._damage.rescuable
-        done: set[bytes] = set()
+        stored: set[bytes] = set()
         writer = BlobWriter(
             self._fs, self._layout, self._id, catalog,
             codec="zlib", level=None, group_bytes=None, lock_timeout_s=lock_timeout_s,
@@ -255,9 +255,9 @@ class _Repair:
                 try:
                     pack = readable_parts.ReadablePack(path)
                     for id, kind, data in readable_parts.contents(self._reading, path, pack):
-                        if id not in self._damage.rescuable or id in done:
+                        if id not in self._damage.rescuable or id in stored:
                             continue
-                        done.add(id)
+                        stored.add(id)
                         if kind == TREE:
                             writer.put_encoded_tree(data)
                         else:
@@ -274,8 +274,8 @@ class _Repair:
         """Give a file a second name in quarantine, with the reason beside it."""
         fs = self._fs
         name = os.path.basename(step.path)
-        same = [n for n in fs.listdir(self._layout.directory(QUARANTINE_DIR)) if n.startswith(name)]
-        quarantine_name = f"{name}.{len(same) // 2 + 1}" if same else name
+        namesakes = [n for n in fs.listdir(self._layout.directory(QUARANTINE_DIR)) if n.startswith(name)]
+        quarantine_name = f"{name}.{len(namesakes) // 2 + 1}" if namesakes else name
         why = {"path": step.path, "kind": step.kind, "reason": step.what, "at": fs.time_ns() // 1000}
         tmp = self._layout.tmp(f"seal-aside-{fs.random_bytes(8).hex()}")
         publish(fs, tmp, self._layout.quarantine(f"{quarantine_name}.json"), jsontext.encode(why) + b"\n")

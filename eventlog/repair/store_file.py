@@ -52,12 +52,12 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
         )
     store_id = next(iter(counts))
     around = repo_hash_of(root.rpartition("/")[0])
-    who = Identity(store_id, around[0] if around else "", "roots", "", 0, required=(identity.MODES,))
+    provisional = Identity(store_id, around[0] if around else "", "roots", "", 0, required=(identity.MODES,))
     repos: Counter[str] = Counter()
     highest: "dict[tuple[str, str], int]" = {}
     named = first = None
     try:
-        with Store(fs, layout, who) as store:
+        with Store(fs, layout, provisional) as store:
             for event in store.rows(columns=_READ):
                 first = event["recorded_at"] if first is None else first
                 if event["agent"] and event["session_id"] and event["turn"]:
@@ -70,7 +70,7 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
     except EventLogError:
         pass  # the events read so far count; the repair that follows settles the rest
     limit = _turn_limit(highest)
-    repo_hash = repos.most_common(1)[0][0] if repos else who.repo_hash
+    repo_hash = repos.most_common(1)[0][0] if repos else provisional.repo_hash
     origin = "roots" if around and around[0] == repo_hash else "random"
     return Identity(
         store_id,
@@ -96,7 +96,7 @@ def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
     return limit if max(turns.values(), default=0) <= limit else None
 
 
-def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: float = 10.0) -> None:
+def put_back(fs: FileSystem, layout: Layout, identity_: Identity, lock_timeout_s: float = 10.0) -> None:
     """Write STORE; an old file gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
     with (
         translate_os_errors(layout.store_file, "write it anew"),
@@ -106,7 +106,9 @@ def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: floa
             name = f"STORE-{fs.random_bytes(8).hex()}"
             fs.link(layout.store_file, layout.quarantine(name))
             fs.fsync_dir(layout.directory(QUARANTINE_DIR))
-        replace(fs, layout.tmp(f"STORE-{fs.random_bytes(8).hex()}"), layout.store_file, identity.encode(who))
+        replace(
+            fs, layout.tmp(f"STORE-{fs.random_bytes(8).hex()}"), layout.store_file, identity.encode(identity_)
+        )
 
 
 def _ids(fs: FileSystem, layout: Layout) -> Iterator[bytes]:

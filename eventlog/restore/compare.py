@@ -275,15 +275,15 @@ def _ignored(target: str, paths: Collection[bytes]) -> set[bytes] | None:
         return set()
     command = ["git", "-C", target, "-c", "core.fsmonitor=false", "check-ignore", "--stdin", "-z"]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, env=git_environment(), input=b"".join(b"./%b\0" % path for path in paths),
             capture_output=True, check=False,
         )  # fmt: skip
     except OSError:
         return None
-    if done.returncode not in (0, 1):
+    if completed.returncode not in (0, 1):
         return None
-    return {path.removeprefix(b"./") for path in done.stdout.split(b"\0") if path}
+    return {path.removeprefix(b"./") for path in completed.stdout.split(b"\0") if path}
 
 
 def _in_repository(directory: str) -> bool:

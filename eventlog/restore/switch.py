@@ -260,8 +260,8 @@ class _Switch:
 
     def release(self) -> None:
         """Give up what is held."""
-        held, self._held = self._held, []
-        _of_each(self.calls.close, held)
+        descriptors, self._held = self._held, []
+        _of_each(self.calls.close, descriptors)
 
     def _parent(self, path: bytes) -> tuple[int, bytes]:
         """The directory of a path that is about to change, and the name in it."""
@@ -297,8 +297,8 @@ def _of_each(call: Callable[[int], None], fds: Sequence[int]) -> None:
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    def of_all(some: Sequence[int]) -> None:
-        for fd in some:
+    def of_all(share: Sequence[int]) -> None:
+        for fd in share:
             call(fd)
 
     with ThreadPoolExecutor(_THREADS, "locus-restore") as pool:

@@ -110,9 +110,9 @@ def wanted_of_turn(
         for path in [path for path in (*wanted.gone, *wanted.gone_dirs) if wanted.left_alone(path)]:
             wanted.gone.discard(path)
             wanted.gone_dirs.discard(path)
-    known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
+    paths_met = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
     for wish in wanted.paths:
-        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in known):
+        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in paths_met):
             raise NotFound(f"{path_text(wish)} is not in {state.turn} at {state.at}, and was not seen later")
     return wanted
 
@@ -125,8 +125,8 @@ def _leave_alone(wanted: Wanted, text: str, reason: str) -> None:
     elif _legal(text) is None:
         return  # nothing of that name is touched in any case
     else:
-        for known in [known for known in wanted.entries if is_below(known, path)]:
-            del wanted.entries[known]
+        for entry_path in [entry_path for entry_path in wanted.entries if is_below(entry_path, path)]:
+            del wanted.entries[entry_path]
     if all(path != listed for listed, _ in wanted.missing):
         wanted.missing.append((path, reason))
     wanted.alone.add(b"" if path == b"." else path)
@@ -185,7 +185,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     directories = {b"": state.root}
     read = _read(wanted, state)
     stack = [(b"", state.deferred.entries(read(state.root), b""))]
-    some, make = bool(wanted.paths), tuple.__new__
+    is_selective, make = bool(wanted.paths), tuple.__new__
     leaves: dict[bytes, tuple[bytes, int | None]]
     leaves = {kind: (kind, None) for kind in (FILE, EXECUTABLE, SYMLINK)}
     leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
@@ -195,7 +195,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
         for entry in entries:
             name, kind, id, size = entry
             path = prefix + name
-            if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
+            if is_selective and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
             if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
                 wanted.missing.append((path, f"it is not written: it {problem}"))

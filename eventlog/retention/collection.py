@@ -154,10 +154,10 @@ def maintain(store: Store) -> bool:
         chosen_plan = plan(store)
         if chosen_plan.over_budget:
             _note_budget(store)
-        done = collect(store, chosen_plan, lock_timeout_s=0.0)
+        collected = collect(store, chosen_plan, lock_timeout_s=0.0)
     except (EventLogError, OSError):
         return False
-    return bool(done.released or done.condemned or done.swept.unlinked)
+    return bool(collected.released or collected.condemned or collected.swept.unlinked)
 
 
 def _has_work(store: Store) -> bool:
@@ -256,7 +256,7 @@ def _gone(store: Store, live: set[bytes], packs: CollectPlan) -> set[bytes]:
 def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[bytes]) -> set[bytes]:
     """Those of the dead `roots` that are in `gone`, or have some of it below them."""
     above: dict[bytes, set[bytes]] = {}
-    level, seen = roots, set(roots)
+    level, visited = roots, set(roots)
     while level:
         below = set()
         for tree, encoding in read_trees(store.blobs, level):
@@ -265,8 +265,8 @@ def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[byt
                     above.setdefault(id, set()).add(tree)
                     if kind == DIRECTORY:
                         below.add(id)
-        level = below - seen
-        seen |= level
+        level = below - visited
+        visited |= level
     reached, todo = set(gone), list(gone)
     while todo:
         more = above.get(todo.pop(), set()) - reached

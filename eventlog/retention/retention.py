@@ -55,12 +55,12 @@ class ReleaseCandidate:
     rule: str
 
 
-def pin(store: Store, what: "TurnRef | str", *, undo: bool = False, lock_timeout_s: float = 10.0) -> bool:
+def pin(store: Store, target: "TurnRef | str", *, undo: bool = False, lock_timeout_s: float = 10.0) -> bool:
     """Keep the contents of a session (its id) or of a turn, whatever the rules; whether that is new.
 
     Raises: LockTimeout during a collection.
     """
-    session, turn = (what.session_id, what.turn) if isinstance(what, TurnRef) else (what, None)
+    session, turn = (target.session_id, target.turn) if isinstance(target, TurnRef) else (target, None)
     with _no_collection(store, lock_timeout_s):
         retained = _retained(store)
         is_pinned = session in retained.pinned if turn is None else (session, turn) in retained.pinned_turns
