@@ -1,8 +1,8 @@
 """Which turns are under way, and whether their agents' processes live.
 
-`live/<key>.told` of each captured directory names the turns that began there and have not ended. With each
-stand the agent's process, the time at which it started and the namespace of its number, so that another
-process with that number is not taken for it. Reads small files and `/proc`, writes nothing. On the hook path.
+`live/<key>.told` of each captured directory names the turns that began there and have not ended. Each has
+the agent's process, the time at which it started and the namespace of its number, so that another process
+with that number is not taken for it. Reads small files and `/proc`, writes nothing. On the hook path.
 """
 
 import os
@@ -74,7 +74,7 @@ class OpenTurn:
         self.began_s = began_s
 
     def names_process(self) -> bool:
-        """Whether its process can be asked after; else only time tells."""
+        """Whether its process can be checked; else only time decides."""
         return self.process is not None and self.process.is_near()
 
     def state(self, now_s: float) -> str:
@@ -190,5 +190,5 @@ def _answers(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # somebody else's
+        return True  # another user's
     return True

@@ -24,14 +24,14 @@
     idle_hours = 12                      # when a session in which nothing happens is over; by default never
 
     [integrity]
-    check_days = 7                       # how long a segment that was compared with its hash counts as sound
+    check_days = 7                       # how long a segment that matched its hash counts as checked
 
-    [briefing]                           # what agents are told when a session begins (docs/briefing.md)
+    [briefing]                           # what agents get when a session begins (docs/briefing.md)
     at_start = true                      # hooks that start a session print a briefing; by default nothing
     overlaps = true                      # and where sessions meet
     tokens = 600                         # how long it may be; 1000 by default
 
-    [export]                             # what leaves this machine says of people (docs/people.md)
+    [export]                             # what exports contain about people (docs/people.md)
     people = "digest"                    # "no", which is the default, keyed digests, or "full"
 
 A file that cannot be parsed stops nobody: the defaults apply, what the last good file denied stays denied,
@@ -65,7 +65,7 @@ class _People:
     """One of PEOPLE; true is the last, false the first of them."""
 
 
-# What leaves the machine may say of who worked where: nothing, keyed digests, or all.
+# What exports may contain about who worked where: nothing, keyed digests, or all.
 PEOPLE = ("no", "digest", "full")
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from eventlog.base.types import TIME_MAX, TIME_MIN
 
 _ALLOWED_IN_LINES = "\n\t"
-# Characters that change the order or the look of the text after them.
+# Characters that change the order or the appearance of the text after them.
 _MARKS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF}
 _HASH_SHOWN = len("blake3:") + 12
 _CALL_SHOWN = 160  # columns of what a tool was asked to do
 _CALL_READ = 2000  # characters of it that are read
 _LINE_BREAK = " ⏎ "  # two commands on two lines are not one
-# The argument that tells what a tool does, the most telling first; agents spell it in different ways.
+# The argument that shows what a tool does, the most informative first; agents spell it in different ways.
 _TELLING_ARGS = (
     "command", "cmd", "file_path", "filePath", "absolute_path", "notebook_path", "target_file", "pattern",
     "glob_pattern", "query", "url", "path", "dir_path", "description", "prompt", "message",

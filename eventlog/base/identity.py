@@ -32,7 +32,7 @@ _RULES = (
     "STORE", "config.toml", "config.json", "keep-ignored", "redaction.key", "erased", "erased.copy",
     "erasing",
 )  # fmt: skip
-# Disks that know no owners and no permissions: the mount says who may write, for every file alike.
+# Disks without owners and permissions: the mount decides who may write, for every file alike.
 _WITHOUT_PERMISSIONS = frozenset(
     ("9p", "cifs", "drvfs", "exfat", "fuseblk", "hfs", "msdos", "ntfs", "ntfs3", "prl_fs", "smb3", "vboxsf",
      "vfat", "virtiofs")
@@ -248,7 +248,7 @@ def find(start: str, environ: "dict[str, str] | os._Environ[str]") -> "str | Non
 
 
 def _is_own_store(root: str) -> bool:
-    """Whether a store is there. Raises: Refused when it is somebody else's."""
+    """Whether a store is there. Raises: Refused when it is another user's."""
     try:
         store_file = os.stat(f"{root}/STORE")
         root_stat = os.stat(root)  # another user's directory may hold a hard link to a STORE of ours

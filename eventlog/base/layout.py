@@ -17,7 +17,7 @@
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
-      index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they stand
+      index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
       snapshots/idx/<n:020d>.evx                      derived

@@ -68,7 +68,7 @@ def next_session_id(agent: str, session_id: str) -> str:
 
 
 def random_session_id(random: bytes) -> str:
-    """A session id for somebody who gave no key; `random` is 8 random bytes."""
+    """A session id for a caller without a key; `random` is 8 random bytes."""
     return _base36(random)
 
 

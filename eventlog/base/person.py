@@ -111,7 +111,7 @@ def write(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes, person:
 
 
 def text(value: object) -> "str | None":
-    """A text that names somebody: one line of printable characters; None when it is none."""
+    """A text that names a person: one line of printable characters; None when it is none."""
     if not isinstance(value, str):
         return None
     words = " ".join(value.split())

@@ -41,7 +41,7 @@ def git_root(directory: str) -> str | None:
 
 
 def repo_hash_of(directory: str, rev: str = "HEAD") -> tuple[str, str] | None:
-    """(repo_hash, origin) of the repository at `directory`, None where nothing stable can be said.
+    """(repo_hash, origin) of the repository at `directory`, None where there is no stable one.
 
     The same in every clone, whatever its path. None outside git, without a commit, and in a shallow
     clone, whose roots are not the real ones.

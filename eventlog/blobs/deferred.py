@@ -58,7 +58,7 @@ def encode_list(rows: "Iterable[tuple[bytes, bytes, int, int, int, int, bytes | 
     """The bytes of a list; rows may come in any order, as DeferredFile or plain tuples of the same fields.
 
     Raises: InvalidEvent on a path that comes twice, or an impossible kind, size, inode or object. That a
-    path may stand in a tree is not looked at: the tree's own encoder has done so.
+    path may be in a tree is not checked: the tree's own encoder has done so.
     """
     parts = [_HEAD]
     previous = None

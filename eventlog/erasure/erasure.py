@@ -319,7 +319,7 @@ def _not_reached(
         if first is not None and position > first:
             yield f"what {name} was given: it has the events before position {position:,}"
     for path in contents_of.unreadable(store.blobs):
-        yield f"{path}: it cannot be read, so nobody knows what it holds"
+        yield f"{path}: it cannot be read, so its contents are unknown"
     config = store.layout.config_file
     if pattern is not None and store.fs.exists(config) and pattern.is_in(read_file(store.fs, config)):
         yield f"{config}: a person wrote it; take it out there"

@@ -8,7 +8,7 @@ I6, I8 and I22: what it gives is what a view of the final log gives.
 It reads sealed events from segments, piece by piece, each segment that the log still has to its end by
 one descriptor, and then walks the journals frame by frame,
 numbering and de-duplicating as it goes (the same fold as a view's). The state of that fold stays in
-memory, so a new event costs its own bytes. Two look-ups and the bytes after what was read tell whether
+memory, so a new event costs its own bytes. Two look-ups and the bytes after what was read show whether
 there is more: journals are numbered densely and unlinked in ascending order, never the highest, so as long as
 journal n has its name, n+1 is missing only when n is the highest. When n has lost its name, what
 follows is in segments, and the follower begins again at the position where it is.

@@ -285,7 +285,7 @@ def claimed_end(buf: bytes, start: int, position: int) -> int:
     """The position after everything that bytes from `start` on claim to hold, none of which verifies.
 
     Args: position: where the log before them ends; the answer where nothing has a frame's shape.
-    A write that a kill cut short has none: it is shorter than its head says (docs/positions.md).
+    A write that a kill cut short has none: it is shorter than its head claims (docs/positions.md).
     """
     certain = start  # no stretch before it can hide a position
     while len(buf) - start >= FRAME_SIZE_MIN:

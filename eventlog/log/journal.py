@@ -205,7 +205,7 @@ def unlink_journals(fs: FileSystem, layout: Layout, numbers: "list[int]") -> Non
     """Remove sealed journals, lowest first, and make that durable.
 
     The order matters: as long as a journal exists, so do all higher ones. The highest is kept
-    whatever `numbers` says, because it says which position comes next.
+    whatever `numbers` contains, because it determines the next position.
     """
     for number in journal_numbers(fs, layout)[:-1]:
         if number in numbers:
@@ -618,7 +618,7 @@ class Journal:
     # -- failed syncs --------------------------------------------------------------------------------
 
     def _after_failed_sync(self, active: _Active, error: OSError) -> None:
-        """The kernel may have dropped pages and will not say so again: save what can still be read."""
+        """The kernel may have dropped pages and will not report it again: save what can still be read."""
         self._mark_suspect(active)
         outcome = "what is readable was copied to a new journal"
         try:
@@ -639,7 +639,7 @@ class Journal:
         try:
             self._fs.fchmod(active.fd, _SUSPECT_MODE)
         except OSError:
-            pass  # this process tries the copy in any case; the mark tells others to try it too
+            pass  # this process tries the copy in any case; the mark makes others try it too
 
     def _copy_forward(self, number: int) -> None:
         """Publish a journal that stands for all from `number` on, holding each of their valid frames.

@@ -334,7 +334,7 @@ def _turn_of(
 
 
 def _turn_in(turn_id: str) -> "int | None":
-    """The number that a turn id given without one stands for; 18 digits always fit an int64."""
+    """The number in a turn id that came without one; 18 digits always fit an int64."""
     if turn_id.isascii() and turn_id.isdigit() and len(turn_id) <= 18:
         return int(turn_id)
     return None

@@ -43,7 +43,7 @@ def strays(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "lis
 
 
 def sweep(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "list[str]":
-    """Remove them, unless somebody could be using one; the paths that went."""
+    """Remove them, unless a process could be using one; the paths that went."""
     if not strays(fs, layout, age_s_min):
         return []
     locks = []

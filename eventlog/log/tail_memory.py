@@ -35,7 +35,7 @@ class Chunk:
     base: int
     end: int
     rows: "list[Event] | pa.Table"
-    _table: "pa.Table | None" = None  # of dicts, once somebody asked
+    _table: "pa.Table | None" = None  # of dicts, after the first call
 
     def table(self) -> "pa.Table":
         """The events as a table."""

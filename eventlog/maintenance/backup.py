@@ -51,7 +51,7 @@ _MARKER_BYTES_MAX = 4096
 # As many as a store retains of its own.
 _MANIFESTS_KEPT = 16
 
-# What ends a journal's last frame: digest, length, magic. The digest stands for all that is before it.
+# The end of a journal's last frame: digest, length, magic. The digest covers all that is before it.
 _TAIL_BYTES = 24
 
 # Where no lock can be taken, packs may be replaced meanwhile: then they are listed again, so many times.

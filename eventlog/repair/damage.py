@@ -126,7 +126,7 @@ class Damage:
         for lost in self.base.damaged:
             if lost.journal:
                 what = f"the events at {_ranges([(lost.base, lost.end)])} were lost in journal {lost.journal}"
-                then = "noted as known, so that verify tells what is new"
+                then = "noted as known, so that verify reports only new damage"
                 self._step(NAMED, self._layout.manifest(self.base.number), what, then)
         self._scan_segments()
         self._scan_journals()
@@ -335,7 +335,7 @@ class Damage:
             claimed = max(
                 position, self._claimed_end(path, position), acknowledged if number == numbers[-1] else 0
             )
-            then = "its events cannot be told from noise and are lost"
+            then = "its events cannot be distinguished from noise and are lost"
             if claimed > position:
                 then += f": by what they say those at {_ranges([(position, claimed)])}"
                 self.plan.lost.append((position, claimed))
@@ -443,7 +443,7 @@ class Damage:
         if missing:
             what = f"{len(missing)} contents that events name are in no pack"
             self.is_about_contents = True
-            then = "noted as known, so that verify tells what is new"
+            then = "noted as known, so that verify reports only new damage"
             self._step(NAMED, self._layout.directory(PACK_DIR), what, then)
             self.plan.lost_contents += len(missing)
             self.plan.turns = sorted({*self.plan.turns, *affected_turns(self._store, missing)})
@@ -497,7 +497,9 @@ class Damage:
         """Bytes that were set aside and that no repair has noted yet."""
         findings = list(verify_quarantine(self._fs, self._layout))
         for finding in after_acceptance(self._layout.root, findings, self._store.view):
-            self._step(NAMED, finding.path, finding.what, "noted as known, so that verify tells what is new")
+            self._step(
+                NAMED, finding.path, finding.what, "noted as known, so that verify reports only new damage"
+            )
 
 
 class _KeepsNames:

@@ -107,7 +107,7 @@ def repair(
         if _moves(current) != _moves(plan):
             raise Refused(
                 f"{store.layout.root}: what is damaged is not what it was when the plan was made. Nothing "
-                "was changed; look at a new plan, then try again."
+                "was changed; make a new plan, then try again."
             )
         for path, why in current.unread.items() if not accept else ():
             raise Refused(
@@ -153,7 +153,7 @@ def _note_as_known(store: Store, lock_timeout_s: float) -> None:
         try:
             current = manifests.read_current(fs, layout, store_id)
         except Corruption:
-            return  # it remains, and is told
+            return  # it remains, and is reported
         if any(lost.journal for lost in current.damaged):
             damaged = tuple(replace(lost, journal=0) for lost in current.damaged)
             parent = manifests.digest_of(current)
@@ -167,7 +167,7 @@ def _note_lost_contents(store: Store) -> None:
         with store.view() as view:
             missing = missing_contents(store.blobs, view)
     except Corruption:
-        return  # it remains, and is told
+        return  # it remains, and is reported
     if missing:
         store.append_rows(loss_events(missing))
 
@@ -213,14 +213,14 @@ class _Repair:
             for name in (GC, MAINTAIN, APPEND):
                 locks.enter_context(acquire(fs, layout, name, timeout_s=lock_timeout_s))
             if manifests.numbers(fs, layout) != self._damage.numbers:
-                raise Refused("the log was sealed since the plan was made; look at a new plan")
+                raise Refused("the log was sealed since the plan was made; make a new plan")
             self._copier.clean()
             if self._damage.plan.lost_contents or self._damage.bad_packs:
                 raise_generation(fs, layout)
             back = {target for _, target, _ in self._damage.back}
             for source, target, digest in self._damage.back:
                 if self._copier.copy(source, target) != digest:
-                    raise Refused(f"{source} changed while it was copied; look at a new plan")
+                    raise Refused(f"{source} changed while it was copied; make a new plan")
                 fs.fsync_dir(os.path.dirname(target))
             self._write_stubs()
             listed = self._commit() if self._damage.new_log else []

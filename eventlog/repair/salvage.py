@@ -190,7 +190,10 @@ class _Salvage:
         try:
             header = decode_header(self._fs.pread(fd, HEADER_SIZE, 0), path)
         except readable_parts.PARSE_ERRORS as error:
-            self._skip(path, f"its header does not verify, so nothing in it can be told from noise ({error})")
+            self._skip(
+                path,
+                f"its header does not verify, so nothing in it can be distinguished from noise ({error})",
+            )
             return
         finally:
             self._fs.close(fd)

@@ -47,7 +47,7 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
     if len(counts) != 1:
         what = f"belong to {len(counts)} stores" if counts else "that can be read are none"
         raise Refused(
-            f"{root}: journals and manifests {what}, so nobody can tell what STORE said. Bring it back from "
+            f"{root}: journals and manifests {what}, so the content of STORE is unknown. Bring it back from "
             "a backup, or write what verifies into a new store: `locus store salvage DEST`."
         )
     store_id = next(iter(counts))

@@ -166,19 +166,20 @@ class RestoreComparison:
         elif path in self._doomed:
             self.steps.append(RestoreStep(path, _directory(self.target.lstat(path)), want))
         else:
-            self._block(path, "a directory stands there, and something in it would stay")
+            self._block(path, "there is a directory, and something in it would stay")
 
     def _compare_file(self, path: bytes, want: State) -> None:
         try:
             state, stat = self.target.state_at(path)
         except OSError as error:
-            self._block(path, f"what stands there cannot be read, and so not be saved: {error.strerror}")
+            self._block(path, f"the old file cannot be read, and so not be saved: {error.strerror}")
             return
         if state is None or state.kind in (OTHER, DIRECTORY):
-            self._block(path, "what stands there is no file: a pipe, a socket, a device")
+            self._block(path, "there is something other than a file: a pipe, a socket, a device")
         elif want.kind == DIRECTORY and state.kind == SYMLINK and path not in self.wanted.links:
             self._block(
-                path, "a symlink stands where a directory is wanted, and it was not recorded after that turn"
+                path,
+                "there is a symlink where a directory is wanted, and it was not recorded after that turn",
             )
         elif same(state, want):
             self.unchanged += 1

@@ -162,9 +162,7 @@ def plan_of_undo(
 def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> RestoreDirectory:
     """The directory to restore into: `into`, else the one that the store is in."""
     if into is None and os.path.basename(store_root) != STORE_DIRECTORY:
-        raise Refused(
-            f"the store {store_root} stands in no working directory; say with --into which one is meant"
-        )
+        raise Refused(f"the store {store_root} is in no working directory; name one with --into")
     return RestoreDirectory(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 

@@ -311,4 +311,4 @@ def _has_gap(step: _Change) -> bool:
 
 
 def changed_since(path: bytes) -> Refused:
-    return Refused(f"{path_text(path)} was changed since the plan was made. Look at the plan again.")
+    return Refused(f"{path_text(path)} was changed since the plan was made. Make a new plan.")
