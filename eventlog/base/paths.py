@@ -1,8 +1,8 @@
 """Paths as text: reversible for every byte that a file name may hold.
 
 A path in an event is UTF-8 text with `/` between names. A path that is not valid UTF-8, or that
-begins with a double quote, is written between double quotes with C escapes for the bytes that need
-them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
+begins with a double quote, is written between double quotes, with C escapes for odd bytes as in git:
+`"caf\\351.txt"`. Trees hold the exact bytes in any case.
 
 A file outside the repository is `root:`, the id of its directory (16 hex digits,
 `secrets/outside_names.py`), `/`, its name. No file of a repository has such a path: a file with such a name

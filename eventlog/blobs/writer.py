@@ -1,7 +1,7 @@
 """Puts blobs and trees into packs: one pack per flush.
 
-A writer holds the gc lock shared from before its first existence check until it is closed, so that
-nothing it finds can be collected before the event that refers to it is durable (I24). Order for the
+A writer holds the gc lock shared from before its first existence check until it is closed. So nothing
+that it relies on can be collected before the event that refers to it is durable (I24). Order for the
 caller: open a writer, put, `flush`, append the events, close the writer. An id is good for an event
 only after the flush that follows its put.
 

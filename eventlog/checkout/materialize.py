@@ -2,8 +2,8 @@
 
 The target is missing or empty, unless `force` is given; then files are replaced one by one through a
 temporary sibling, and what the tree does not name stays. The walk goes down by directory descriptors
-that never follow a symlink, files are created exclusively, every content is re-hashed before it gets a
-name, and symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
+that never follow a symlink. Files are created exclusively, and every content is re-hashed before it gets a
+name. Symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
 for directories whatever the umask, and those of the tree where that keeps narrower ones: two replays of one
 turn are then equal, whoever runs them (I27).
 

@@ -1,7 +1,7 @@
 """The directory a tree is written into: its sub-directories by descriptor, and single files in them.
 
 A `Target` belongs to one process and one thread at a time; a forked child goes on with the one it
-inherited. Descriptors are opened one step at a time from the root, never through a symlink, so that a
+inherited. Descriptors are opened one step at a time from the root, never through a symlink. So a
 directory which another process swaps for a link is an error and not a way out (I28).
 """
 

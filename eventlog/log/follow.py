@@ -5,9 +5,9 @@ writes nothing and holds no lock: a view is pinned only while a piece of a segme
 journals is read, so a follower, however slow its caller, keeps no file from being unlinked. Upholds
 I6, I8 and I22: what it gives is what a view of the final log gives.
 
-It reads sealed events from segments, piece by piece, each segment that the log still has to its end by
-one descriptor, and then walks the journals frame by frame,
-numbering and de-duplicating as it goes (the same fold as a view's). The state of that fold stays in
+It reads sealed events from segments, piece by piece; a segment that the log still has is read to its end by
+one descriptor. Then it walks the journals frame by frame, numbering and de-duplicating as it goes (the same
+fold as a view's). The state of that fold stays in
 memory, so a new event costs its own bytes. Two look-ups and the bytes after what was read show whether
 there is more: journals are numbered densely and unlinked in ascending order, never the highest, so as long as
 journal n has its name, n+1 is missing only when n is the highest. When n has lost its name, what

@@ -5,8 +5,8 @@ lock. A manifest is published under its number and never changes (I16). The high
 verify: going back to the one before it would silently travel back in time, so a bad one is Corruption.
 
 File: one line of compact JSON in the order of `Manifest`'s fields, then `digest`, then a newline. The
-digest is BLAKE3-256 over the same line without the digest member, and a file that is not byte for byte
-what `encode` makes of its content is refused, so every flipped bit shows (I11).
+digest is BLAKE3-256 over the same line without the digest member. A file that is not byte for byte what
+`encode` makes of its content is refused, so every flipped bit shows (I11).
 """
 
 import json

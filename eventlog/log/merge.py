@@ -4,9 +4,8 @@ Reads segments that the caller's pin keeps, and writes one file under a name of 
 Equal segments and equal library versions give equal bytes (I15). The inputs are hashed before a page of them
 is read, and the file is read back and compared with them, read once more, before anything relies on it (I14).
 
-A row group holds up to ROW_GROUP_ROWS events (log/segment.py) or ROW_GROUP_BYTES of them in memory, so that
-memory depends neither on the number of events nor on their size, but on these and on the largest row group of
-the inputs.
+A row group holds up to ROW_GROUP_ROWS events (log/segment.py) or ROW_GROUP_BYTES of them in memory. So memory
+depends on these limits and on the largest row group of the inputs, and not on the number or size of events.
 """
 
 import io

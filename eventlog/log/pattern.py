@@ -1,7 +1,7 @@
 """What `erase --secret` searches for: a text, or an expression between slashes, in every spelling of it.
 
-Pure. A text matches as it is, as JSON spells it once more, in base64 (whatever comes before it), in UTF-16,
-and at the end of a title that was cut short, where its first half or more is enough. In names made from texts
+Pure. A text matches as it is, as JSON spells it once more, in base64 (whatever comes before it) and in
+UTF-16. At the end of a title that was cut short, its first half or more is enough. In names made from texts
 (slugs, context ids) its letters and digits match in order, whatever is between them. An expression is matched
 against texts as they are.
 """

@@ -1,7 +1,7 @@
 """Are the files that keep secrets and erased texts out intact: `redaction.key`, and the rules of erasures?
 
-The newest erasure of this store records in the log how the files with its rules ended, so a file that was cut
-short, taken away or put back to an older state is reported too (I11). Reads only, beside any writer.
+The newest erasure of this store records in the log how the files with its rules ended. So a file that was
+cut short, taken away or put back to an older state is reported too (I11). Reads only, beside any writer.
 """
 
 from collections.abc import Iterator

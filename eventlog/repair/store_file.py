@@ -1,9 +1,9 @@
 """The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
 
 Every journal and every manifest names the store's id under a digest of its own; events name the repository
-and the project. Nothing proves when the store was made (the time of its first event is used), whether its
-trees may hold modes (they may from now on, so that no tree is damage), and the turn limit of events that were
-never sealed. Killed anywhere, it is done again.
+and the project. Three facts have no proof: the time of the store's making (that of its first event is
+used), whether its trees may hold modes (they may from now on, so that no tree is damage), and the turn limit
+of events that were never sealed. Killed anywhere, it is done again.
 """
 
 from collections import Counter

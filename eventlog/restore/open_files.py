@@ -1,7 +1,7 @@
 """Which processes have a file open, as far as this system shows: for databases that a restore would change.
 
-`/proc` shows the descriptors of our own processes (root sees all), and not those of other machines that share
-the disk, of other users, or of processes in a container with a `/proc` of its own. Where there is no `/proc`
+`/proc` shows the descriptors of our own processes (root sees all). It does not show those of other machines
+that share the disk, of other users, or of processes in a container with a `/proc` of its own. Without `/proc`
 nothing is known. Reads only.
 """
 
