@@ -177,3 +177,21 @@ def test_the_glossary_has_the_words_of_the_design() -> None:
     )
 
     assert {*wanted.split(), "timeline event"} <= explained
+
+
+# Pages for users. Numbers of laws, invariants and requirements are for those who read docs/design.md.
+_USER_PAGES = (
+    "README.md docs/anchors.md docs/api.md docs/capture.md docs/certainty.md docs/cli.md docs/costs.md "
+    "docs/exports.md docs/hooks.md docs/install.md docs/locusgraph.md docs/maintenance.md docs/mcp.md "
+    "docs/people.md docs/questions.md docs/reports.md docs/search.md docs/secrets.md docs/sql.md "
+    "docs/times.md"
+).split()
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", _USER_PAGES)
+def test_user_pages_have_no_numbers_of_requirements(page: str) -> None:
+    """A page for users says what holds; the number of a law, an invariant or a requirement explains nothing."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    assert re.findall(r"\b(?:I[1-9]\d?|P[1-8]|S\d-\d+|[Ll]aw P?\d|[Ii]nvariant I?\d+)\b", text) == []
