@@ -177,3 +177,40 @@ def test_the_glossary_has_the_words_of_the_design() -> None:
     )
 
     assert {*wanted.split(), "timeline event"} <= explained
+
+
+# Pages for users. Numbers of laws, invariants and requirements are for those who read docs/design.md.
+_USER_PAGES = (
+    "README.md", "docs/anchors.md", "docs/api.md", "docs/capture.md", "docs/certainty.md", "docs/cli.md",
+    "docs/costs.md", "docs/exports.md", "docs/hooks.md", "docs/install.md", "docs/locusgraph.md",
+    "docs/maintenance.md", "docs/mcp.md", "docs/people.md", "docs/questions.md", "docs/reports.md",
+    "docs/search.md", "docs/secrets.md", "docs/sql.md", "docs/times.md",
+)  # fmt: skip
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", _USER_PAGES)
+def test_user_pages_have_no_numbers_of_requirements(page: str) -> None:
+    """A page for users says what holds: the number of a law or a requirement explains nothing to them."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    assert re.findall(r"\b(?:I[1-9]\d?|P[1-8]|S\d-\d+|[Ll]aw P?\d|[Ii]nvariant I?\d+)\b", text) == []
+
+
+# Words that an edited page does not need: "after", "before", "again" and the subject say the same.
+_DIALECT = re.compile(r"\b(?:behind|in front of|anew|whoever|is told|are told|for who)\b", re.I)
+_NOT_EDITED_YET = {"adapters.md", "briefing.md", "codes.md", "memory.md", "shared-context.md", "glossary.md"}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "page",
+    [page for page in [README, *sorted((ROOT / "docs").glob("*.md"))] if page.name not in _NOT_EDITED_YET],
+    ids=lambda page: page.name,
+)
+def test_pages_are_in_plain_english(page: Path) -> None:
+    """Prose has "after" and "before" where time or order is meant. Names in code and columns are formats."""
+    text = re.sub(r"^```.*?^```$|`[^`]+`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    prose = text.partition("\n# Columns\n")[0]
+
+    assert _DIALECT.findall(prose) == []
