@@ -1,7 +1,7 @@
-"""How texts are cut into words, when they are indexed and when they are looked for.
+"""How texts are cut into words, for indexing and for searching.
 
-Pure. SQLite's `unicode61` cuts at everything that is no letter or digit, drops case and accents, and so makes
-`snake_case`, paths and dotted names runs of words, which a phrase finds. What it leaves whole is cut here:
+Pure. SQLite's `unicode61` cuts at everything but letters and digits, drops case and accents, and so makes
+`snake_case`, paths and dotted names runs of words, which a phrase matches. This module cuts the rest:
 words in camel case, and runs of a script that writes without spaces, whose characters become words of their
 own. These pieces are indexed beside the text, in a column of their own.
 """
@@ -33,7 +33,7 @@ _CLASSES = bytes(
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _WORD_SIZE_MAX = 200  # longer ones are data
 
-# What a known word is made of; most words of a code base are met again and again.
+# The pieces of recent words; most words of a code base recur.
 _KNOWN_MAX = 50_000
 _known: "dict[bytes, str]" = {}
 
@@ -44,29 +44,29 @@ def pieces_of(text: str) -> str:
 
 
 def pieces_of_each(texts: "Sequence[str]") -> "list[str]":
-    """`pieces_of` for many texts at once, which costs little for those that have none."""
-    found: dict[int, dict[str, None]] = {}
+    """`pieces_of` for many texts at once, which is cheap for texts without pieces."""
+    pieces_by_text: dict[int, dict[str, None]] = {}
     whole = "\n".join(texts)
     data = whole.encode("ascii", "replace")  # one byte for each character
     classes = data.translate(_CLASSES)
-    at = classes.find(b"lU")
-    ends = list(accumulate(len(text) + 1 for text in texts)) if at >= 0 else []
-    while at >= 0:
-        start = classes.rfind(b" ", 0, at) + 1
-        end = classes.find(b" ", at)
+    offset = classes.find(b"lU")
+    ends = list(accumulate(len(text) + 1 for text in texts)) if offset >= 0 else []
+    while offset >= 0:
+        start = classes.rfind(b" ", 0, offset) + 1
+        end = classes.find(b" ", offset)
         if end < 0:
             end = len(classes)
         if end - start <= _WORD_SIZE_MAX:
-            found.setdefault(bisect_right(ends, at), {})[_camel(data[start:end])] = None
-        at = classes.find(b"lU", end)
+            pieces_by_text.setdefault(bisect_right(ends, offset), {})[_camel(data[start:end])] = None
+        offset = classes.find(b"lU", end)
     if not whole.isascii():
         for number, text in enumerate(texts):
             if not text.isascii():
                 for match in _UNSPACED_WORD.finditer(text):
-                    found.setdefault(number, {})[" ".join(_PIECES.findall(match[0]))] = None
+                    pieces_by_text.setdefault(number, {})[" ".join(_PIECES.findall(match[0]))] = None
     pieces = [""] * len(texts)
-    for number, some in found.items():
-        pieces[number] = f" {BREAK} ".join(some)
+    for number, text_pieces in pieces_by_text.items():
+        pieces[number] = f" {BREAK} ".join(text_pieces)
     return pieces
 
 
@@ -85,7 +85,7 @@ def is_unspaced(text: str) -> bool:
 
 
 def words_in(text: str) -> "list[str]":
-    """The words as `unicode61` cuts them, as they are written."""
+    """The words as `unicode61` cuts them, with case and accents."""
     return _WORD.findall(text)
 
 
@@ -93,7 +93,7 @@ _WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 
 
 def pieces_in(word: str) -> "list[str]":
-    """The pieces that a looked-for word is made of: itself where it is one piece."""
+    """The pieces of a word of a query: the word itself where it is one piece."""
     if is_unspaced(word):
         pieces = [piece for part in _WORD.findall(word) for piece in _PIECES.findall(part)]
     else:
@@ -118,16 +118,16 @@ def _folded_char(c: str) -> str:
     return base if len(base) == 1 and not is_unspaced(c) else c
 
 
-def is_word_start(text: str, at: int) -> bool:
-    """Whether a word, or a piece of one, begins at this place."""
-    if at == 0 or not text[at - 1].isalnum() or is_unspaced(text[at - 1 : at + 1]):
+def is_word_start(text: str, offset: int) -> bool:
+    """Whether a word, or a piece of one, begins at this offset."""
+    if offset == 0 or not text[offset - 1].isalnum() or is_unspaced(text[offset - 1 : offset + 1]):
         return True
-    before, here = text[at - 1], text[at]
+    before, here = text[offset - 1], text[offset]
     if here.isupper():
-        return not before.isupper() or text[at + 1 : at + 2].islower()
+        return not before.isupper() or text[offset + 1 : offset + 2].islower()
     return here.isdigit() != before.isdigit()
 
 
-def is_word_end(text: str, at: int) -> bool:
-    """Whether a word, or a piece of one, ends in front of this place."""
-    return at >= len(text) or not text[at].isalnum() or is_word_start(text, at)
+def is_word_end(text: str, offset: int) -> bool:
+    """Whether a word, or a piece of one, ends before this offset."""
+    return offset >= len(text) or not text[offset].isalnum() or is_word_start(text, offset)
