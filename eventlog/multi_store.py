@@ -130,9 +130,9 @@ def sql(
 def _answering(opened: Opened) -> Any:
     def answering(asks: "dict[str, Ask]") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
-        from eventlog.replay.answers_of_many import ManyAnswers
+        from eventlog.replay.multi_store_answers import MultiStoreAnswers
 
-        return ManyAnswers({name: StoreAnswers(ask, opened.stores[name].blobs) for name, ask in asks.items()})
+        return MultiStoreAnswers({n: StoreAnswers(ask, opened.stores[n].blobs) for n, ask in asks.items()})
 
     return answering
 

@@ -494,11 +494,11 @@ class Store:
         Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
         """
         from eventlog.replay.diffs import diff
-        from eventlog.replay.partial_tree import trees_or_told
+        from eventlog.replay.partial_tree import trees_or_partial
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.rows, self.blobs, first, self._running(first))
+            before, after = trees_or_partial(self.rows, self.blobs, first, self._running(first))
         else:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)

@@ -39,7 +39,7 @@ class Answers(Protocol):
     def contents(self, paths: Texts, turns: Texts) -> "list[bytes | None]":
         """The content of a file at the end of a turn."""
 
-    def places(self, turns: Texts) -> "list[dict[str, Any] | None]":
+    def turn_ranges(self, turns: Texts) -> "list[dict[str, Any] | None]":
         """Where the events of a turn are, by PLACE."""
 
     def trees(self, turns: Texts) -> Rows:
@@ -54,7 +54,7 @@ class Answers(Protocol):
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
-PLACE: Columns = (
+TURN_RANGE: Columns = (
     ("of_store", "VARCHAR", "the store, where several are asked"),
     ("of_session", "VARCHAR", "the session"),
     ("of_turn", "BIGINT", "the turn"),
@@ -150,7 +150,11 @@ class Functions:
         made: dict[str, tuple[int, str, Callable[..., list[Any]]]] = {
             "locus_text": (2, "VARCHAR", lambda *given: list(map(_text, answers.contents(*given)))),
             "locus_bytes": (2, "BLOB", answers.contents),
-            "locus_turn": (1, f"{_struct(PLACE)}[]", lambda turns: [[one] for one in answers.places(turns)]),
+            "locus_turn": (
+                1,
+                f"{_struct(TURN_RANGE)}[]",
+                lambda turns: [[one] for one in answers.turn_ranges(turns)],
+            ),
             "locus_tree": (1, f"{_struct(TREE)}[]", answers.trees),
             "locus_diff": (2, f"{_struct(DIFF)}[]", answers.diffs),
             "locus_history": (1, f"{_struct(HISTORY, at='BIGINT')}[]", answers.histories),
