@@ -1,4 +1,4 @@
-"""What the verbs share: opening the store that the command line means, and the `--json` option."""
+"""Shared by the verbs: opening the store of the command line, and the `--json` option."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Commands whose findings name what cannot be read, or whose work is to settle it.
+# Commands that report unreadable events themselves, or repair them.
 _OF_DAMAGE = ("verify", "repair", "salvage")
 
 _opened: "list[Store]" = []
@@ -21,9 +21,9 @@ _opened: "list[Store]" = []
 def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = False) -> "Store":
     """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
 
-    Maintenance that is due is done first, so that a store in use needs no command of its own for it; what
-    takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
-    A command that `records` notes the store as one of this user's, for `--all-stores`.
+    Pending maintenance is done first, so that a store in use needs no command of its own for it; long work
+    is left to a background process. `maintained=False` leaves everything as it is. A command that `records`
+    notes the store as one of this user's, for `--all-stores`.
     """
     from eventlog.base import config
     from eventlog.store import Store
@@ -63,7 +63,7 @@ def begin() -> None:
 
 
 def unread() -> tuple[range, ...]:
-    """The positions that this command's answers left out, because rot took their events."""
+    """The positions that this command's answers left out, because damage took their events."""
     return tuple(positions for store in _opened for positions in store.unread)
 
 
@@ -75,7 +75,7 @@ def json_option(function: F) -> F:
 
 
 def put(text: str | bytes) -> None:
-    """Data to stdout. Raises: OSError that names it."""
+    """Write data to stdout. Raises: OSError with its name."""
     with naming_stdout():
         click.echo(text, nl=False)
 
@@ -92,6 +92,6 @@ def naming_stdout() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Words to stderr; what cannot be said there changes nothing."""
+    """Write a message to stderr; a failure to do so changes nothing."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)

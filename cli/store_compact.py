@@ -17,8 +17,8 @@ from .text import count, size
 def command(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """Merge neighbouring segments, so that queries open fewer files and the log takes less room.
 
-    Changes no event and no number. Maintenance does this on the side when eight or more have come together;
-    the files that were merged go a minute later, when nobody reads them any more.
+    Changes no event and no number. Maintenance does this by itself for eight or more small segments;
+    the merged files are removed a minute later, when nobody reads them any more.
     """
     with open_store(ctx, maintained=False) as store, Progress("compacting"):
         report = store.compact(everything=everything)

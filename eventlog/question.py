@@ -124,16 +124,18 @@ def main() -> int:
     """The program: a question in JSON on standard input, the answer or an error in JSON."""
     from eventlog.query.engine import Limits
 
-    asked = json.loads(sys.stdin.buffer.read())
-    limits = Limits(*asked["limits"])
-    confined.enter(limits.memory_bytes, asked["parent"])
-    parameters = asked["parameters"]
+    request = json.loads(sys.stdin.buffer.read())
+    limits = Limits(*request["limits"])
+    confined.enter(limits.memory_bytes, request["parent"])
+    parameters = request["parameters"]
     if isinstance(parameters, dict):
         parameters = {name: _meant(value) for name, value in parameters.items()}
     elif parameters is not None:
         parameters = [_meant(value) for value in parameters]
     try:
-        sys.stdout.buffer.write(_answer(asked["root"], asked["sql"], parameters, limits, asked["people"]))
+        sys.stdout.buffer.write(
+            _answer(request["root"], request["sql"], parameters, limits, request["people"])
+        )
         sys.stdout.buffer.flush()
         return 0
     except EventLogError as error:

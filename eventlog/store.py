@@ -149,11 +149,11 @@ class Store:
                 f"{root} has a log, but its file STORE is gone; a new one would not fit. "
                 "`locus store repair` writes it anew; or bring it back from a backup."
             )
-        known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
+        hash_and_origin = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(
             store_id=fs.random_bytes(16),
-            repo_hash=known[0] if known else fs.random_bytes(6).hex(),
-            repo_hash_origin=known[1] if known else "random",
+            repo_hash=hash_and_origin[0] if hash_and_origin else fs.random_bytes(6).hex(),
+            repo_hash_origin=hash_and_origin[1] if hash_and_origin else "random",
             project_name=project_name or os.path.basename(parent) or "root",
             created_at=fs.time_ns() // 1000,
             optional=(identity.ON_SHARED,) if store_location.is_shared(parent) else (),

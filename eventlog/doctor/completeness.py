@@ -186,7 +186,7 @@ class _Fold:
         if kind == "hook" or "hook_us" in payload:
             self.could_tell = self.has_hooks = True
         self.partial += not is_whole(payload.get("capture"))
-        if event["turn"] is not None and (kind == "turn" or certainty.is_look(event)):
+        if event["turn"] is not None and (kind == "turn" or certainty.is_capture(event)):
             self.turns.setdefault(event["turn"], []).append(event)
         self._tool(kind, operation, event, payload)
 

@@ -132,8 +132,7 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=own)
         raise EventLogError(
             f"this took longer than {DEADLINE_S:g} s, and nobody waits for it any more. Ask for less: one "
-            "turn, "
-            "a path, a session. What was to be recorded may have been; look before you record it again."
+            "turn, a path, a session. An event may have been recorded; check before you record it again."
         )
 
     async def roots(ctx: Any, params: Any) -> "Sequence[str] | InputRequiredResult | None":
@@ -141,15 +140,15 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
         capabilities = ctx.session.client_capabilities
         if capabilities is None or capabilities.roots is None:
             return None
-        asked = types.ListRootsRequest()
+        request = types.ListRootsRequest()
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             responses = getattr(params, "input_responses", None)
             if responses is None:
-                return types.InputRequiredResult(input_requests={_ROOTS: asked})
+                return types.InputRequiredResult(input_requests={_ROOTS: request})
             response = responses.get(_ROOTS)
         else:
             response = await ctx.session.send_request(
-                asked, types.ListRootsResult, request_read_timeout_seconds=_ROOTS_S
+                request, types.ListRootsResult, request_read_timeout_seconds=_ROOTS_S
             )
         return directories([str(root.uri) for root in getattr(response, "roots", ())])
 
@@ -163,7 +162,7 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
                 raise
             except Exception as error:  # any other answer of the client
                 raise NotFound(
-                    f"the client was asked for its roots, and did not say them ({error}). Pass the argument "
+                    f"the client was asked for its roots, and did not send them ({error}). Pass the argument "
                     "store."
                 ) from error
             if isinstance(roots_or_request, types.InputRequiredResult):

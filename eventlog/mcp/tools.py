@@ -174,7 +174,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "search",
             "Search the record",
-            "Find words in all events and file contents, the best places first.",
+            "Find words in all events and file contents, the best matches first.",
             read.search,
             (
                 Parameter("words", TEXT, _WORDS, required=True),

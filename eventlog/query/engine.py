@@ -435,7 +435,9 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
 
 def extras_meant(statement: safe.Statement) -> frozenset[str]:
     """Which of views.EXTRAS a statement can mean."""
-    meant = {name for name, of in views.EXTRAS.items() if _means(statement, *of)}
+    meant = {
+        name for name, names_and_columns in views.EXTRAS.items() if _means(statement, *names_and_columns)
+    }
     return frozenset(meant | ({views.COST} if views.PRICES in _named(statement) else set()))
 
 

@@ -148,7 +148,7 @@ class Functions:
         """Make the functions of these names."""
         answers = self._answers
         made: dict[str, tuple[int, str, Callable[..., list[Any]]]] = {
-            "locus_text": (2, "VARCHAR", lambda *given: list(map(_text, answers.contents(*given)))),
+            "locus_text": (2, "VARCHAR", lambda *columns: list(map(_text, answers.contents(*columns)))),
             "locus_bytes": (2, "BLOB", answers.contents),
             "locus_turn": (
                 1,

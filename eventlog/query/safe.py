@@ -251,8 +251,8 @@ def _constant(call: "dict[str, Any]") -> str:
 
 def explain_error(
     error: duckdb.Error,
-    known: Sequence[str],
-    asked: str,
+    view_names: Sequence[str],
+    question: str,
     statement: "Statement | None" = None,
     relation: "duckdb.DuckDBPyRelation | None" = None,
 ) -> QueryError:
@@ -263,9 +263,9 @@ def explain_error(
     """
     message = _trimmed(error)
     if statement is not None:
-        message = _in_text(message, asked, statement.sql, relation)
+        message = _in_text(message, question, statement.sql, relation)
     if isinstance(error, duckdb.CatalogException) and "Table with name" in message:
-        message += f"\n{_hint(known)}"
+        message += f"\n{_hint(view_names)}"
     return QueryError(message)
 
 
@@ -273,7 +273,7 @@ def explain_error(
 _EXCERPT = re.compile(r"^LINE (\d+): ", re.M)
 
 
-def _in_text(message: str, asked: str, text: str, relation: "duckdb.DuckDBPyRelation | None") -> str:
+def _in_text(message: str, question: str, text: str, relation: "duckdb.DuckDBPyRelation | None") -> str:
     """The message with the line's number counted in the text `asked`.
 
     DuckDB counts in the text that it executes: the statement without the text before it and, while a relation
@@ -283,7 +283,7 @@ def _in_text(message: str, asked: str, text: str, relation: "duckdb.DuckDBPyRela
     if excerpt is None:
         return message
     executed = text if relation is None else relation.limit(1).sql_query()
-    moved = _lines_before(text, asked) - _lines_before(text, executed)
+    moved = _lines_before(text, question) - _lines_before(text, executed)
     head = f"LINE {int(excerpt[1]) + moved}: "
     line, _, caret = message[excerpt.end() :].partition("\n")
     wider = len(head) - len(excerpt[0])
@@ -295,8 +295,8 @@ def _lines_before(text: str, whole: str) -> int:
     return whole[: max(whole.find(text), 0)].count("\n")
 
 
-def _hint(known: "Sequence[str]" = ()) -> str:
-    return f"The views are {', '.join(known or NAMES)}; `describe events` shows the columns of one."
+def _hint(view_names: "Sequence[str]" = ()) -> str:
+    return f"The views are {', '.join(view_names or NAMES)}; `describe events` shows the columns of one."
 
 
 def _trimmed(error: duckdb.Error) -> str:

@@ -109,11 +109,13 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
     snapshots = [event for event in timeline if event["event_type"] == "snapshot"]
     if not any(event.get("tree_hash") is not None for event in snapshots):
         if running:
-            return _everything(RUNNING, "the turn is still running, and no look has been finished in it yet")
+            return _everything(RUNNING, "the turn is still running, and no capture has finished in it yet")
         if any(event.get("success") is False for event in snapshots):
             if at == "end" and is_open(timeline):
-                return _everything(UNFINISHED, "no end of the turn was seen, and no look was finished in it")
-            return _everything(FAILED, "no look at the directory was finished in this turn")
+                return _everything(
+                    UNFINISHED, "no end of the turn was seen, and no capture was finished in it"
+                )
+            return _everything(FAILED, "no capture of the directory was finished in this turn")
         return _everything(NONE, "this turn records no tree")
     if at == "start":
         return _of_start(snapshots[0])
@@ -145,14 +147,14 @@ def is_open(events: Iterable[Fields]) -> bool:
     return open_so_far
 
 
-def is_look(event: Fields) -> bool:
+def is_capture(event: Fields) -> bool:
     """Whether an event reports a capture of the directory, also a failed one."""
     if event["event_type"] == "snapshot":
         return True
     return event["event_type"] == "action" and _capture(event).get("state") in _FAILURES
 
 
-def end_of_looks(timeline: Sequence[Fields]) -> int:
+def end_of_captures(timeline: Sequence[Fields]) -> int:
     """The index after the last event that belongs to the end of a turn.
 
     Where a capture was made at its end, that is the last one: other turns found the later events, and later.
@@ -179,9 +181,9 @@ def effects_end(timeline: Sequence[Fields], moment: int) -> int:
     return end
 
 
-def next_look(timeline: Sequence[Fields], end: int) -> Fields | None:
+def next_capture(timeline: Sequence[Fields], end: int) -> Fields | None:
     """The first capture at or after the index `end`."""
-    return next((event for event in timeline[end:] if is_look(event)), None)
+    return next((event for event in timeline[end:] if is_capture(event)), None)
 
 
 def _is_effect(event: Fields, action: object) -> bool:
@@ -190,8 +192,8 @@ def _is_effect(event: Fields, action: object) -> bool:
 
 def _of_start(first: Fields) -> Certainty:
     if first.get("operation") != "turn_start":
-        return _everything(FAILED, "no look was made at the start of the turn; the files are later ones")
-    return _of_look(first)
+        return _everything(FAILED, "no capture was made at the start of the turn; the files are later ones")
+    return _of_capture(first)
 
 
 def _of_end(timeline: Sequence[Fields], snapshots: Sequence[Fields], running: bool) -> Certainty:
@@ -202,20 +204,20 @@ def _of_end(timeline: Sequence[Fields], snapshots: Sequence[Fields], running: bo
         if ends and _payload(ends[-1]).get("closed_by") is not None:
             return _of_closed(snapshots[-1])
         if any(event.get("operation") == "turn_end" for event in snapshots):
-            return _of_look(snapshots[-1])
+            return _of_capture(snapshots[-1])
     if running and (goes_on or not ends):
-        return _everything(RUNNING, "the turn is still running; its files are those of the last look")
+        return _everything(RUNNING, "the turn is still running; its files are those of the last capture")
     if goes_on:
         seen = "the turn went on after its end, and no other end was seen"
     else:
-        seen = "the turn ended without a look" if ends else "no end of the turn was seen"
-    return _everything(UNFINISHED, f"{seen}; its files are those of the last look")
+        seen = "the turn ended without a capture" if ends else "no end of the turn was seen"
+    return _everything(UNFINISHED, f"{seen}; its files are those of the last capture")
 
 
 def _of_closed(last: Fields) -> Certainty:
     """The end of a turn whose process was gone before it ended."""
     if last.get("tree_hash") is None or _capture(last).get("state") != "late":
-        return _everything(UNFINISHED, f"{_GONE}; its files are those of the last look")
+        return _everything(UNFINISHED, f"{_GONE}; its files are those of the last capture")
     doubts = dict(_pending(_capture(last)) if last.get("success") is False else ()) | dict(_late(last))
     return Certainty(
         UNFINISHED, f"{_GONE}; its files are those found afterwards", tuple(sorted(doubts.items()))
@@ -227,17 +229,19 @@ def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Cer
     if timeline[moment].get("agent") == "git":
         return Certainty(EXACT)  # a commit has no other changes
     end = effects_end(timeline, moment)
-    base = next((n for n in range(end - 1, -1, -1) if is_look(timeline[n])), None)
+    base = next((n for n in range(end - 1, -1, -1) if is_capture(timeline[n])), None)
     if base is None:
-        return _everything(FAILED, "no look at the directory had been made by then")
-    before = _of_look(timeline[base])
+        return _everything(FAILED, "no capture of the directory had been made by then")
+    before = _of_capture(timeline[base])
     if moment <= base or before.state == FAILED:
         return before
-    after = next((n for n in range(end, len(timeline)) if is_look(timeline[n])), None)
+    after = next((n for n in range(end, len(timeline)) if is_capture(timeline[n])), None)
     if after is None and at_end.state not in (EXACT, PARTIAL):
         return at_end
     if after is None and timeline[moment]["event_type"] in _OF_TOOLS:
-        return _everything(FAILED, "no look was made after it; the files are those of the turn's last look")
+        return _everything(
+            FAILED, "no capture was made after it; the files are those of the turn's last capture"
+        )
     doubts = dict(before.paths)
     for event in timeline[base + 1 : end]:
         for path in _changed(event):
@@ -246,7 +250,7 @@ def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Cer
         doubts |= {path: why for path, why in _between(timeline[end : after + 1]) if path not in doubts}
     if not doubts:
         return Certainty(EXACT)
-    why = before.why or "some paths changed before the next look"
+    why = before.why or "some paths changed before the next capture"
     return Certainty(PARTIAL if before.state == EXACT else before.state, why, tuple(sorted(doubts.items())))
 
 
@@ -254,16 +258,16 @@ def _between(events: Sequence[Fields]) -> Iterable[tuple[str, str]]:
     """The paths that may have changed between a moment and the capture that ends `events`."""
     snapshot = events[-1]
     capture = _capture(snapshot)
-    state = _of_look(snapshot).state
+    state = _of_capture(snapshot).state
     if state in (FAILED, PARTIAL):
-        yield EVERYTHING, "the next look at the directory was not whole"
+        yield EVERYTHING, "the next capture of the directory was not complete"
     elif capture.get("state") == "baseline" or "told" in capture:
-        yield EVERYTHING, "the next look does not tell of each change that it found"
+        yield EVERYTHING, "the next capture does not name each change that it found"
     if state == UNFINISHED:
         yield from _late(snapshot)
     for event in events:
         for path in _changed(event):
-            yield path, "it changed at some time between this event and the next look"
+            yield path, "it changed at some time between this event and the next capture"
 
 
 def _changed(event: Fields) -> Iterable[str]:
@@ -280,12 +284,12 @@ def is_change(event: Fields) -> bool:
     return is_file and not is_outside(str(event.get("path") or ""))
 
 
-def _of_look(snapshot: Fields) -> Certainty:
+def _of_capture(snapshot: Fields) -> Certainty:
     """The certainty of a capture's own moment."""
     capture = _capture(snapshot)
     if snapshot.get("tree_hash") is None:
         reason = _FAILURES.get(str(capture.get("state")), "no tree was recorded then")
-        return _everything(FAILED, f"{reason}; the files are those of an earlier look, if there is one")
+        return _everything(FAILED, f"{reason}; the files are those of an earlier capture, if there is one")
     if snapshot.get("success") is False:
         return Certainty(PARTIAL, "its capture was not finished in time", _pending(capture))
     if capture.get("state") == "late":
@@ -300,19 +304,19 @@ def _everything(state: str, why: str) -> Certainty:
 _GONE = "the process of the turn was gone before it ended"
 _FAILURES = {
     "busy": "another capture was at work",
-    "failed": "the look at the directory failed",
-    "missed": "nothing was heard of the turn when it began",
-    "partial": "the look at the directory was not finished in time",
+    "failed": "the capture of the directory failed",
+    "missed": "no hook reported the beginning of the turn",
+    "partial": "the capture of the directory was not finished in time",
 }
 
 
 def _late(snapshot: Fields) -> Doubts:
-    reason = "it changed after the last look before the process ended"
+    reason = "it changed after the last capture before the process ended"
     return _listed(_capture(snapshot), "paths", "count", reason)
 
 
 def _pending(capture: Fields) -> Doubts:
-    doubts = dict(_listed(capture, "pending_paths", "pending", "it was not looked at in time"))
+    doubts = dict(_listed(capture, "pending_paths", "pending", "it was not captured in time"))
     warning = capture.get("warning")  # git could not list what belongs to the tree
     if warning is not None or not doubts:
         doubts[EVERYTHING] = str(warning or "its capture was not finished in time")

@@ -257,8 +257,8 @@ def _between(
     yield rows_a[at_a:], rows_b[at_b:]
 
 
-def _those_in(there: set[T], rows: Sequence[int], lines: Sequence[T]) -> list[int]:
-    return list(compress(rows, map(there.__contains__, lines)))
+def _those_in(other_lines: set[T], rows: Sequence[int], lines: Sequence[T]) -> list[int]:
+    return list(compress(rows, map(other_lines.__contains__, lines)))
 
 
 def _anchors(a: Sequence[T], b: Sequence[T]) -> list[tuple[int, int]]:

@@ -245,7 +245,7 @@ def _with_contents(
     known = known.with_doubts(open_contents, "some contents were deferred, and are not known")
     if state.at in ("start", "end") or known.doubt(EVERYTHING) is not None:
         return known
-    return known.with_doubts(_found_later(state, timeline), "some paths changed before the next look")
+    return known.with_doubts(_found_later(state, timeline), "some paths changed before the next capture")
 
 
 def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -255,16 +255,16 @@ def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Ite
     """
     index = next(n for n, event in enumerate(timeline) if event["event_id"] == state.at)
     end = certainty.effects_end(timeline, index)
-    snapshot = certainty.next_look(timeline, end)
+    snapshot = certainty.next_capture(timeline, end)
     if snapshot is None or snapshot.get("tree_hash") is None or timeline[index].get("agent") == "git":
         return
-    if any(map(certainty.is_look, timeline[index:end])):
+    if any(map(certainty.is_capture, timeline[index:end])):
         return
     from eventlog.replay.compare import differing
 
     after = replace(state, root=from_text(str(snapshot["tree_hash"])), made={})
     for path in differing(state, after):
-        yield path_text(path), "the next look at the directory found it otherwise"
+        yield path_text(path), "the next capture of the directory found it different"
 
 
 def moment(
@@ -279,7 +279,7 @@ def moment(
     if at == "start":
         timeline = []
     elif at == "end":
-        timeline = timeline[: certainty.end_of_looks(timeline)]
+        timeline = timeline[: certainty.end_of_captures(timeline)]
     else:
         index = next((i for i, event in enumerate(timeline) if event["event_id"] == at), None)
         if index is None:

@@ -161,14 +161,14 @@ class Figures:
     @property
     def tokens(self) -> "int | None":
         """Prompt and completion."""
-        known = [n for n in (self.prompt_tokens, self.completion_tokens) if n is not None]
-        return sum(known) if known else None
+        counts = [n for n in (self.prompt_tokens, self.completion_tokens) if n is not None]
+        return sum(counts) if counts else None
 
     @property
     def success(self) -> "float | None":
         """The share of successful tool calls, of those with a known result."""
-        known = (self.tool_succeeded or 0) + (self.tool_failed or 0)
-        return (self.tool_succeeded or 0) / known if known else None
+        with_result = (self.tool_succeeded or 0) + (self.tool_failed or 0)
+        return (self.tool_succeeded or 0) / with_result if with_result else None
 
     def described(self) -> "dict[str, Any]":
         """Every figure by its name."""

@@ -80,7 +80,7 @@ def gather(
     lists["sessions"] = [row for row in lists["sessions"] if row.turns or row.llm_calls]
     lists["tools"] = [row for row in lists["tools"] if row.tool_calls]
     errors = _kinds(failures(query, since=since))
-    known = [row.key for row in days if _date(row.key) is not None]
+    dates = [row.key for row in days if _date(row.key) is not None]
     unit, periods = _periods(days)
     return Overview(
         project=project,
@@ -88,7 +88,7 @@ def gather(
         since=since,
         prices=prices.source if prices else None,
         total=figures_by[None][0],
-        days=(known[0], known[-1]) if known else (None, None),
+        days=(dates[0], dates[-1]) if dates else (None, None),
         unit=unit,
         periods=periods,
         errors=errors[:ROWS_MAX],
@@ -117,18 +117,18 @@ def _kinds(errors: "list[FoundError]") -> "list[ErrorKind]":
 
 def _periods(days: "list[Figures]") -> "tuple[str, list[Period]]":
     """Days without a gap, or weeks, months, years where there would be too many of them."""
-    known = {day: row for row in days if (day := _date(row.key)) is not None}
-    if not known:
+    rows_by_date = {day: row for row in days if (day := _date(row.key)) is not None}
+    if not rows_by_date:
         return "day", []
-    first, last = min(known), max(known)
+    first, last = min(rows_by_date), max(rows_by_date)
     fitting = (unit_row for unit_row in _UNITS if (last - first).days < unit_row[2] * _PERIODS_MAX)
     unit, begin, _ = next(fitting, _UNITS[-1])
     rows_by_period: dict[datetime.date, list[Figures]] = {}
     if (last - first).days < _FILLED_DAYS_MAX:
         for n in range((last - first).days + 1):
             rows_by_period.setdefault(begin(first + datetime.timedelta(days=n)), [])
-    for day in sorted(known):
-        rows_by_period.setdefault(begin(day), []).append(known[day])
+    for day in sorted(rows_by_date):
+        rows_by_period.setdefault(begin(day), []).append(rows_by_date[day])
     return unit, [_period(begins, rows) for begins, rows in sorted(rows_by_period.items())][
         -_PERIODS_MAX - 1 :
     ]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from eventlog.reports.drawing import columns, round_scale, share
 from eventlog.reports.figures import Figures
+from eventlog.reports.number_text import compact, dollars, spell_duration, whole
 from eventlog.reports.overview import ErrorKind, Overview
-from eventlog.reports.spelled import compact, dollars, spell_duration, whole
 from eventlog.reports.style import STYLE
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")

@@ -156,8 +156,8 @@ class _JsonSpelling(_Spelling):
     def some(self, characters: str) -> str:
         letters = "".join(_LETTER_OF.get(c, "") for c in characters)
         plain = "".join(c for c in characters if c not in _LETTER_OF)
-        ways = [f"[{_escaped(plain)}]"] * bool(plain) + [f"\\\\[{_escaped(letters)}]"] * bool(letters)
-        return f"(?:{'|'.join(ways)})"
+        spellings = [f"[{_escaped(plain)}]"] * bool(plain) + [f"\\\\[{_escaped(letters)}]"] * bool(letters)
+        return f"(?:{'|'.join(spellings)})"
 
     def other(self, characters: str) -> str:
         letters = "".join(letter for c, letter in _LETTER_OF.items() if c not in characters)
