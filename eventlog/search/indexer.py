@@ -15,10 +15,10 @@ from eventlog.base.paths import path_bytes
 from eventlog.base.types import IMPORTED_AGENTS
 from eventlog.blobs.ids import TEXT_PREFIX
 from eventlog.blobs.payload_texts import PayloadTexts
-from eventlog.search import document, words
+from eventlog.search import document, tokenizer
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
-from eventlog.search.passages import Tokenizer
 from eventlog.search.tables import FIRST_PATH, Meta
+from eventlog.search.tokenizer import Tokenizer
 from eventlog.search.versions import IndexedVersion, Versions
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Indexer:
             heads[number] = bodies[number] = ""
             paths[number] = None
         path_texts = [document.clean(path or "") for path in paths]
-        pieces = words.pieces_of_each(list(map("\n".join, zip(heads, path_texts, bodies, strict=True))))
+        pieces = tokenizer.pieces_of_each(list(map("\n".join, zip(heads, path_texts, bodies, strict=True))))
         positions = part["position"].to_pylist()
         rows = list(zip(positions, heads, path_texts, bodies, pieces, strict=True))
         self._con.executemany(_PUT, [row for row in rows if row[1] or row[2] or row[3]])

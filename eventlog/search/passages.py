@@ -2,17 +2,14 @@
 
 Where a passage ends depends on the lines at its end alone, so a change moves only the boundaries beside it,
 and passages that two versions share are indexed once. Each passage carries the first words of the text after
-it, so that a phrase across the boundary matches. Pure, but for SQLite in memory.
+it, so that a phrase across the boundary matches. Pure.
 """
 
 import re
-import sqlite3
 from typing import NamedTuple
 from zlib import crc32
 
 from blake3 import blake3
-
-TOKENIZER = "unicode61 remove_diacritics 2"
 
 # A passage, with the words after it, holds each phrase of so many words that begins in the passage.
 PHRASE_WORDS = 4
@@ -26,7 +23,6 @@ _CONTEXT_SIZE = 400
 _PARTS = re.compile(r"[^;,{} ]*[;,{} ]+|[^;,{} ]+")
 _CONTEXT = re.compile(rf"[\W_]*(?:[^\W_]+[\W_]+){{0,{PHRASE_WORDS - 2}}}(?:[^\W_]+)?")
 _LAST_WORD = re.compile(r"[^\W_]+\Z")
-_ASCII_WORDS = bytes(b if chr(b).isalnum() and b < 128 else 32 for b in range(256))
 
 
 class Passage(NamedTuple):
@@ -73,41 +69,3 @@ def _following_words(text: str, end: int) -> str:
     assert match is not None
     is_cut = match.end() == len(window) and end + len(window) < len(text)
     return _LAST_WORD.sub("", match[0]) if is_cut else match[0]
-
-
-class Tokenizer:
-    """Cuts texts into words exactly as the index does, since SQLite does both."""
-
-    def __init__(self) -> None:
-        self._con = sqlite3.connect(":memory:", isolation_level=None)
-        self._con.execute(f"CREATE VIRTUAL TABLE texts USING fts5(text, content='', tokenize='{TOKENIZER}')")
-        self._con.execute("CREATE VIRTUAL TABLE found USING fts5vocab(texts, instance)")
-
-    def tokens(self, text: str) -> "tuple[str, ...]":
-        """The words of a text, in order."""
-        self._put(text)
-        rows = self._con.execute('SELECT term FROM found ORDER BY "offset"').fetchall()
-        return tuple(row[0] for row in rows)
-
-    def count(self, text: str) -> int:
-        """How many words a text has."""
-        if text.isascii():
-            return len(text.encode().translate(_ASCII_WORDS).split())
-        self._put(text)
-        (size,) = self._con.execute("SELECT sz FROM texts_docsize").fetchone()
-        return _varint(size)
-
-    def close(self) -> None:
-        self._con.close()
-
-    def _put(self, text: str) -> None:
-        self._con.execute("INSERT INTO texts(texts) VALUES ('delete-all')")
-        self._con.execute("INSERT INTO texts(rowid, text) VALUES (1, ?)", [text])
-
-
-def _varint(data: bytes) -> int:
-    """A number as SQLite writes it: seven bits a byte, the highest first; all fit into eight bytes."""
-    value = 0
-    for byte in data:
-        value = value << 7 | byte & 127
-    return value

@@ -107,12 +107,12 @@ class RankedIndex:
         wanted = list(numbers)
         missing = [number for number in wanted if number not in self._lines]
         for start in range(0, len(missing), 500):
-            some = missing[start : start + 500]
-            self._lines.update((number, _Line(0, [], [], [])) for number in some)
+            batch = missing[start : start + 500]
+            self._lines.update((number, _Line(0, [], [], [])) for number in batch)
             for number, path, position, size, content in self.con.execute(
                 "SELECT line, path, position, size, content FROM versions "
-                f"WHERE line IN ({','.join('?' * len(some))}) ORDER BY line, position",
-                some,
+                f"WHERE line IN ({','.join('?' * len(batch))}) ORDER BY line, position",
+                batch,
             ):
                 line = self._lines[number]
                 line.path = path
@@ -136,9 +136,9 @@ def ranked(
     ]
     terms = [(unwanted, matches) for unwanted, matches in terms if matches or not unwanted]
     score = _Score(source.meta, [match for unwanted, matches in terms if not unwanted for match in matches])
-    asked = _Asked(terms, wanted.any_word)
-    event_hits = _events(source, asked, score, admitted)
-    both = chain(event_hits, _versions(source, asked, score, admitted)) if contents else event_hits
+    matcher = _Matcher(terms, wanted.any_word)
+    event_hits = _events(source, matcher, score, admitted)
+    both = chain(event_hits, _versions(source, matcher, score, admitted)) if contents else event_hits
     return heapq.nsmallest(count, both, key=lambda hit: (hit.score, -hit.position))
 
 
@@ -166,7 +166,7 @@ def _idf(rows: int, count: int) -> float:
     return max(_IDF_MIN, math.log((rows - count + 0.5) / (count + 0.5)))
 
 
-class _Asked:
+class _Matcher:
     """Which events, and which versions, a query means. `terms` are pairs: unwanted, and its spellings."""
 
     def __init__(self, terms: "list[tuple[bool, list[_PhraseMatches]]]", any_word: bool) -> None:
@@ -203,19 +203,23 @@ class _Asked:
         return set().union(*sets) if self._any else set.intersection(*sets)
 
 
-def _events(source: RankedIndex, asked: _Asked, score: _Score, admitted: Admitted) -> "Iterator[RankedHit]":
-    shown = admitted(source, sorted(asked.events()))
+def _events(
+    source: RankedIndex, matcher: _Matcher, score: _Score, admitted: Admitted
+) -> "Iterator[RankedHit]":
+    shown = admitted(source, sorted(matcher.events()))
     counts_by_phrase = [phrase.events for phrase in score.phrases]
     for position, block, number in source.blocks.each(list(shown)):
         counts = [events.get(position, 0) for events in counts_by_phrase]
         yield RankedHit(score.of(block.sizes[number], counts), position, None, source)
 
 
-def _versions(source: RankedIndex, asked: _Asked, score: _Score, admitted: Admitted) -> "Iterator[RankedHit]":
-    for number, line in source.lines(sorted(asked.lines())).items():
+def _versions(
+    source: RankedIndex, matcher: _Matcher, score: _Score, admitted: Admitted
+) -> "Iterator[RankedHit]":
+    for number, line in source.lines(sorted(matcher.lines())).items():
         meant = {
             line.positions[index]: index
-            for index in asked.versions(number, len(line.positions))
+            for index in matcher.versions(number, len(line.positions))
             if line.contents[index] not in source.withheld
         }
         counts_by_phrase = [phrase.lines.get(number) for phrase in score.phrases]

@@ -15,7 +15,7 @@ from functools import cache
 
 from blake3 import blake3
 
-from eventlog.search.passages import TOKENIZER
+from eventlog.search.tokenizer import TOKENIZER
 
 FORMAT = 3  # raised by hand when the meaning of a table changes, or how texts are cut
 

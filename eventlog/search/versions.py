@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from eventlog.search import words
-from eventlog.search.passages import PHRASE_WORDS, Passage, Tokenizer, passages_of
+from eventlog.search import tokenizer
+from eventlog.search.passages import PHRASE_WORDS, Passage, passages_of
 from eventlog.search.tables import FIRST_TEXT, MARK, Meta
 from eventlog.search.texts import NEWER, OLDER, OPEN, Text, unpack
+from eventlog.search.tokenizer import Tokenizer
 
 _PUT = "INSERT INTO words(rowid, body, title, path, pieces) VALUES (?, ?, '', '', '')"
 
 # No phrase reaches across it.
-_BREAK = f" {words.BREAK} "
+_BREAK = f" {tokenizer.BREAK} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Versions:
         """Work out each passage once: most passages are those of the version before."""
         fresh = [passage for passage in passages if passage not in self._met]
         for passage, pieces in zip(
-            fresh, words.pieces_of_each([passage.text for passage in fresh]), strict=True
+            fresh, tokenizer.pieces_of_each([passage.text for passage in fresh]), strict=True
         ):
             self._met[passage] = passage.key, pieces.split(_BREAK) if pieces else []
 

@@ -1,16 +1,20 @@
 """How texts are cut into words, for indexing and for searching.
 
-Pure. SQLite's `unicode61` cuts at everything but letters and digits, drops case and accents, and so makes
-`snake_case`, paths and dotted names runs of words, which a phrase matches. This module cuts the rest:
-words in camel case, and runs of a script that writes without spaces, whose characters become words of their
-own. These pieces are indexed beside the text, in a column of their own.
+Pure, but for SQLite in memory. SQLite's `unicode61` cuts at everything but letters and digits, drops case and
+accents, and so makes `snake_case`, paths and dotted names runs of words, which a phrase matches. This module
+cuts the rest: words in camel case, and runs of a script that writes without spaces, whose characters become
+words of their own. These pieces are indexed beside the text, in a column of their own.
 """
 
 import re
+import sqlite3
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+
+TOKENIZER = "unicode61 remove_diacritics 2"
+_ASCII_WORDS = bytes(b if chr(b).isalnum() and b < 128 else 32 for b in range(256))
 
 # Between the pieces of one word and those of the next, so that no phrase reaches across. Of the category Co,
 # which `unicode61` takes for a letter.
@@ -131,3 +135,41 @@ def is_word_start(text: str, offset: int) -> bool:
 def is_word_end(text: str, offset: int) -> bool:
     """Whether a word, or a piece of one, ends before this offset."""
     return offset >= len(text) or not text[offset].isalnum() or is_word_start(text, offset)
+
+
+class Tokenizer:
+    """Cuts texts into words exactly as the index does, since SQLite does both."""
+
+    def __init__(self) -> None:
+        self._con = sqlite3.connect(":memory:", isolation_level=None)
+        self._con.execute(f"CREATE VIRTUAL TABLE texts USING fts5(text, content='', tokenize='{TOKENIZER}')")
+        self._con.execute("CREATE VIRTUAL TABLE found USING fts5vocab(texts, instance)")
+
+    def tokens(self, text: str) -> "tuple[str, ...]":
+        """The words of a text, in order."""
+        self._put(text)
+        rows = self._con.execute('SELECT term FROM found ORDER BY "offset"').fetchall()
+        return tuple(row[0] for row in rows)
+
+    def count(self, text: str) -> int:
+        """How many words a text has."""
+        if text.isascii():
+            return len(text.encode().translate(_ASCII_WORDS).split())
+        self._put(text)
+        (size,) = self._con.execute("SELECT sz FROM texts_docsize").fetchone()
+        return _varint(size)
+
+    def close(self) -> None:
+        self._con.close()
+
+    def _put(self, text: str) -> None:
+        self._con.execute("INSERT INTO texts(texts) VALUES ('delete-all')")
+        self._con.execute("INSERT INTO texts(rowid, text) VALUES (1, ?)", [text])
+
+
+def _varint(data: bytes) -> int:
+    """A number as SQLite writes it: seven bits a byte, the highest first; all fit into eight bytes."""
+    value = 0
+    for byte in data:
+        value = value << 7 | byte & 127
+    return value
