@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from eventlog.base.layout import Layout
 
 _QUESTION = (
-    "Tell agents what is known here when they begin a session (what was asked last, what came of it, what is "
-    "left; up to 1,000 tokens)?"
+    "Brief agents when they begin a session (the last requests, their outcomes, what is left to do; up to "
+    "1,000 tokens)?"
 )
-_BRIEFED = "A session that begins is told what is known here. `locus hooks install --no-brief` ends that."
-_SILENT = "A session that begins is told nothing. `locus hooks install --brief` changes that."
+_BRIEFED = "New sessions get a briefing. `locus hooks install --no-brief` ends that."
+_SILENT = "New sessions get no briefing. `locus hooks install --brief` changes that."
 _SECTION, _KEY = "briefing", "at_start"
 _SIZE_MAX = 1 << 20
 

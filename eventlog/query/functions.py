@@ -81,7 +81,7 @@ DIFF: Columns = (
 )
 HISTORY: Columns = (
     ("position", "BIGINT", "position of the event in the log"),
-    ("event_id", "VARCHAR", "the event that tells of the version"),
+    ("event_id", "VARCHAR", "the event that records the version"),
     ("session_id", "VARCHAR", "the session"),
     ("turn", "BIGINT", "the turn, null outside turns"),
     ("turn_name", "VARCHAR", "name of the turn, as file_at takes it"),

@@ -96,7 +96,7 @@ def nearest(con: sqlite3.Connection, model: Model, text: str, limit: int) -> "li
     try:
         rows = con.execute("SELECT position, data FROM vectors WHERE model = ?", [model.name])
     except sqlite3.OperationalError:
-        return []  # nobody has given any
+        return []  # no vectors were made yet
     scored = []
     for position, data in rows:
         vector = array("f")

@@ -246,7 +246,7 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, after_key: 
     any_value = f"(?:(?:{typed})?{any_value}|{typed}=)"
     name = "|".join(_spaced(word) if word.endswith("key") else _escaped(word) for word in names)
     words = "|".join(dict.fromkeys("key" if word.endswith("key") else _escaped(word) for word in names))
-    # A value may begin with a sign itself; behind `>` the first is one.
+    # A value may begin with a sign itself; after `>` the first character is one.
     signed = f"{sign}{space}{{0,8}}{any_value}|{sign}{space}{{1,8}}=|[=:>][=>]{{2}}="
     beside = f"(?:{spell.some(_SPACES + _QUOTES + _ESCAPE + ',' + chr(13) + chr(10))}|[nrt]){{1,60}}value"
     return (
