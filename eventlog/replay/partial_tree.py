@@ -71,7 +71,7 @@ def trees_from_file_events(
     of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
     files = [event for event in of_turn if event["event_type"] == "file" and event["operation"] != "read"]
     if not files:
-        raise no_tree(ref.name, known, ", and no tool told of a file")
+        raise no_tree(ref.name, known, ", and it has no file events")
     files = [event for event in files if is_change(event)]
     return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
 
@@ -94,7 +94,7 @@ def _state(
     root = tree.write(lambda encoding: store_encoding(made, encoding))
     ids = tuple(str(event["event_id"]) for event in events)
     unsaid = tuple(sorted(missing.items()))
-    why = "no tree was recorded then; these are the files that the turn's tools told of"
+    why = "no tree was recorded then; these are the files in the turn's file events"
     certainty = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)
     return TreeState(turn, at, root, "", ids, unsaid, blobs, made, certainty, DeferredContents(blobs))
 
