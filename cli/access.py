@@ -1,4 +1,4 @@
-"""What the verbs share: opening the store that the command line means, and the `--json` option."""
+"""Shared by the verbs: opening the store of the command line, and the `--json` option."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Commands whose findings name what cannot be read, or whose work is to settle it.
+# Commands that report unreadable events themselves, or repair them.
 _OF_DAMAGE = ("verify", "repair", "salvage")
 
 _opened: "list[Store]" = []
@@ -74,7 +74,7 @@ def begin() -> None:
 
 
 def unread() -> tuple[range, ...]:
-    """The positions that this command's answers left out, because rot took their events."""
+    """The positions that this command's answers left out, because damage took their events."""
     return tuple(positions for store in _opened for positions in store.unread)
 
 
@@ -86,7 +86,7 @@ def json_option(function: F) -> F:
 
 
 def put(text: str | bytes) -> None:
-    """Data to stdout. Raises: OSError that names it."""
+    """Write data to stdout. Raises: OSError with its name."""
     with naming_stdout():
         click.echo(text, nl=False)
 
@@ -103,6 +103,6 @@ def naming_stdout() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Words to stderr; what cannot be said there changes nothing."""
+    """Write a message to stderr; a failure to do so changes nothing."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)

@@ -26,6 +26,6 @@ def render(rows: Sequence[tuple[str, float | None, str]], width: int = 0) -> str
 
 
 def _bar(share: float, room: int) -> str:
-    """At least a sliver of what is more than nothing."""
+    """A bar, with at least a sliver for a share above zero."""
     whole, eighths = divmod(max(round(share * room * 8), 1), 8)
     return "█" * whole + _EIGHTHS[eighths].strip()

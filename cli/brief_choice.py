@@ -1,4 +1,4 @@
-"""Whether hooks brief a session that begins: asked once, set (docs/briefing.md)."""
+"""Whether hooks brief a new session: asked once, set (docs/briefing.md)."""
 
 import os
 import sys
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from eventlog.base.layout import Layout
 
 _QUESTION = (
-    "Tell agents what is known here when they begin a session (what was asked last, what came of it, what is "
-    "left; up to 1,000 tokens)?"
+    "Brief agents when they begin a session (the last requests, their outcomes, what is left to do; up to "
+    "1,000 tokens)?"
 )
-_BRIEFED = "A session that begins is told what is known here. `locus hooks install --no-brief` ends that."
-_SILENT = "A session that begins is told nothing. `locus hooks install --brief` changes that."
+_BRIEFED = "New sessions get a briefing. `locus hooks install --no-brief` ends that."
+_SILENT = "New sessions get no briefing. `locus hooks install --brief` changes that."
 _SECTION, _KEY = "briefing", "at_start"
 _SIZE_MAX = 1 << 20
 
 
 def decide(layout: "Layout", briefs: bool) -> None:
-    """Set `[briefing] at_start` in config.toml, all else in it as it is, and say so.
+    """Set `[briefing] at_start` in config.toml, leave the rest as it is, and report it.
 
     Raises: Refused (no plain file, or one that is not TOML), EventLogError (it cannot be written).
     """
@@ -50,7 +50,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
 
 
 def settle(layout: "Layout", briefs: "bool | None") -> None:
-    """What was said, else what is answered; a file that cannot be edited is named, and left as it is."""
+    """Apply the option, else ask; a file that cannot be edited is named, and left as it is."""
     from eventlog.base.errors import EventLogError
 
     try:
@@ -60,13 +60,13 @@ def settle(layout: "Layout", briefs: "bool | None") -> None:
 
 
 def ask_once(layout: "Layout") -> None:
-    """Ask on a terminal, where the answer is yes unless somebody says no; elsewhere it stays off (P4)."""
+    """Ask on a terminal, where the default answer is yes; elsewhere it stays off (P4)."""
     from eventlog.base.errors import EventLogError
 
     try:
         decided = _KEY in tomllib.loads(_text(layout)).get(_SECTION, {})
     except (ValueError, TypeError, AttributeError, EventLogError):
-        return  # `locus doctor` says what is wrong with it
+        return  # `locus doctor` reports its problem
     if decided:
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -90,21 +90,21 @@ def _text(layout: "Layout") -> str:
 
 
 def _with(text: str, briefs: bool) -> str:
-    """The text with the key: in its place, first below its table, or in a table at the end."""
-    said = f"{_KEY} = {'true' if briefs else 'false'}"
+    """The text with the key: where it stands, first below its table, or in a table at the end."""
+    setting = f"{_KEY} = {'true' if briefs else 'false'}"
     lines, table, heading = text.splitlines(keepends=True), "", None
-    for at, line in enumerate(lines):
+    for number, line in enumerate(lines):
         words = line.partition("#")[0].strip()
         if words.startswith("["):
             table = words.strip("[] \t")
-            heading = at if table == _SECTION else heading
+            heading = number if table == _SECTION else heading
         elif table == _SECTION and words.partition("=")[0].strip() == _KEY:
             comment = line[line.index("#") :].rstrip("\r\n") if "#" in line else ""
-            lines[at] = f"{said}{'  ' + comment if comment else ''}\n"
+            lines[number] = f"{setting}{'  ' + comment if comment else ''}\n"
             return "".join(lines)
     if heading is not None:
         ended = "" if lines[heading].endswith("\n") else "\n"
-        lines[heading] += f"{ended}{said}\n"
+        lines[heading] += f"{ended}{setting}\n"
         return "".join(lines)
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    return f"{text}{gap}[{_SECTION}]\n{said}\n"
+    return f"{text}{gap}[{_SECTION}]\n{setting}\n"

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )
-@click.option("--show-withheld", is_flag=True, help="Also a content that holds a secret.")
+@click.option("--show-withheld", is_flag=True, help="Also write a content that holds a secret.")
 @click.pass_context
 def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None:
     """Write one recorded file to standard output.
 
     A content that holds a secret is withheld: it is written only with --show-withheld, and else
-    refused with exit code 3. Where the file is not known to have been so at that moment, the reason
-    is said on stderr, and the exit code is 4.
+    refused with exit code 3. Where the file is not known to be exact at that moment, the reason is
+    reported on stderr, and the exit code is 4.
 
     \b
     locus cat last:README.md          the file at the end of the newest turn
@@ -55,8 +55,8 @@ def _of_agent(store: "Store", turn: str, path: str) -> tuple[str, str]:
     agent, colon, rest = path.partition(":")
     if turn != "last" or not colon or not rest or "/" in agent:
         return turn, path
-    known = store.query("select 1 from turns where agent = $1 limit 1", [agent]).rows
-    return (f"last:{agent}", rest) if known else (turn, path)
+    matches = store.query("select 1 from turns where agent = $1 limit 1", [agent]).rows
+    return (f"last:{agent}", rest) if matches else (turn, path)
 
 
 def _refuse_withheld(store: "Store", what: str, data: bytes) -> None:
@@ -81,5 +81,5 @@ def split(what: str) -> tuple[str | None, str]:
     else:
         turn, path = kind, rest
     if not path:
-        raise click.UsageError(f"{turn} is a turn; say which file of it: {turn}:PATH")
+        raise click.UsageError(f"{turn} is a turn; name a file of it: {turn}:PATH")
     return turn, path

@@ -1,4 +1,4 @@
-"""`locus sql` in a child process that the kernel ends when it takes too much (eventlog/query/confined.py)."""
+"""`locus sql` in a child process that the kernel ends at its limits (eventlog/query/confined.py)."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import click
 
-# Whether this process is `locus` and nothing else, so that a fork of it can be. `main` sets it.
+# Whether this process is only `locus`, so that it can be forked. `main` sets it.
 is_own_process = False
 
 _INTERRUPTED_S = 2.0
@@ -16,7 +16,7 @@ _INTERRUPTED_S = 2.0
 def go_on_in_child(memory_bytes: int, timeout_s: float | None) -> None:
     """Return in a child that is confined; here, wait for it and end the command as it did.
 
-    For a process into which nothing is loaded yet that has threads. Within a program that calls the command
+    For a process that has not yet loaded a library with threads. Within a program that calls the command
     there is no child. Raises: click's Exit; QueryError when a limit ended it; Abort.
     """
     if not is_own_process:
@@ -30,7 +30,7 @@ def go_on_in_child(memory_bytes: int, timeout_s: float | None) -> None:
         confined.enter(memory_bytes, parent)
         return
     try:
-        # Only looked at: what an interrupted call had taken in already would be lost.
+        # WNOWAIT: an interrupted call would lose a status that it had already collected.
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     except KeyboardInterrupt:
         _end_interrupted(child)
@@ -41,11 +41,11 @@ def go_on_in_child(memory_bytes: int, timeout_s: float | None) -> None:
 
 
 def _end_interrupted(child: int) -> None:
-    """Wait for a child that the same Ctrl-C reached. Raises: Abort for one that has to be ended."""
+    """Wait for a child that the same Ctrl-C reached. Raises: Abort if it has to be ended."""
     until_s = time.monotonic() + _INTERRUPTED_S
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() > until_s:
-            import signal  # no command but an interrupted one needs it
+            import signal  # only an interrupted command needs it
 
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -54,7 +54,7 @@ def _end_interrupted(child: int) -> None:
 
 
 def ends_within(timeout_s: float | None) -> AbstractContextManager[None]:
-    """Within, the child ends when its time is over, whatever it does."""
+    """Inside, the child ends when its time is over, in any case."""
     from eventlog.query import confined
 
     return confined.within(timeout_s) if is_own_process else nullcontext()

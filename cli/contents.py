@@ -1,9 +1,9 @@
 """Stores the contents that a hook left for later: a process that the hook starts and does not wait for.
 
-`start` forks: the child copies large files at once, says so through a pipe, and becomes `python -m
-locus_cli.contents`, which waits until the hook has ended and then stores what is open (docs/hooks.md). Like
-the maintainer it is nobody's child and shares no file, terminal or variable with the agent. At most one works
-and one waits; a hook that finds both leaves its list to them. The first part is on the hook path.
+`start` forks: the child copies large files at once, reports that through a pipe, and becomes `python -m
+locus_cli.contents`, which waits until the hook has ended and then stores the open contents (docs/hooks.md).
+Like the maintainer it is detached and shares no file, terminal or variable with the agent. At most one works
+and one waits; another hook leaves its list to them. The first part is on the hook path.
 """
 
 import os
@@ -42,7 +42,7 @@ def start(job: "Job") -> "Started":
 
 
 def _become(job: "Job", say: int, ended: int) -> None:
-    """Copy what is to be copied, and replace this process by one that has nothing else of the hook's."""
+    """Copy the files, and replace this process by one that has nothing else of the hook's."""
     from eventlog.base.fs import REAL
     from eventlog.hooks.deferred_lists import WAITING
     from eventlog.worktree.staging import stage
@@ -51,14 +51,14 @@ def _become(job: "Job", say: int, ended: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    kept = sorted((say, ended))
-    os.closerange(3, kept[0])  # the hook's locks among them
-    os.closerange(kept[0] + 1, kept[1])
-    os.closerange(kept[1] + 1, _DESCRIPTORS_MAX)
+    open_pipes = sorted((say, ended))
+    os.closerange(3, open_pipes[0])  # the hook's locks among them
+    os.closerange(open_pipes[0] + 1, open_pipes[1])
+    os.closerange(open_pipes[1] + 1, _DESCRIPTORS_MAX)
     os.chdir("/")
     waiting = REAL.open(job.layout.lock(WAITING), os.O_RDWR | os.O_CREAT)
     if not REAL.flock(waiting, True):
-        return  # somebody waits already, and will find the list
+        return  # another process waits already, and will find the list
     copies = stage(REAL, job.layout, UserFiles(), job.root, job.files)
     os.write(say, b"copied\n")
     os.close(say)
@@ -71,11 +71,11 @@ def _become(job: "Job", say: int, ended: int) -> None:
 
 
 def main(words: "list[str]") -> None:
-    """Store what is open.
+    """Store the open contents.
 
-    Args: words: the store; of a process that a hook started also the captured directory in hex, the
-        descriptors of a pipe that ends with the hook and of the lock of who waits, and `descriptor:path`
-        of each copy.
+    Args: words: the store; if a hook started the process, also the captured directory in hex, the
+        descriptors of a pipe that ends with the hook and of the waiting lock, and `descriptor:path` of each
+        copy.
     """
     import time
 
@@ -90,7 +90,7 @@ def main(words: "list[str]") -> None:
     copied, copies = None, {}
     if rest:
         copied = os.fsdecode(bytes.fromhex(rest[0]))
-        copies = {bytes.fromhex(path): int(fd) for fd, _, path in (one.partition(":") for one in rest[3:])}
+        copies = {bytes.fromhex(path): int(fd) for fd, _, path in (word.partition(":") for word in rest[3:])}
         while os.read(int(rest[1]), _READ_END_SIZE):
             pass
     working = REAL.open(layout.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)

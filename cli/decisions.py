@@ -42,7 +42,7 @@ def command(
     limit: int,
     as_json: bool,
 ) -> int | None:
-    """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
+    """List what was decided and why, newest first; with WORDS the best matches first."""
     with open_store(ctx) as store:
         only = check_filters(store, session)
         path = filter_of(store, path)
@@ -71,7 +71,7 @@ def chosen(
     since: int | None,
     limit: int,
 ) -> "tuple[list[int] | None, SearchAnswer | None]":
-    """The positions that words lead to, the best first, and what was not searched for them; None: all."""
+    """The positions that match words, the best first, and the answer of the search; None: all."""
     if not words:
         return None, None
     from eventlog.search import find, query
@@ -111,10 +111,10 @@ def _rows(
         add("epoch_us(happened) >= {}", since)
     sql = f"select {_COLUMNS} from {DATED_DECISIONS} where {' and '.join(where)} "
     sql += f"order by {DECISIONS_NEWEST_FIRST} limit {limit}"
-    found = list(records(store.query(sql, parameters)))
+    decisions = list(records(store.query(sql, parameters)))
     if positions is not None:
-        found.sort(key=lambda row: positions.index(row["position"]))
-    return found
+        decisions.sort(key=lambda row: positions.index(row["position"]))
+    return decisions
 
 
 def _json(row: dict[str, Any]) -> dict[str, Any]:
@@ -137,5 +137,5 @@ def _shown(row: dict[str, Any]) -> str:
     others = ""
     if row["alternatives"]:
         others = f"\n    instead of {one_line('; '.join(row['alternatives']))}"
-    said = row["decision"] or row["title"] or ""
-    return f"{head}  {one_line(said)}{why}{others}\n"
+    decision = row["decision"] or row["title"] or ""
+    return f"{head}  {one_line(decision)}{why}{others}\n"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
 @click.option("--name-only", is_flag=True, help="Only the paths that changed.")
 @click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
-@click.option("--show-withheld", is_flag=True, help="Also contents that hold a secret.")
+@click.option("--show-withheld", is_flag=True, help="Also show contents that hold a secret.")
 @json_option
 @click.pass_context
 def command(
@@ -49,8 +49,8 @@ def command(
 
     With A alone from the start of that turn to its end, with B from the end of A to the end of B.
     PATHs are files or folders; write ./NAME for one that is called like a turn. The form is git's:
-    `git apply` takes it. What was not captured, or is not known to have been so, is listed on stderr,
-    and the exit code is 4. So is what holds a secret, unless --show-withheld is given.
+    `git apply` takes it. Files that were not captured, or are not known to be exact, are listed on
+    stderr, and the exit code is 4. So are contents with a secret, unless --show-withheld is given.
 
     \b
     locus diff last
@@ -99,7 +99,7 @@ def _split(
     try:
         return store.turn(name), rest
     except NotFound:
-        return None, others  # when it is no path either, that is what will be said
+        return None, others  # if it is not a path either, the error will say so
 
 
 def _outside(store: "Store", turn: "TurnRef") -> list[str]:
@@ -128,7 +128,7 @@ def _known(store: "Store", diff: "Diff", path: str) -> str:
 
 
 class _Reading:
-    """Goes through a diff; what cannot be read is noted, and does not keep from the rest."""
+    """Reads a diff; unreadable contents are noted, and the rest goes on."""
 
     def __init__(self, withheld: frozenset[str], why: "Callable[[str], str]") -> None:
         self._withheld = withheld
@@ -167,7 +167,7 @@ class _Reading:
 
 
 def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
-    """To a file or a pipe the very bytes; to a terminal what does it no harm."""
+    """Write exact bytes to a file or a pipe, harmless text to a terminal."""
     if sys.stdout.isatty():
         for file in files:
             put(lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")))
@@ -183,8 +183,8 @@ def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
 def _put_names(diff: "Diff") -> None:
     from eventlog.replay.patches import quoted
 
-    for one in diff.changes:
-        put(quoted(one.path) + b"\n")
+    for change in diff.changes:
+        put(quoted(change.path) + b"\n")
 
 
 def _stat(files: "Iterable[FileDiff]") -> str:
@@ -215,13 +215,13 @@ def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool)
         changes.append(record)
         if not with_lines:
             continue
-        there = reading.read(file)
-        record["binary"] = file.binary if there else None
-        record["lines_added"] = file.lines_added if there else None
-        record["lines_removed"] = file.lines_removed if there else None
+        readable = reading.read(file)
+        record["binary"] = file.binary if readable else None
+        record["lines_added"] = file.lines_added if readable else None
+        record["lines_removed"] = file.lines_removed if readable else None
         if with_text:
-            record["diff"] = file.text.decode("utf-8", "replace") if there else None
-    missing = [(_text(one.path), one.reason) for one in diff.missing] + reading.lost
+            record["diff"] = file.text.decode("utf-8", "replace") if readable else None
+    missing = [(_text(gap.path), gap.reason) for gap in diff.missing] + reading.lost
     return {
         "from": _moment(diff.before),
         "to": _moment(diff.after),
@@ -251,7 +251,7 @@ def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
 
 
 def _say_missing(diff: "Diff", reading: _Reading) -> None:
-    for path, reason in [*((_text(one.path), one.reason) for one in diff.missing), *reading.lost]:
+    for path, reason in [*((_text(gap.path), gap.reason) for gap in diff.missing), *reading.lost]:
         say(f"not compared: {one_line(path)}: {one_line(reason)}")
 
 

@@ -1,4 +1,4 @@
-"""`locus errors`: what failed, whether it was dealt with, and how long that took."""
+"""`locus errors`: what failed, whether it was resolved, and how long that took."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -41,8 +41,8 @@ def command(
     """List what failed, newest first, and whether and when it was resolved.
 
     An error is resolved when the log says so (told), when the same worked later in the session on the
-    same path, or with the same command (seen), or when what failed only looked, such as rg or which
-    (exploratory). Anything else counts as open. With WORDS what bears on them, the best first.
+    same path, or with the same command (seen), or when the failed command only searched, such as rg or
+    which (exploratory). Anything else counts as open. With WORDS the best matches come first.
     """
     from eventlog.search.failures import failures, median_us
 
@@ -50,22 +50,23 @@ def command(
         only = check_filters(store, session)
         path = filter_of(store, path)
         positions, answer = chosen(store, words, "error", path, only, since, 1000)
-        found = failures(store.query, positions=positions, path=path, sessions=only, since=since)
+        errors = failures(store.query, positions=positions, path=path, sessions=only, since=since)
     missing = answer.missing if answer else 0
     if positions is not None:
-        found.sort(key=lambda failure: positions.index(failure.position))
-    opened = sum(failure.resolved is None for failure in found)
-    median = median_us(found)
-    fits = [f for f in found if state is None or (f.resolved is None) == (state == "open")]
+        errors.sort(key=lambda failure: positions.index(failure.position))
+    opened = sum(failure.resolved is None for failure in errors)
+    resolved = len(errors) - opened
+    median = median_us(errors)
+    fits = [f for f in errors if state is None or (f.resolved is None) == (state == "open")]
     shown = fits[:limit]
     if as_json:
-        summary = {"errors": len(found), "open": opened, "resolved": len(found) - opened, "median_us": median}
+        summary = {"errors": len(errors), "open": opened, "resolved": resolved, "median_us": median}
         rows = [_json(failure) for failure in shown]
         put(document({"summary": summary, "errors": rows, "more": len(fits) > limit, "not_indexed": missing}))
         return say_partial(answer)
     put(_table(shown))
-    took = "" if median is None else f"; median time to resolution {duration(median)}"
-    say(f"{count(len(found), 'error')}: {opened:,} open, {len(found) - opened:,} resolved{took}.")
+    resolution_time = "" if median is None else f"; median time to resolution {duration(median)}"
+    say(f"{count(len(errors), 'error')}: {opened:,} open, {resolved:,} resolved{resolution_time}.")
     if len(fits) > limit:
         say(f"There are more; --limit N shows more than {limit}.")
     return say_partial(answer)
@@ -81,7 +82,7 @@ def _json(failure: "FoundError") -> dict[str, Any]:
     }
 
 
-def _table(found: "list[FoundError]") -> str:
+def _table(errors: "list[FoundError]") -> str:
     cells = [
         (
             failure.turn_name or "",
@@ -92,7 +93,7 @@ def _table(found: "list[FoundError]") -> str:
             one_line(failure.error_type or ""),
             one_line(" ".join(t for t in (failure.path or failure.tool, failure.message) if t)),
         )
-        for failure in found
+        for failure in errors
     ]
     heads = ("TURN", "EVENT", "WHEN (UTC)", "STATE", "TOOK", "ERROR", "WHAT")
     return table.render(heads, cells, right=(4,), width=terminal_width()) if cells else ""

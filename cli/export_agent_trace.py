@@ -21,15 +21,15 @@ def command(
     """Write which lines of which files a turn wrote, as records of Agent Trace.
 
     One record a line, one for each turn that left lines. Numbers of lines, no contents. Changes whose
-    lines cannot be told are listed, and the exit code is 4. docs/exports.md has the mapping.
+    lines are unknown are listed, and the exit code is 4. docs/exports.md has the mapping.
     """
     from eventlog.exports.agent_trace import TraceReport, records
 
     lines.check(ctx, path, force, as_json)
     report = TraceReport()
     with open_store(ctx) as store, Progress("exporting"):
-        found = records(store, report, session_id=lines.session_of(store, session), since=since)
-        lines.write(found, path, force)
+        traces = records(store, report, session_id=lines.session_of(store, session), since=since)
+        lines.write(traces, path, force)
     if as_json:
         put_data(document({"export": {"path": path, "records": report.records, "missing": report.missing}}))
     else:

@@ -20,17 +20,17 @@ def command(
 ) -> None:
     """Write sessions as trajectories in the Agent Trajectory Interchange Format, ATIF-v1.8.
 
-    One JSON document a line; with --session the file is that one document. What was asked and said, tool
+    One JSON document a line; with --session the file is that one document. Requests and answers, tool
     calls with their results, and tokens; contents of files are not in it. docs/exports.md has the mapping.
     """
     from eventlog.exports.atif import documents
 
     lines.check(ctx, path, force, as_json)
     with open_store(ctx) as store, Progress("exporting"):
-        of = lines.session_of(store, session)
+        session_ids = lines.session_of(store, session)
         left_out: dict[str, str] = {}
-        found = documents(store, session_id=of, since=since, left_out=left_out)
-        written = lines.write(found, path, force)
+        trajectories = documents(store, session_id=session_ids, since=since, left_out=left_out)
+        written = lines.write(trajectories, path, force)
     if as_json:
         put_data(document({"export": {"path": path, "trajectories": written, "sessions_left_out": left_out}}))
     else:

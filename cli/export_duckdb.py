@@ -20,7 +20,7 @@ def command(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
     """Write the log as one DuckDB file.
 
     It has every view of docs/sql.md under its name: events, turns, sessions, sessions_master and llm_calls
-    as tables, the others as views over events. Contents are not in it, so file_at and its like are not
+    as tables, the others as views over events. Contents are not in it, so file_at and the like are not
     there. Any DuckDB of version 2 or newer opens it: duckdb FILE -c "from turns".
     """
     from eventlog.exports.database import export

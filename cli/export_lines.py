@@ -1,4 +1,4 @@
-"""What the exports of conversations share: their options, and documents written as lines of JSON."""
+"""Shared by the exports of conversations: their options, and documents written as lines of JSON."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ def options(function: F) -> F:
 
 
 def session_of(store: "Store", name: str | None) -> "tuple[str, ...] | None":
-    """The id of the session that is meant. Raises: NotFound, Ambiguous."""
+    """The ids of the session of that name. Raises: NotFound, Ambiguous."""
     if name is None:
         return None
     from eventlog.recorder.sessions import parts
@@ -49,7 +49,7 @@ def check(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
 
 
 def write(documents: Iterable[dict[str, Any]], path: str, force: bool) -> int:
-    """One document a line; how many there were."""
+    """Write one document a line. Returns: how many."""
     from eventlog.base import jsontext
     from eventlog.exports import files
 

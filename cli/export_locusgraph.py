@@ -37,14 +37,14 @@ _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status",
     default=65_536,
     show_default=True,
     metavar="BYTES",
-    help="Payloads that are larger are shortened, and say so.",
+    help="Shorten larger payloads, with a mark in them.",
 )
 @click.option("--no-diffs", is_flag=True, help="Leave out the diffs of file events.")
 @click.option(
     "--include",
     multiple=True,
     metavar="TYPE",
-    help="Also events of this type, which the graph is not for: transcript, import, message …, or all.",
+    help="Also events of this type, left out by default: transcript, import, message …, or all.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--dry-run", is_flag=True, help="Only count what would be written or sent.")
@@ -71,14 +71,16 @@ _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status",
     default=300,
     show_default=True,
     metavar="N",
-    help="Calls in a minute at most; 0 is without end.",
+    help="Calls in a minute at most; 0 is without limit.",
 )
-@click.option("--follow", is_flag=True, help="Go on sending what comes, until stopped.")
+@click.option("--follow", is_flag=True, help="Go on sending new events, until stopped.")
 @click.option("--retry-failed", is_flag=True, help="Send again what the server refused.")
-@click.option("--status", is_flag=True, help="Say how far the exports have come, and what they met.")
+@click.option("--status", is_flag=True, help="Show how far the exports have come, and their errors.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, path: str | None, server: str | None, as_json: bool, **given: Any) -> None:
+def command(
+    ctx: click.Context, /, path: str | None, server: str | None, as_json: bool, **arguments: Any
+) -> None:
     """Write or send what is new as records for LocusGraph.
 
     The final state of every session and turn that changed since the last export, and the new events,
@@ -86,49 +88,49 @@ def command(ctx: click.Context, /, path: str | None, server: str | None, as_json
     exports have come, for the file and for every graph of a server on its own.
 
     With --to, one JSON object a line goes to a file, and nothing is sent anywhere. With --server, they
-    are posted there; the key is read from the variable LOCUSGRAPH_AGENT_SECRET. An export that was killed
-    or cut off is simply started again: it goes on from there, and what is sent twice changes nothing.
+    are posted there; the key is read from the variable LOCUSGRAPH_AGENT_SECRET. To resume an export that
+    was killed or cut off, start it again: it continues there, and records sent twice change nothing.
     """
-    if given["everything"] and given["since"] is not None:
+    if arguments["everything"] and arguments["since"] is not None:
         raise click.UsageError("give either --since or --all", ctx)
     if path is not None and server is not None:
         raise click.UsageError("give either --to or --server", ctx)
-    if given["everything"]:
-        given["since"] = 0
-    if given["status"] or server is not None:
+    if arguments["everything"]:
+        arguments["since"] = 0
+    if arguments["status"] or server is not None:
         from . import export_locusgraph_send as sending
 
-        if given["force"] or (given["status"] and path is not None):
+        if arguments["force"] or (arguments["status"] and path is not None):
             raise click.UsageError("--force is for files, --status for servers", ctx)
-        sending.run(ctx, server, given, as_json)
+        sending.run(ctx, server, arguments, as_json)
         return
     if path is None:
         raise click.UsageError("give --to FILE, or --server URL", ctx)
     for name in _ONLY_SENDING:
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} is for --server", ctx)
-    _write(ctx, path, given, as_json)
+    _write(ctx, path, arguments, as_json)
 
 
-def _write(ctx: click.Context, path: str, given: dict[str, Any], as_json: bool) -> None:
+def _write(ctx: click.Context, path: str, arguments: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports.locusgraph.locusgraph import export
 
     with open_store(ctx) as store, Progress("exporting"):
         report = export(
             store,
             path,
-            since=given["since"],
-            graph_id=given["graph"],
-            payload_bytes_max=given["max_payload"],
-            diffs=not given["no_diffs"],
-            include=frozenset(given["include"]),
-            force=given["force"],
-            dry_run=given["dry_run"],
+            since=arguments["since"],
+            graph_id=arguments["graph"],
+            payload_bytes_max=arguments["max_payload"],
+            diffs=not arguments["no_diffs"],
+            include=frozenset(arguments["include"]),
+            force=arguments["force"],
+            dry_run=arguments["dry_run"],
         )
     if as_json:
         put(document({"export": dataclasses.asdict(report)}))
     else:
-        _tell(report, given["dry_run"])
+        _tell(report, arguments["dry_run"])
     if report.lost:
         ctx.exit(exits.PARTIAL)
 
@@ -151,7 +153,7 @@ def _tell(report: "ExportReport", dry_run: bool) -> None:
 
 
 def tell_shortcomings(lost: list[tuple[int, int]], payloads_cut: int, links_left_out: int) -> None:
-    """What the records do not hold of the log."""
+    """Report what the records lack of the log."""
     for base, end in lost:
         say(f"Not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log.")
     if payloads_cut:
@@ -161,7 +163,7 @@ def tell_shortcomings(lost: list[tuple[int, int]], payloads_cut: int, links_left
 
 
 def tell_left_out(types: dict[str, int], sessions: dict[str, str]) -> None:
-    """What did not go on purpose: events of types that were not asked for, and sessions with the reason."""
+    """Report what was left out on purpose: events of other types, and sessions with the reason."""
     if types:
         named = ", ".join(f"{number:,} {kind}" for kind, number in sorted(types.items()))
         say(f"Left out: {count(sum(types.values()), 'event')} of the log's own housekeeping ({named}).")
@@ -169,7 +171,7 @@ def tell_left_out(types: dict[str, int], sessions: dict[str, str]) -> None:
 
 
 def tell_sessions(left_out: dict[str, str]) -> None:
-    """How many sessions an export left out, and which ones for which reason."""
+    """Report how many sessions an export left out, and which for which reason."""
     if not left_out:
         return
     say(f"Left out: {count(len(left_out), 'session')}.")

@@ -1,4 +1,4 @@
-"""`locus export locusgraph --server`: sending, following, and what is known of a server."""
+"""`locus export locusgraph --server`: sending, following, and the status of a server."""
 
 import dataclasses
 import datetime
@@ -28,43 +28,47 @@ if TYPE_CHECKING:
 _FAILURES_SHOWN = 10
 
 
-def run(ctx: click.Context, server: str | None, given: dict[str, Any], as_json: bool) -> None:
+def run(ctx: click.Context, server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
     """Do what the options say with `server`."""
     from eventlog.exports.locusgraph.endpoint import endpoint_of
 
-    endpoint = None if server is None else endpoint_of(server, given["graph"], given["api"])
-    if given["retry_failed"] and (given["follow"] or given["since"] is not None or given["session"]):
+    endpoint = None if server is None else endpoint_of(server, arguments["graph"], arguments["api"])
+    if arguments["retry_failed"] and (
+        arguments["follow"] or arguments["since"] is not None or arguments["session"]
+    ):
         raise click.UsageError("--retry-failed goes with neither --follow, --since, --all nor --session", ctx)
-    if given["follow"] and given["dry_run"]:
+    if arguments["follow"] and arguments["dry_run"]:
         raise click.UsageError("give either --follow or --dry-run", ctx)
-    if given["status"]:
+    if arguments["status"]:
         _status(ctx, endpoint, as_json)
     else:
         assert endpoint is not None
-        _send(ctx, endpoint, given, as_json)
+        _send(ctx, endpoint, arguments, as_json)
 
 
-def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_json: bool) -> None:
+def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports.locusgraph import send as sending
     from eventlog.exports.locusgraph.courier import PATIENCE_S, Courier, RealClock, check_library
     from eventlog.exports.locusgraph.endpoint import key_from
 
     clock = RealClock()
     courier = None
-    check_library()  # also where nothing is sent: to count is to try out what sending does
-    if not given["dry_run"]:
+    check_library()  # also where nothing is sent: a count uses the same code
+    if not arguments["dry_run"]:
         key = key_from(os.environ)
-        patience_s = None if given["follow"] else PATIENCE_S
-        courier = Courier(endpoint, key, clock, patience_s=patience_s, per_minute=given["rate"])
+        patience_s = None if arguments["follow"] else PATIENCE_S
+        courier = Courier(endpoint, key, clock, patience_s=patience_s, per_minute=arguments["rate"])
     with open_store(ctx) as store:
         options = sending.Options(
-            since=given["since"],
-            session_id=_session(store, given["session"]),
-            limit=given["limit"],
-            batch=min(given["batch"], endpoint.events_max) if endpoint.api == "0.x" else given["batch"],
-            payload_bytes_max=given["max_payload"],
-            diffs=not given["no_diffs"],
-            include=frozenset(given["include"]),
+            since=arguments["since"],
+            session_id=_session(store, arguments["session"]),
+            limit=arguments["limit"],
+            batch=min(arguments["batch"], endpoint.events_max)
+            if endpoint.api == "0.x"
+            else arguments["batch"],
+            payload_bytes_max=arguments["max_payload"],
+            diffs=not arguments["no_diffs"],
+            include=frozenset(arguments["include"]),
         )
         if courier is None:
             report = sending.plan(store, endpoint, options)
@@ -76,22 +80,22 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
                     courier,
                     clock,
                     options,
-                    retry_failed=given["retry_failed"],
-                    follow=given["follow"],
+                    retry_failed=arguments["retry_failed"],
+                    follow=arguments["follow"],
                     tell=None if as_json else _tell_following,
                     teller=_teller(progress),
                 )
             courier.close()
     if as_json:
-        put(document({"export": {**dataclasses.asdict(report), "dry_run": given["dry_run"]}}))
+        put(document({"export": {**dataclasses.asdict(report), "dry_run": arguments["dry_run"]}}))
     else:
-        _tell(report, given["dry_run"], given["follow"])
-    if report.failures or report.lost or (report.stopped and not given["follow"]):
+        _tell(report, arguments["dry_run"], arguments["follow"])
+    if report.failures or report.lost or (report.stopped and not arguments["follow"]):
         ctx.exit(exits.PARTIAL)
 
 
 def _teller(progress: Progress) -> "SendProgress":
-    """Shows on stderr how sending goes."""
+    """Shows the progress of sending on stderr."""
     from eventlog.exports.locusgraph.send import SendProgress
 
     class Shown(SendProgress):
@@ -142,7 +146,7 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
         sent = f"{count(report.total, 'record')} ({groups}; {size(report.bytes)})"
         say(f"Sent {sent} to {report.server}: {answers}.")
     elif report.tried or report.failures:
-        say(f"{report.server} took none of {count(report.tried, 'record')} that it was sent.")
+        say(f"{report.server} took none of the {count(report.tried, 'record')} that were sent.")
     elif report.stopped:
         say(f"{report.server} took nothing.")
     elif not report.stopped:
@@ -150,10 +154,10 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
     tell_shortcomings(report.lost, report.payloads_cut, report.links_left_out)
     tell_left_out(report.not_included, report.sessions_left_out)
     if report.gone:
-        say(f"{count(report.gone, 'record')} refused earlier stand in the log no more, and were dropped.")
+        say(f"{count(report.gone, 'record')} refused earlier are no longer in the log, and were dropped.")
     if report.stopped:
         more = "" if follow else " The next export goes on from there."
-        say(f"Stopped; everything in front of position {report.reached:,} is delivered.{more}")
+        say(f"Stopped; everything before position {report.reached:,} is delivered.{more}")
     _tell_failures(report.failures)
 
 
@@ -163,10 +167,10 @@ def _tell_failures(failures: "list[RefusedRecord]") -> None:
         say(f"{verb}: {failure.context_id}: {failure.reason}")
     if len(failures) > _FAILURES_SHOWN:
         say(f"… and {len(failures) - _FAILURES_SHOWN:,} more; --status --json has all.")
-    if any(one.passing for one in failures):
-        say("Later exports try again by themselves what was not taken yet.")
-    if any(not one.passing for one in failures):
-        say("--retry-failed sends what was refused once more, in place of what the server holds there.")
+    if any(failure.passing for failure in failures):
+        say("Later exports send again what was not taken yet.")
+    if any(not failure.passing for failure in failures):
+        say("--retry-failed sends refused records again, and replaces what the server holds for them.")
 
 
 def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> None:
@@ -175,44 +179,45 @@ def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> N
 
     with open_store(ctx) as store:
         chosen = endpoints(store) if endpoint is None else [endpoint]
-        found = [(one, sending.status(store, one)) for one in chosen]
+        statuses = [(target, sending.status(store, target)) for target in chosen]
     if as_json:
-        put(document({"servers": [_fields(*one) for one in found]}))
+        put(document({"servers": [_fields(target, status) for target, status in statuses]}))
         return
-    if not found:
+    if not statuses:
         say("Nothing was sent anywhere yet: locus export locusgraph --server URL --graph ID")
-    put("\n".join(_text(*one) for one in found))
+    put("\n".join(_text(target, status) for target, status in statuses))
 
 
 def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
-    known = status.delivered
+    delivered = status.delivered
     return {
         "server": endpoint.server,
         "graph_id": endpoint.graph_id,
         "api": endpoint.api,
-        "position": known.position,
+        "position": delivered.position,
         "next_position": status.next_position,
         "behind": status.behind,
-        "answers": dict(known.counts),
-        "contexts": len(known.states),
-        "failed": [_failure(one) for one in status.failures],
-        "last_at": _moment(known.last_at),
-        "last_error": known.last_error,
+        "answers": dict(delivered.counts),
+        "contexts": len(delivered.states),
+        "failed": [_failure(failure) for failure in status.failures],
+        "last_at": _moment(delivered.last_at),
+        "last_error": delivered.last_error,
         "next_step": _next_step(status),
     }
 
 
 def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
-    known = status.delivered
-    counts = ", ".join(f"{number:,} {name}" for name, number in sorted(known.counts.items())) or "none"
+    delivered = status.delivered
+    counts = ", ".join(f"{number:,} {name}" for name, number in sorted(delivered.counts.items())) or "none"
+    lag = f"{count(status.behind, 'event')} behind"
     lines = [
         f"{endpoint.server}  {endpoint.graph_id}  ({endpoint.api})",
-        f"  position  {known.position:,} of {status.next_position:,}; {count(status.behind, 'event')} behind",
+        f"  position  {delivered.position:,} of {status.next_position:,}; {lag}",
         f"  answers   {counts}",
-        f"  last      {_moment(known.last_at) or 'never'}",
+        f"  last      {_moment(delivered.last_at) or 'never'}",
     ]
-    if known.last_error is not None:
-        lines.append(f"  ended by  {known.last_error}")
+    if delivered.last_error is not None:
+        lines.append(f"  ended by  {delivered.last_error}")
     lines += _failures(status.failures)
     lines.append(f"  next      {_next_step(status)}")
     return "\n".join(lines) + "\n"
@@ -224,28 +229,30 @@ def _failure(failure: "RefusedRecord") -> dict[str, Any]:
 
 
 def _failures(failures: "list[RefusedRecord]") -> list[str]:
-    """Each by its name, up to a number of them, and how many there are for each reason."""
-    named = [
-        f"  {'later    ' if one.passing else 'refused  '} {one.context_id or one.key}: {one.reason}"
-        for one in failures[:_FAILURES_SHOWN]
-    ]
-    reasons = Counter(one.reason for one in failures).most_common(_FAILURES_SHOWN)
+    """The first failures by name, and how many there are for each reason."""
+    named = []
+    for failure in failures[:_FAILURES_SHOWN]:
+        state = "later  " if failure.passing else "refused"
+        named.append(f"  {state}   {failure.context_id or failure.key}: {failure.reason}")
+    reasons = Counter(failure.reason for failure in failures).most_common(_FAILURES_SHOWN)
     return [*named, *(f"  in all    {reason} ({number:,})" for reason, number in reasons)]
 
 
 def _next_step(status: "EndpointStatus") -> str:
     if status.delivered.last_error is not None:
-        return "see to the error above, then export again: it goes on from the position"
+        return "correct the error above, then export again: it continues from the position"
     if status.behind:
-        return "export again: it goes on from the position"
-    if any(not one.passing for one in status.failures):
-        return "--retry-failed sends what was refused once more"
+        return "export again: it continues from the position"
+    if any(not failure.passing for failure in status.failures):
+        return "--retry-failed sends refused records again"
     if status.failures:
-        return "nothing to do: the next export tries again what was not taken yet"
+        return "nothing to do: the next export sends again what was not taken yet"
     return "nothing to do"
 
 
-def _moment(at: int | None) -> str | None:
-    if at is None:
+def _moment(time_us: int | None) -> str | None:
+    if time_us is None:
         return None
-    return datetime.datetime.fromtimestamp(at // 1_000_000, datetime.UTC).isoformat().replace("+00:00", "Z")
+    return (
+        datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC).isoformat().replace("+00:00", "Z")
+    )

@@ -13,7 +13,7 @@ from .text import count
 
 @click.command("otlp")
 @lines.options
-@click.option("--contents", is_flag=True, help="Also what was asked and answered, arguments and results.")
+@click.option("--contents", is_flag=True, help="Also requests and answers, arguments and results.")
 @json_option
 @click.pass_context
 def command(
@@ -34,10 +34,10 @@ def command(
 
     lines.check(ctx, path, force, as_json)
     with open_store(ctx) as store, Progress("exporting"):
-        of = lines.session_of(store, session)
+        session_ids = lines.session_of(store, session)
         left_out: dict[str, str] = {}
-        found = requests(store, session_id=of, since=since, contents=contents, left_out=left_out)
-        written = lines.write(found, path, force)
+        spans = requests(store, session_id=session_ids, since=since, contents=contents, left_out=left_out)
+        written = lines.write(spans, path, force)
     if as_json:
         put_data(document({"export": {"path": path, "sessions": written, "sessions_left_out": left_out}}))
     else:

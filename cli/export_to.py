@@ -1,4 +1,4 @@
-"""Where an export goes: `--to`, or the argument that two exports took instead in 0.1."""
+"""The target of an export: `--to`, or the argument that two exports took in 0.1."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -36,20 +36,20 @@ def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: 
 
     Renames are followed back: the versions under the old name belong to the file. Each version is
     the content of a hash, which `locus cat` prints. With --json one object per line. Where the file
-    is not known at the end of one of the turns, that is said on stderr, and the exit code is 4.
+    is not known at the end of one of the turns, stderr reports it, and the exit code is 4.
     """
     with open_store(ctx) as store:
         # One more than is shown, to know whether there are more.
-        found = _find(store, path, limit + 1, want_all)
-        shown = found[:limit]
+        versions = _find(store, path, limit + 1, want_all)
+        shown = versions[:limit]
         gone = _gone(store, shown)
-        left_out = 0 if want_all else rewritten_turns(store.query, _CHANGES_FILE, [found[0].path])
+        left_out = 0 if want_all else rewritten_turns(store.query, _CHANGES_FILE, [versions[0].path])
     if as_json:
         for version in shown:
             put(line(_record(version)))
     else:
         put(_table(shown))
-    if len(found) > limit:
+    if len(versions) > limit:
         say(f"There are more; --limit N shows more than {limit}.")
     say_left_out(left_out)
     for hash, fate in gone.items():
@@ -68,13 +68,13 @@ def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVe
     except NotFound as error:
         outside, names = error, outside_names(store, os.path.abspath(path))
     for name in names:
-        found = store.history(name, limit=limit, rewritten=want_all)
-        if found:
-            return found
+        versions = store.history(name, limit=limit, rewritten=want_all)
+        if versions:
+            return versions
     if outside is not None:
         raise outside
     raise NotFound(
-        f"no event tells of a change of {' or '.join(names)}. `locus log --path {names[0]}` lists what "
+        f"no event changes {' or '.join(names)}. `locus log --path {names[0]}` lists what "
         f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
     )
 
@@ -84,15 +84,15 @@ def _gone(store: "Store", versions: "list[FileVersion]") -> dict[str, str]:
     from eventlog.base.errors import InvalidEvent
     from eventlog.blobs.ids import from_text
 
-    found = {}
+    fates = {}
     for version in versions:
         try:
             if version.after_hash and not store.blobs.contains(from_text(version.after_hash)):
                 store.fates.asked = {version.session_id or ""}
-                found[version.after_hash] = store.fates()
+                fates[version.after_hash] = store.fates()
         except InvalidEvent:
             continue  # a hash of another kind
-    return {hash: fate for hash, fate in found.items() if fate is not None}
+    return {hash: fate for hash, fate in fates.items() if fate is not None}
 
 
 def _table(versions: "list[FileVersion]") -> str:
@@ -113,7 +113,7 @@ def _table(versions: "list[FileVersion]") -> str:
 
 
 def _record(version: "FileVersion") -> dict[str, Any]:
-    """A version for JSON: the fields as they are called, the turn by its name too, the time as ISO 8601."""
+    """A version for JSON: the fields by their names, also the turn's name, the time as ISO 8601."""
     fields = asdict(version)
     name = version.turn_name
     return {**fields, "at": moment_exact(version.at), "context_id": None if name is None else f"turn:{name}"}

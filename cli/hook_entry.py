@@ -1,9 +1,9 @@
 """`locus-hook AGENT`: the recorder that a coding agent's hooks start.
 
-Reads one JSON object from standard input and records what it says and what it changed; what that means is the
-business of `eventlog.hooks.record`; this is the process around it. It never hurts the work it watches (P4):
-it exits 0 whatever happens, prints nothing but the briefing that a setting asks for, ends within
-`_DEADLINE_S` and a little, and imports no click, pyarrow, duckdb or orjson (I34). What went wrong is noted in
+Reads one JSON object from standard input and records the call and the files that it changed, with
+`eventlog.hooks.record`; this is the process around that. It never hurts the work that it records (P4): it
+always exits 0, prints nothing but the briefing that a setting asks for, ends within `_DEADLINE_S` and a
+little, and imports no click, pyarrow, duckdb or orjson (I34). Failures are noted in
 `.locus/tmp/hook-errors.log`. Without a store it does nothing.
 """
 
@@ -23,10 +23,10 @@ _USAGE = (
     "usage: locus-hook AGENT < hook.json\nRecords one hook call of a coding agent; prints nothing, exits 0."
 )
 
-# The first signal ends a look at the directory, and the event is appended; the next one ends that.
+# The first signal ends the capture of the directory, and the event is appended; the next one ends that.
 _DEADLINE_S = 4.0
 _DEADLINE_NEXT_S = 1.0
-# A session that begins waits so long, recording included, for the facts of its briefing to be made.
+# A new session waits so long, recording included, for the facts of its briefing.
 _FACTS_WITHIN_S = 2.0
 _POLL_S = 0.01
 _INPUT_SIZE_MAX = 32 << 20
@@ -34,17 +34,17 @@ _TEXT_SIZE_KEPT = 2 << 20
 _TAIL_SIZE_KEPT = 64 << 10
 _NOTES_SIZE_MAX = 64 << 10
 
-# The agent whose chat does not keep what hooks told it, so that one that goes on has it no more.
+# The agent whose chat loses the answers of hooks, so that a resumed one has no briefing.
 _FORGETS = "gemini-cli"
 
-# Of an input too large to be parsed these are looked for in its first and its last bytes.
+# In an input too large to be parsed, these are searched in its first and its last bytes.
 _NAMES = (
     "session_id", "prompt_id", "turn_id", "agent_id", "cwd", "hook_event_name", "tool_name", "tool_use_id",
 )  # fmt: skip
 
 
 def main() -> None:
-    """Record what stdin says. Ends the process with exit code 0, always."""
+    """Record the call on stdin. Always ends the process with exit code 0."""
     started_s = time.monotonic()
     root: "str | None" = None
     try:
@@ -110,7 +110,7 @@ def _start_contents(job: "Job") -> "Started":
 
 
 def _end_without_recording(call: "Call", store: str, started_s: float) -> "NoReturn":
-    """End the process for which the agent waits; another one goes on recording."""
+    """End the process for which the agent waits; another process goes on recording."""
     try:
         _brief(call, store, started_s)
     except BaseException as error:
@@ -120,12 +120,12 @@ def _end_without_recording(call: "Call", store: str, started_s: float) -> "NoRet
 
 
 def _brief(call: "Call", store: str, started_s: float) -> None:
-    """Tell the agent of a session that begins what is known here (docs/briefing.md)."""
+    """Write the briefing of a new session for its agent (docs/briefing.md)."""
     if call.moment != "session":
         return
     operation = call.events[-1].get("operation")
     if operation != "start" and (operation, call.agent) != ("resume", _FORGETS):
-        return  # one that goes on has its context
+        return  # a resumed session has its context
     from eventlog.base import config, identity
     from eventlog.base.fs import REAL
     from eventlog.base.layout import Layout
@@ -139,22 +139,22 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
 
     who = identity.read(REAL, layout)
     try:
-        place = locate.find_place(layout.root, call, os.environ)
+        location = locate.find_place(layout.root, call, os.environ)
     except (OSError, ValueError):
-        place = None
+        location = None
     if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
         until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)
         _await(maintainer.start_facts(store), until_s)
-    top = None if place is None else place.root
+    top = None if location is None else location.root
     data = briefing_hook.at_start(call.agent, call.session, layout, who, settings, top)
     while data:
         data = data[os.write(1, data) :]
 
 
 def _await(child: "int | None", until_s: float) -> None:
-    """Wait for the end of a child, until a monotonic time; one that takes longer goes on by itself."""
+    """Wait for the end of a child, until a monotonic time; a slower one goes on by itself."""
     while child is not None and time.monotonic() < until_s and not os.waitpid(child, os.WNOHANG)[0]:
         time.sleep(_POLL_S)
 
@@ -164,8 +164,9 @@ def _agent(arguments: "list[str]") -> str:
 
 
 def _read_input() -> "tuple[bytes, int]":
-    """Standard input and its size. Of one that is too large, the beginning and the end are kept; all of it is
-    read, so that the agent's write does not fail."""
+    """Standard input and its size. A too large input is cut to its beginning and its end; all of it is read,
+    so
+    that the agent's write does not fail."""
     parts = []
     size = 0
     tail = b""
@@ -181,7 +182,7 @@ def _read_input() -> "tuple[bytes, int]":
 
 
 def payload_of(data: bytes, size: int) -> "Event":
-    """The JSON object in `data`; what is not one is kept as text."""
+    """The JSON object in `data`; anything else becomes a text."""
     from eventlog.base import jsontext
 
     if size == len(data):
@@ -191,38 +192,37 @@ def payload_of(data: bytes, size: int) -> "Event":
             value = None
         if isinstance(value, dict):
             return value
-    kept = data[:_TEXT_SIZE_KEPT]
+    excerpt = data[:_TEXT_SIZE_KEPT]
     return {
         **({} if size == len(data) else _named_in(data)),
-        "text": kept.decode("utf-8", "backslashreplace"),
+        "text": excerpt.decode("utf-8", "backslashreplace"),
         "not_an_object": size == len(data),
-        "cut": size > len(kept),
+        "cut": size > len(excerpt),
     }
 
 
 def _named_in(data: bytes) -> "dict[str, str]":
-    """What can be read of the names that place an event, from the ends of a large input.
+    """The names that identify an event, as far as the ends of a large input show them.
 
-    Agents write them in front of and behind the large texts; a text that looks like one of them stands
-    within quotes, so its own are escaped.
+    Agents write them before and after the large texts; the same names inside a text have escaped quotes.
     """
-    found: "dict[str, str]" = {}
+    values: "dict[str, str]" = {}
     for part in (data[:_TAIL_SIZE_KEPT], data[-_TAIL_SIZE_KEPT:]):
         for name in _NAMES:
             _, mark, rest = part.replace(b'": "', b'":"').partition(b'"%b":"' % name.encode())
             value, end, _ = rest.partition(b'"')
             if mark and end and len(value) < 4096 and b"\\" not in value:
-                found.setdefault(name, value.decode("utf-8", "replace"))
-    return found
+                values.setdefault(name, value.decode("utf-8", "replace"))
+    return values
 
 
 def note(root: "str | None", error: BaseException) -> None:
-    """Keep a line about a failure for whoever looks into it; start over when there are many."""
+    """Note a failure in a line of the log for people; start over when there are many."""
     if root is None:
         return
     try:
         if os.path.islink(f"{root}/tmp"):
-            return  # what would be noted, is that; and a note must not go elsewhere either
+            return  # the failure would be this one; and a note must not go elsewhere either
         path = f"{root}/tmp/hook-errors.log"
         text = f"{time.time():.0f} {type(error).__name__}: {error}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -234,7 +234,7 @@ def note(root: "str | None", error: BaseException) -> None:
         finally:
             os.close(fd)
     except BaseException:
-        pass  # there is nobody left to tell, and the agent's work goes on
+        pass  # there is nowhere left to report it, and the agent's work goes on
 
 
 def _too_late(_number: int, _frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Whether a store keeps ignored files that nothing could rebuild: said, asked once, set (docs/install.md)."""
+"""Whether a store keeps ignored files that nothing could rebuild: asked once, set (docs/install.md)."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -10,12 +10,12 @@ from .access import say
 if TYPE_CHECKING:
     from eventlog.base.layout import Layout
 
-KEPT = (
+KEPT_TEXT = (
     "Files that git ignores and that nothing could rebuild (.env and the like, local databases, up to 5 MB) "
     "are kept for replay and restore on this machine, and withheld from all that leaves it. "
     "`locus init --leave-ignored` switches that off."
 )
-LEFT = (
+LEFT_TEXT = (
     "Files that git ignores are left out. `locus init --keep-ignored` keeps those that nothing could rebuild."
 )
 _QUESTION = (
@@ -31,17 +31,17 @@ _UNDECIDED = (
 
 
 def decide(layout: "Layout", keeps: bool) -> None:
-    """Set it, and say so."""
+    """Set it, and report it."""
     from eventlog.base import config
     from eventlog.base.fs import REAL, translate_os_errors
 
     with translate_os_errors(layout.keep_ignored, "note that choice"):
         config.set_keeps_ignored(REAL, layout, keeps)
-    say(KEPT if keeps else LEFT)
+    say(KEPT_TEXT if keeps else LEFT_TEXT)
 
 
 def ask_once(layout: "Layout") -> None:
-    """Ask on a terminal, or say how to decide, where nobody has decided."""
+    """Ask on a terminal, or explain how to decide, where it is undecided."""
     from eventlog.base import config
     from eventlog.base.fs import REAL
 

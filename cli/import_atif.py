@@ -2,4 +2,4 @@
 
 from . import import_transcripts
 
-command = import_transcripts.make("atif", has_places=False)
+command = import_transcripts.make("atif", has_default_location=False)

@@ -2,4 +2,4 @@
 
 from . import import_transcripts
 
-command = import_transcripts.make("copilot-cli", has_places=True)
+command = import_transcripts.make("copilot-cli", has_default_location=True)

@@ -2,4 +2,4 @@
 
 from . import import_transcripts
 
-command = import_transcripts.make("gemini-cli", has_places=True, verb="gemini")
+command = import_transcripts.make("gemini-cli", has_default_location=True, verb="gemini")

@@ -31,7 +31,7 @@ def command(
 
     Each commit of the first-parent line becomes a turn: its message is the intent, its changes are
     file events, its files a snapshot. Fifty commits are a session. Only reads REPOSITORY (default:
-    here). Repeating it adds what is new; an import that was killed goes on where it stopped. What
+    here). Repeating it adds what is new; an import that was killed continues where it stopped. What
     could not be recorded is listed, and the exit code is 4.
     """
     from eventlog.importers.git_history import import_git
@@ -68,9 +68,9 @@ def _tell(report: "GitImportReport") -> None:
     if report.commits == 0:
         say(f"Nothing new: {count(report.skipped, 'commit')} known before.")
         return
-    known = f" ({report.skipped:,} known before)" if report.skipped else ""
+    known_before = f" ({report.skipped:,} known before)" if report.skipped else ""
     say(
-        f"Recorded {count(report.commits, 'commit')}{known} as turns of "
+        f"Recorded {count(report.commits, 'commit')}{known_before} as turns of "
         f"{count(report.sessions, 'session')}: {count(report.events, 'event')}, "
         f"{count(report.blobs, 'new file content')}."
     )

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @click.command("jsonl")
 @click.argument("file", type=click.Path())
-@click.option("--salvage", is_flag=True, help="Take what is sound of a damaged file.")
+@click.option("--salvage", is_flag=True, help="Take the valid lines of a damaged file.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, file: str, salvage: bool, as_json: bool) -> None:
     """Take in the log that `locus export jsonl` wrote to FILE; - is standard input.
 
-    The file is checked as a whole before anything is written. Events that the store has are passed
-    over, so repeating is safe, and an import that was killed is finished that way. With --salvage a
-    damaged file is not refused: its unsound lines are listed, and the exit code is 4.
+    The file is checked as a whole before anything is written. Events that the store has are skipped,
+    so repeating is safe, and finishes an import that was killed. With --salvage a damaged file is not
+    refused: its invalid lines are listed, and the exit code is 4.
     """
     with open_store(ctx, records=True) as store:
         with Progress("importing"):
@@ -52,10 +52,10 @@ def _load(store: "Store", file: str, salvage: bool) -> "JsonlImportReport":
 def _tell(report: "JsonlImportReport") -> None:
     for number, reason in report.skipped:
         say(f"line {number:,} skipped: {one_line(reason)}")
-    known = f" ({report.known:,} known before)" if report.known else ""
+    known_before = f" ({report.known:,} known before)" if report.known else ""
     held = f" and {count(report.contents, 'content')}" if report.contents_included else ""
     held += f" ({report.known_contents:,} known before)" if report.known_contents else ""
-    say(f"Imported {count(report.events, 'event')}{known}{held} of {one_line(report.project_name)}.")
+    say(f"Imported {count(report.events, 'event')}{known_before}{held} of {one_line(report.project_name)}.")
     if report.foreign:
         say(f"They are of another repository ({one_line(report.repo_hash)}) than this store.")
     if not report.contents_included:

@@ -2,4 +2,4 @@
 
 from . import import_transcripts
 
-command = import_transcripts.make("opencode", has_places=True)
+command = import_transcripts.make("opencode", has_default_location=True)

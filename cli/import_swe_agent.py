@@ -2,4 +2,4 @@
 
 from . import import_transcripts
 
-command = import_transcripts.make("swe-agent", has_places=False)
+command = import_transcripts.make("swe-agent", has_default_location=False)

@@ -1,4 +1,4 @@
-"""`locus import claude-code|codex|…`: what agents left on disk of their sessions."""
+"""`locus import claude-code|codex|…`: the sessions that agents left on disk."""
 
 import dataclasses
 import datetime
@@ -37,10 +37,10 @@ not be read is kept or named, and then the exit code is 4.
 """
 
 
-def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Command:
-    """The command for one agent, called `verb`, or as the agent is.
+def make(agent: str, *, has_default_location: bool, verb: str | None = None) -> click.Command:
+    """The command for one agent, called `verb`, or like the agent.
 
-    `has_places`: the agent keeps its transcripts where they can be found.
+    `has_default_location`: the agent keeps its transcripts in a known directory.
     """
 
     def run(
@@ -51,7 +51,7 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
         as_json: bool,
     ) -> None:
         if path and all_projects:
-            raise click.UsageError("--all-projects is about the agent's own places; leave PATH out")
+            raise click.UsageError("--all-projects is about the agent's own directory; leave PATH out")
         with open_store(ctx, records=True) as store:
             since_s = None if since is None else since.replace(tzinfo=datetime.UTC).timestamp()
             with Progress("importing sessions") as progress:
@@ -64,11 +64,14 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
         if report.is_partial:
             ctx.exit(exits.PARTIAL)
 
-    run.__doc__ = (_HELP if has_places else _HELP_OF_FILES).format(agent=agent)
+    run.__doc__ = (_HELP if has_default_location else _HELP_OF_FILES).format(agent=agent)
     callback = click.pass_context(run)
     callback = json_option(callback)
     callback = click.option(
-        "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not has_places
+        "--all-projects",
+        is_flag=True,
+        help="Also the sessions of other directories.",
+        hidden=not has_default_location,
     )(callback)
     callback = click.option(
         "--since",
@@ -76,7 +79,9 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
         metavar="DATE",
         help="Only files that were changed since (UTC), such as 2026-11-01.",
     )(callback)
-    callback = click.argument("path", nargs=-1, required=not has_places, type=click.Path())(callback)
+    callback = click.argument("path", nargs=-1, required=not has_default_location, type=click.Path())(
+        callback
+    )
     return click.command(verb or agent)(callback)
 
 
@@ -92,13 +97,13 @@ def _run(
 
     passed: list[sources.Passed] = []
     if paths:
-        found = sources.named(agent, paths, since_s=since_s, passed=passed)
+        transcripts = sources.named(agent, paths, since_s=since_s, passed=passed)
     else:
         home = os.path.dirname(store.layout.root)
-        found = sources.kept(
+        transcripts = sources.kept(
             agent, home, os.environ, since_s=since_s, all_projects=all_projects, passed=passed
         )
-    report = importer.run(store, agent, found, progress=progress)
+    report = importer.run(store, agent, transcripts, progress=progress)
     report.passed = passed
     return report
 
@@ -140,14 +145,14 @@ def _tell(report: "ImportReport") -> None:
 
 
 def _tell_passed(report: "ImportReport") -> None:
-    """What the search passed over: one line for each reason, with the first few paths."""
+    """Report skipped files: one line for each reason, with the first few paths."""
     by_reason: dict[tuple[bool, str], list[str]] = {}
-    for one in report.passed:
-        by_reason.setdefault((one.failed, one.reason), []).append(one.path)
+    for skipped in report.passed:
+        by_reason.setdefault((skipped.failed, skipped.reason), []).append(skipped.path)
     for (failed, reason), paths in by_reason.items():
         shown = ", ".join(one_line(path) for path in paths[:_PASSED_SHOWN_MAX])
         more = f" and {len(paths) - _PASSED_SHOWN_MAX:,} more" if len(paths) > _PASSED_SHOWN_MAX else ""
-        say(f"{'not imported' if failed else 'passed over'}: {shown}{more}: {one_line(reason)}")
+        say(f"{'not imported' if failed else 'skipped'}: {shown}{more}: {one_line(reason)}")
 
 
 def _tell_odd_lines(report: "ImportReport") -> None:

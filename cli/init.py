@@ -18,7 +18,7 @@ from .access import say
     "--keep-ignored/--leave-ignored",
     "keep_ignored",
     default=None,
-    help="Whether files are kept that git ignores and nothing could rebuild. [default: kept in a new store]",
+    help="Whether to keep files that git ignores and nothing could rebuild. [default: kept in a new store]",
 )
 @click.option(
     "--turn-limit",
@@ -26,7 +26,7 @@ from .access import say
     default=TURN_LIMIT,
     show_default=True,
     metavar="N",
-    help="Turns of an agent's session, after which the next one continues it; 0 for any number. For good.",
+    help="Turns of an agent's session, after which the next one continues it; 0: no limit. Cannot change.",
 )
 @click.option("--force", is_flag=True, help="Also in the home directory, in /, or on a shared file system.")
 @click.pass_context
@@ -43,8 +43,8 @@ def command(
 
     The store is the directory .locus at the root of the git repository around the working
     directory; outside git, in the working directory itself; or in DIRECTORY when that is given.
-    LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes, but what
-    --keep-ignored or --leave-ignored say. A directory that hooks would refuse is refused, with the
+    LOCUS_DIR or --store puts it elsewhere. Where a store exists already, nothing changes, except by
+    --keep-ignored or --leave-ignored. A directory that hooks would refuse is refused, with the
     reason; one of yours that others may write to is closed to them.
     """
     from eventlog.base import identity
@@ -55,25 +55,25 @@ def command(
     from .ignored_files import ask_once, decide
     from .person import note_once
 
-    given = ctx.find_root().obj
-    root, repository = _places(given, directory)
-    if directory is not None or not (given or os.environ.get("LOCUS_DIR")):
-        identity.refuse_foreign(root)  # as each hook would that finds it
+    store_option = ctx.find_root().obj
+    root, repository = _locations(store_option, directory)
+    if directory is not None or not (store_option or os.environ.get("LOCUS_DIR")):
+        identity.refuse_foreign(root)  # as each hook would
     mode = _mode_of(root)
     existed = os.path.isfile(f"{root}/STORE")
-    known = repo_hash_of(repository)
+    hash_and_origin = repo_hash_of(repository)
     with Store.init(
         root,
         project_name=name or project_name_of(repository),
-        repo_hash=known[0] if known else None,
+        repo_hash=hash_and_origin[0] if hash_and_origin else None,
         force=force,
         turn_limit=turn_limit or None,
     ) as store:
         remember(root, os.environ)
-        said = "already there, nothing changed" if existed else "made"
+        result = "already there, nothing changed" if existed else "made"
         if mode is not None and mode != _mode_of(root):
             say(f"{root} could be written by others (mode {mode:o}); it has mode {_mode_of(root):o} now.")
-        say(f"{root}: {said} (project {store.project_name}, repository {store.repo_hash})")
+        say(f"{root}: {result} (project {store.project_name}, repository {store.repo_hash})")
         if not existed and store.identity.repo_hash_origin == "random":
             say(
                 "There is no whole git history here to name the repository after (no git, no commit, or "
@@ -101,7 +101,7 @@ def _mode_of(root: str) -> int | None:
         return None
 
 
-def _places(given: str | None, directory: str | None) -> tuple[str, str]:
+def _locations(store_option: str | None, directory: str | None) -> tuple[str, str]:
     """(the `.locus` directory to make, the directory whose work it records)."""
     if directory is not None:
         directory = os.path.abspath(directory)
@@ -110,5 +110,5 @@ def _places(given: str | None, directory: str | None) -> tuple[str, str]:
 
     here = os.getcwd()
     root = git_root(here) or here
-    given = given or os.environ.get("LOCUS_DIR")
-    return os.path.abspath(given) if given else os.path.join(root, ".locus"), root
+    store_option = store_option or os.environ.get("LOCUS_DIR")
+    return os.path.abspath(store_option) if store_option else os.path.join(root, ".locus"), root

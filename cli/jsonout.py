@@ -33,11 +33,11 @@ def line(fields: Mapping[str, Any]) -> bytes:
 def _unread() -> "dict[str, Any]":
     """The positions that could not be read, as pairs; nothing where there are none."""
     positions = unread()
-    return {"unread": [[one.start, one.stop] for one in positions]} if positions else {}
+    return {"unread": [[span.start, span.stop] for span in positions]} if positions else {}
 
 
 def _encoded(value: "dict[str, Any]", option: int) -> bytes:
-    """The value as JSON; a file's name that is no UTF-8 with its odd bytes spelled out."""
+    """The value as JSON; the invalid bytes of a file's name that is not UTF-8 are spelled out."""
     import orjson
 
     try:
@@ -50,12 +50,12 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {_spelled(name): _spelled(one) for name, one in value.items()}
-    return [_spelled(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {_spelled(name): _spelled(item) for name, item in value.items()}
+    return [_spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def rows(columns: list[str], values: list[tuple[Any, ...]]) -> bytes:
-    """An array of row objects, one row a line. No version: the shape is the query's own."""
+    """An array of row objects, one row a line. No version: the query determines the shape."""
     import orjson
 
     if not values:
@@ -91,7 +91,7 @@ def _common() -> int:
 
 
 def _default(value: Any) -> Any:
-    """What orjson does not know: what DuckDB gives back beyond JSON's own types."""
+    """Encode types that orjson does not know: those of DuckDB beyond JSON's own."""
     import base64
     import datetime
     import decimal
@@ -107,7 +107,7 @@ def _default(value: Any) -> Any:
     return str(value)
 
 
-def certainty_json(known: "Certainty") -> dict[str, Any]:
+def certainty_json(certainty: "Certainty") -> dict[str, Any]:
     """How well a moment is known (docs/certainty.md)."""
-    paths = [{"path": path, "reason": reason} for path, reason in known.paths]
-    return {"state": known.state, "why": known.why or None, "paths": paths}
+    paths = [{"path": path, "reason": reason} for path, reason in certainty.paths]
+    return {"state": certainty.state, "why": certainty.why or None, "paths": paths}

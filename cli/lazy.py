@@ -1,7 +1,7 @@
 """A click group that imports a command's module when the command is used, and not before.
 
-`locus --help` is printed from the tables in `root.py` alone; a test holds them equal to what the
-commands say of themselves.
+`locus --help` is printed from the tables in `root.py` alone; a test holds them equal to the commands' own
+help.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import click
 
 
 class Entry(NamedTuple):
-    """One line of a group's help: the verb, the module of this package that has it, what it does."""
+    """One line of a group's help: the verb, its module of this package, its description."""
 
     name: str
     module: str

@@ -1,8 +1,8 @@
-"""`live/costs`: what the latest sessions and the day cost, for who cannot ask SQL (docs/costs.md).
+"""`live/costs`: the costs of the latest sessions and of the day, for status lines (docs/costs.md).
 
-Maintenance writes it, status lines read it. Derived: without it costs are unknown until the next maintenance.
-Costs and prices are those of SQL and `locus stats`; nothing is computed here. Any number of processes may
-write: a reader sees one whole file. One thread.
+Maintenance writes it. Derived: without it costs are unknown until the next maintenance. Costs and prices are
+those of SQL and `locus stats`; nothing is computed here. Any number of processes may write: a reader sees one
+whole file. One thread.
 """
 
 import time
@@ -29,32 +29,32 @@ _SESSIONS = (
 
 
 def write(store: "Store", now_s: float) -> bool:
-    """Bring the file up to date; whether it was written. Without the library of prices nothing is.
+    """Bring the file up to date. Returns: whether it was written; never without the library of prices.
 
     Args: now_s: Unix time; "today" is the day that it falls on by this machine's clock. Raises: OSError.
     """
-    known = prices.load()
-    if known is None:
+    price_list = prices.load()
+    if price_list is None:
         return False
     path = Path(store.layout.live(COSTS))
     with figures.asking(store) as query:
         rests_on = {
             "day": time.strftime("%Y-%m-%d", time.localtime(now_s)),
             "position": query("select max(position) from events", []).rows[0][0],
-            "prices": f"{known.source.library} {known.source.version}",
+            "prices": f"{price_list.source.library} {price_list.source.version}",
         }
         before = read_json(path)
         if isinstance(before, dict) and rests_on.items() <= before.items():
             return False
-        costs = _costs(query, known, now_s)
+        costs = _costs(query, price_list, now_s)
     from eventlog.base import jsontext
 
     replace_file(path, jsontext.encode({"format": FORMAT, **rests_on, **costs}) + b"\n")
     return True
 
 
-def _costs(query: "Query", known: prices.Prices, now_s: float) -> "dict[str, Any]":
-    today = figures.total(query, known, since=_midnight_us(now_s))
+def _costs(query: "Query", price_list: prices.Prices, now_s: float) -> "dict[str, Any]":
+    today = figures.total(query, price_list, since=_midnight_us(now_s))
     sessions = query(_SESSIONS, []).rows
     return {
         "today": _cost(today.cost_usd if today.llm_calls else Decimal(0), today.unpriced_calls),

@@ -58,9 +58,9 @@ def command(
 ) -> int | None:
     """List turns or events, newest first.
 
-    Turns are ordered by when they happened, not by when they were imported; those of which nobody knows
-    when come last. Events are ordered by when they were recorded. With --json one object per line. With
-    --follow the newest events come first to last, then those to come, until Ctrl-C.
+    Turns are ordered by when they happened, not by when they were imported; turns of unknown time come
+    last. Events are ordered by when they were recorded. With --json one object per line. With --follow
+    the newest events come oldest first, then new ones, until Ctrl-C.
     """
     want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()
@@ -81,7 +81,7 @@ def command(
             return _follow(store, where, limit, as_json, only, event_type, within)
         left_out = 0
         if not want_all:
-            # Of events it takes the anchors of turns to know, and there is seldom anything to leave out.
+            # For events this needs the anchors of turns, and there is seldom anything to leave out.
             left_out = (
                 rewritten_turns(store.query) if want_events else rewritten_turns(store.query, *where.all)
             )
@@ -89,18 +89,18 @@ def command(
                 where.add(f"(turn is null or {NOT_REWRITTEN})" if want_events else "rewritten is not true")
         # One more than is shown, to know whether there are more.
         if want_events:
-            found = _find_events(store, where, limit + 1)
+            listed = _find_events(store, where, limit + 1)
         else:
-            found = _find_turns(store, where, limit + 1, whole=as_json)
-            found = [_with_life(store, turn) for turn in found]
-    more = len(found) > limit
-    del found[limit:]
+            listed = _find_turns(store, where, limit + 1, whole=as_json)
+            listed = [_with_life(store, turn) for turn in listed]
+    more = len(listed) > limit
+    del listed[limit:]
     if as_json:
-        for record in map(event_json, found) if want_events else found:
+        for record in map(event_json, listed) if want_events else listed:
             put(line(record))
         return None
-    put(_event_table(found) if want_events else _turn_table(found))
-    if not found:
+    put(_event_table(listed) if want_events else _turn_table(listed))
+    if not listed:
         nothing = "Nothing" if want_events else "No turn"
         is_empty = not (where.parameters or left_out)
         say(f"{nothing} is recorded yet. `locus import git` starts." if is_empty else "Nothing fits.")
@@ -119,7 +119,7 @@ def _follow(
     event_type: str | None,
     path: str | None,
 ) -> int:
-    """The newest events that fit, oldest first, and each later one as it comes."""
+    """Print the newest matching events, oldest first, and each later one as it comes."""
     end = store.journal.next_position()
     where.add("position < {}", end)
 
@@ -138,7 +138,7 @@ def _follow(
             if fits(event):
                 store.line_counts.fill([event])
                 show(event)
-    except KeyboardInterrupt:  # the way to end it, and nothing to complain about
+    except KeyboardInterrupt:  # the normal way to end it
         pass
     return exits.INTERRUPTED
 
@@ -157,7 +157,7 @@ class _Where:
 
     @property
     def all(self) -> tuple[str, list[Any]]:
-        """What has to hold, and the parameters of that."""
+        """The condition, and its parameters."""
         return " and ".join(self._conditions) or "true", self.parameters
 
     def __str__(self) -> str:
@@ -165,26 +165,26 @@ class _Where:
 
 
 def _find_turns(store: "Store", where: _Where, limit: int, *, whole: bool) -> "list[Record]":
-    """The newest turns that fit; `whole`: with the columns that no table shows."""
+    """The newest matching turns; `whole`: with the columns that no table shows."""
     columns = all_of("turns", () if whole else ASKED_FOR)
-    found = store.query(
+    rows = store.query(
         f"select {columns} from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}",
         where.parameters,
     )
-    return list(records(found))
+    return list(records(rows))
 
 
 def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
-    """The newest events that fit. Half lines that were read whole since are left out."""
+    """The newest matching events, without half lines that were read in full later."""
     question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
-    told = list(events(store.query(question.format(where), where.parameters)))
-    if any(event["operation"] in ("malformed", "line_completed") for event in told):
+    listed = list(events(store.query(question.format(where), where.parameters)))
+    if any(event["operation"] in ("malformed", "line_completed") for event in listed):
         from eventlog.query.views import SHOWN_EVENTS
 
-        where.add(SHOWN_EVENTS)  # which has to look at every event
-        told = list(events(store.query(question.format(where), where.parameters)))
-    store.line_counts.fill(told)
-    return told
+        where.add(SHOWN_EVENTS)  # which has to read every event
+        listed = list(events(store.query(question.format(where), where.parameters)))
+    store.line_counts.fill(listed)
+    return listed
 
 
 def _with_life(store: "Store", turn: "Record") -> "Record":
@@ -198,7 +198,7 @@ def _with_life(store: "Store", turn: "Record") -> "Record":
 def _turn_table(turns: "list[Record]") -> str:
     from .table import render
 
-    # Where all is well there is no column for it.
+    # The column is left out where all turns are exact.
     states = [_state(turn) for turn in turns]
     cells = [
         (
@@ -216,7 +216,7 @@ def _turn_table(turns: "list[Record]") -> str:
 
 
 def _state(turn: "Record") -> str:
-    """How well the end of a turn is known; nothing where that is exact."""
+    """How well the end of a turn is known; empty where it is exact."""
     state = str(turn["end_certainty"])
     if state == "unfinished" and turn["completed_at"] is None:
         from eventlog.replay.certainty import NOT_CLOSED
@@ -225,10 +225,10 @@ def _state(turn: "Record") -> str:
     return "" if state == "exact" else state
 
 
-def _event_table(found: "list[dict[str, Any]]") -> str:
+def _event_table(events: "list[dict[str, Any]]") -> str:
     from .table import render
 
-    cells = [_cells(event) for event in found]
+    cells = [_cells(event) for event in events]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
     return render(heads, cells, width=terminal_width()) if cells else ""
 

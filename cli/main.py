@@ -3,8 +3,8 @@
     0 ok · 1 error · 2 usage · 3 refused · 4 partial · 10 no store · 11 locked · 12 corruption
     130 interrupted · 141 the reader of our output went away
 
-An error is one line on stderr, `locus: …`, or a JSON object there when the command was asked for
-JSON. `LOCUS_DEBUG=1` shows the traceback instead.
+An error is one line on stderr, `locus: …`, or a JSON object there with `--json`. `LOCUS_DEBUG=1` shows the
+traceback instead.
 """
 
 import contextlib
@@ -31,17 +31,17 @@ _STREAMS = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `locus` with the process's arguments and end the process."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     confine.is_own_process = True
-    # Under PYTHONUNBUFFERED a write may be short, and what it leaves would be lost without a word.
+    # Under PYTHONUNBUFFERED a write may be short, and the rest would be lost silently.
     if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)
     # Data is UTF-8 whatever the locale says; names that are not valid UTF-8 come out as they are.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors)
-    code = run(given)
+    code = run(words)
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     # Everything is written and closed. Leaving without the interpreter's clean-up saves its time, and
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _open_closed_streams() -> None:
     """Open those of the standard streams that our caller closed, before a file of a store gets their number.
 
-    Standard output is opened for reading: who writes to it gets an error, as it should be with a closed file.
+    Standard output is opened for reading: a write to it fails, as with a closed file.
     """
     for number, name, flags, mode in _STREAMS:
         try:
@@ -63,7 +63,7 @@ def _open_closed_streams() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run `locus` and give its exit code."""
+    """Run `locus` and return its exit code."""
     begin()
     code = _run(arguments)
     start_maintenance()
@@ -114,7 +114,7 @@ def _explain(error: Exception) -> tuple[str, str, int]:
 
 
 def _is_nowhere() -> bool:
-    """Whether the current directory is gone, as that of a removed worktree."""
+    """Whether the current directory is gone, like that of a removed worktree."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -123,14 +123,14 @@ def _is_nowhere() -> bool:
 
 
 def _say_unread(arguments: list[str], positions: Sequence[range], code: int) -> None:
-    """The last line of a command whose answer lacks events that rot took."""
+    """Print the last line of a command whose answer lacks damaged events."""
     from eventlog.base import display
 
     message = display.unread(positions)
     if _wants_json(arguments):
         from .jsonout import line
 
-        pairs = [[one.start, one.stop] for one in positions]
+        pairs = [[span.start, span.stop] for span in positions]
         fields = {"unread": pairs, "message": message, "exit_code": code}
         say(line(fields).decode().rstrip("\n"))
     else:
@@ -159,7 +159,7 @@ def _write_error(arguments: list[str], kind: str, message: str, code: int) -> No
 
         click.echo(line({"error": {"kind": kind, "message": message, "exit_code": code}}), err=True, nl=False)
     elif kind == "Usage" and message.startswith("Usage:"):
-        click.echo(message, err=True)  # the help text, for a command that needs more words
+        click.echo(message, err=True)  # the help text, for a command without its verb
     else:
         click.echo("locus: " + " ".join(message.split("\n")), err=True)
 
@@ -170,7 +170,7 @@ def _wants_json(arguments: list[str]) -> bool:
 
 
 def _silence_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not complain."""
+    """Point stdout at nothing, so that the interpreter's last flush does not fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

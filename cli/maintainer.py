@@ -1,8 +1,8 @@
 """Maintenance that a hook starts and does not wait for: sealing, the index, packs, collection.
 
 `start` is called by a hook when a turn or a session has ended; it returns at once, and starts at most one
-process in `INTERVAL_S`, however many hooks ask. The process is nobody's child, shares no file and no
-terminal with the agent, and ends by itself. `main` is that process: `python -m locus_cli.maintainer STORE`.
+process in `INTERVAL_S`, however many hooks ask. The process is detached, shares no file and no terminal
+with the agent, and ends by itself. `main` is that process: `python -m locus_cli.maintainer STORE`.
 Any number may be started; one works, the others end (I31). `start_facts` starts one that only makes the facts
 of a briefing, for which a hook may wait a little (docs/briefing.md). The first part is on the hook path.
 """
@@ -21,18 +21,18 @@ _NICE = 10
 
 
 def start(root: str) -> bool:
-    """Start maintenance of the store at `root` unless that was done lately; whether it was started.
+    """Start maintenance of the store at `root`, except in the interval after the last. Returns: whether.
 
     Raises: OSError.
     """
-    if os.environ.get("LOCUS_NO_MAINTENANCE") or not _is_due(f"{root}/live/maintained"):
+    if os.environ.get("LOCUS_NO_MAINTENANCE") or not _claims_interval(f"{root}/live/maintained"):
         return False
     _detach(root, "main")
     return True
 
 
 def start_facts(root: str) -> "int | None":
-    """Start a process that makes the facts of a briefing where they are missing; its id, None where nothing
+    """Start a process that makes missing facts of a briefing. Returns: its id, None where nothing
     may be started. It is the caller's child, and outlives it. Raises: OSError.
     """
     if os.environ.get("LOCUS_NO_MAINTENANCE"):
@@ -48,16 +48,16 @@ def start_facts(root: str) -> "int | None":
 
 
 def start_missing_facts(root: str) -> None:
-    """The same for somebody who does not wait, where there are no facts at all. Raises: OSError."""
+    """The same for a caller that does not wait, where there are no facts at all. Raises: OSError."""
     if not os.environ.get("LOCUS_NO_MAINTENANCE") and not os.path.exists(f"{root}/memory/briefing.json"):
         _detach(root, "make_facts")
 
 
 def _detach(root: str, function: str) -> None:
-    """Run a function of this module in a process that is nobody's child."""
+    """Run a function of this module in a detached process."""
     child = os.fork()
     if child:
-        os.waitpid(child, 0)  # which ends at once: the one that works is its child, and then nobody's
+        os.waitpid(child, 0)  # it ends at once: its own child works, and becomes an orphan
         return
     try:
         os.setsid()
@@ -67,8 +67,8 @@ def _detach(root: str, function: str) -> None:
         os._exit(0)
 
 
-def _is_due(path: str) -> bool:
-    """Whether the interval is over; if so it begins anew, for everybody."""
+def _claims_interval(path: str) -> bool:
+    """Whether the interval is over; if so, a new one begins for all processes."""
     now_s = time.time()
     try:
         if 0 <= now_s - os.stat(path).st_mtime < INTERVAL_S:
@@ -94,7 +94,7 @@ def _is_due(path: str) -> bool:
 
 
 def _become(root: str, function: str) -> None:
-    """Replace this process by a function of this module, with nothing of the agent's but a few variables."""
+    """Replace this process by a function of this module, with only a few of the agent's variables."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -105,12 +105,12 @@ def _become(root: str, function: str) -> None:
 
 
 def variables() -> "dict[str, str]":
-    """The variables that a process beside the hooks keeps."""
+    """The variables for a background process of a hook."""
     return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
 
 
 def main(root: str, program: str = "") -> None:
-    """Maintain the store at `root`, unless another process does, and what the hook `program` starts from."""
+    """Maintain the store at `root`, unless another process does, and the modules of the hook `program`."""
     import fcntl
 
     fd = os.open(
@@ -134,7 +134,7 @@ def main(root: str, program: str = "") -> None:
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
-        remember(root, os.environ)  # hooks record here, perhaps nothing else does
+        remember(root, os.environ)  # perhaps only hooks record here
         working = store.fs.open(store.layout.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
         if store.fs.flock(working, True):
             stored_contents.store_all(store.fs, store.layout, store.identity)
@@ -150,7 +150,7 @@ def main(root: str, program: str = "") -> None:
         try:
             codes_of_log.export(store)
         except OSError:
-            pass  # the directory is the user's to choose, and perhaps not there
+            pass  # the user chooses the directory, which may not exist
         if briefing_of_log.is_told_at_start(store):
             briefing_of_log.export(store)
 
@@ -170,7 +170,7 @@ def make_facts(root: str, _program: str = "") -> None:
 
 
 def _count_lines(store: "Store") -> None:
-    """Count the lines of changes before somebody asks. Whatever keeps it from that, asking counts them."""
+    """Count the lines of changes in advance. After a failure, the next question counts them."""
     from eventlog.base.errors import EventLogError
 
     try:
@@ -180,7 +180,7 @@ def _count_lines(store: "Store") -> None:
 
 
 def _tell_costs(store: "Store") -> None:
-    """Write what status lines show of costs. Whatever keeps it from that, they show that it is unknown."""
+    """Write the costs for status lines. After a failure, they show an unknown cost."""
     from eventlog.base.errors import EventLogError
 
     from . import live_costs
@@ -192,11 +192,11 @@ def _tell_costs(store: "Store") -> None:
 
 
 def step_back() -> None:
-    """Let every other process go first: this one is in no hurry (docs/hooks.md).
+    """Give every other process precedence (docs/hooks.md).
 
-    It keeps to half of the processors, so that who appends and was waiting for the disk finds one free; a
-    process that is merely nice may use up its slice first. It is not given idle time only: under load it
-    would hold a lock for as long as the load lasts, and hooks wait for these locks.
+    It uses only half of the processors, so that a process that appends finds one free after waiting for the
+    disk; niceness alone would let this one use up its slice first. It does not run in idle time only: under
+    load it would hold a lock for as long as the load lasts, and hooks wait for these locks.
     """
     os.nice(_NICE)
     if hasattr(os, "sched_setaffinity"):
@@ -204,7 +204,7 @@ def step_back() -> None:
         try:
             os.sched_setaffinity(0, processors[len(processors) // 2 :])
         except OSError:
-            pass  # not allowed here: then it is merely nice
+            pass  # not allowed here: niceness has to suffice
 
 
 if __name__ == "__main__":

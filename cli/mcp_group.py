@@ -24,7 +24,7 @@ SECTIONS: Sections = (
     default="claude-code",
     show_default=True,
     metavar="NAME",
-    help="Which agent is served, where a call does not say.",
+    help="The agent that is served, where a call names none.",
 )
 @click.pass_context
 def command(ctx: click.Context, agent_id: str) -> None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
     """Take `locus mcp` out of the agents' settings again.
 
-    Only our own entry goes, and a file that then holds nothing. What is recorded stays.
+    Only our own entry is removed, and a file that is then empty. The record stays.
     """
     from eventlog.base.fs import REAL
     from eventlog.mcp import install as engine
     from eventlog.setup import git_exclude
 
-    directory, places = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(ctx), homes()
     names = (
         list(engine.AGENTS.values())
         if agent in (None, "all")
@@ -35,11 +35,11 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
     changes = []
     taken_back: list[SettingsEdit] = []
     for name in names:
-        path = engine.settings_path(name, scope, directory, places, os.environ)
+        path = engine.settings_path(name, scope, directory, agent_homes, os.environ)
         claim = git_exclude.claim_of_server(path)
         if agent is not None or os.path.exists(path):
-            changes.append((scope, engine.uninstall(REAL, name, path, places, dry_run=dry_run)))
-        taken_back += out_of_lists(claim, places, dry_run=dry_run)
+            changes.append((scope, engine.uninstall(REAL, name, path, agent_homes, dry_run=dry_run)))
+        taken_back += out_of_lists(claim, agent_homes, dry_run=dry_run)
     told(changes, dry_run=dry_run, as_json=as_json, taken_back=taken_back)
     if all(change.kind == "unchanged" for _, change in changes):
         say("No server of ours is installed there.")

@@ -1,9 +1,8 @@
-"""Files outside of the repository as a person at this machine knows them: directories in place of their ids.
+"""Files outside of the repository for a person at this machine: with directories instead of their ids.
 
-Events name such a file by an id of its directory, which only this store's key can tell
-(docs/transcripts.md). No event and no file says which directory that is: those that the log knows otherwise
-(where agents worked, what their tool calls named) are tried until the id fits. One that is found nowhere
-stays an id.
+Events name such a file by an id of its directory, which depends on this store's key (docs/transcripts.md). No
+event or file maps ids to directories: the other directories in the log (of agents, and in their tool calls)
+are tried until the id matches. An id without a match stays.
 """
 
 import os
@@ -32,18 +31,18 @@ _META = "locus.outside"
 
 
 def local(text: str) -> str:
-    """A text for people with the directories of files outside of the repository, where they can be told."""
+    """A text for people, with the directories of files outside of the repository where they are known."""
     if OUTSIDE not in text:
         return text
     context = click.get_current_context(silent=True)
     if context is None:
         return text
-    known: dict[str, str | None] = context.find_root().meta.setdefault(_META, {})
-    new = {found for found in _NAME.findall(text) if found not in known}
-    if new and len(known) < _ROOTS_MAX:
-        known |= dict.fromkeys(new)
-        known |= _directories(context, new)
-    return _NAME.sub(lambda found: known.get(found[0]) or found[0], text)
+    directories: dict[str, str | None] = context.find_root().meta.setdefault(_META, {})
+    new = {match for match in _NAME.findall(text) if match not in directories}
+    if new and len(directories) < _ROOTS_MAX:
+        directories |= dict.fromkeys(new)
+        directories |= _directories(context, new)
+    return _NAME.sub(lambda match: directories.get(match[0]) or match[0], text)
 
 
 def _directories(context: click.Context, roots: set[str]) -> dict[str, str]:
@@ -55,13 +54,13 @@ def _directories(context: click.Context, roots: set[str]) -> dict[str, str]:
         with Store.open(context.find_root().obj) as store:
             if not store.fs.exists(store.layout.redaction_key):
                 return {}
-            return _found(store, OutsideNames(store.fs, store.layout), roots)
+            return _resolved(store, OutsideNames(store.fs, store.layout), roots)
     except EventLogError:
-        return {}  # it is a convenience; what is wrong is told by the command itself
+        return {}  # it is a convenience; the command itself reports the error
 
 
-def _found(store: "Store", names: "OutsideNames", roots: set[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _resolved(store: "Store", names: "OutsideNames", roots: set[str]) -> dict[str, str]:
+    directories_by_root: dict[str, str] = {}
     tried: set[str] = set()
 
     def fit(directories: Iterable[str]) -> None:
@@ -70,17 +69,17 @@ def _found(store: "Store", names: "OutsideNames", roots: set[str]) -> dict[str, 
                 tried.add(directory)
                 root = names.root_of(directory)
                 if root in roots:
-                    found[root] = directory.rstrip("/")
+                    directories_by_root[root] = directory.rstrip("/")
 
     for (cwd,) in store.query(_CWDS).rows:
         fit(_above(str(cwd)))
     for root in roots:
-        if root not in found:
+        if root not in directories_by_root:
             for payload, cwd in store.query(_CALLS, [f"{root}/", _CALLS_MAX]).rows:
                 fit(_named(payload, cwd or ""))
-                if root in found:
+                if root in directories_by_root:
                     break
-    return found
+    return directories_by_root
 
 
 def _above(path: str) -> Iterator[str]:

@@ -33,32 +33,32 @@ def command(
 ) -> None:
     """Show or set who is recorded as working here, and on which host.
 
-    Each session that begins says it once. `locus init` and `locus hooks install` note what git's
-    configuration says then; hooks only read that note, which lies with your own files and not in the store.
-    What is recorded stays on this machine: no export and no answer to an agent has it unless config.toml
-    says so (docs/people.md). An empty NAME or ADDRESS is not recorded.
+    Each new session records it once. `locus init` and `locus hooks install` note the name in git's
+    configuration; hooks only read that note, which lies with your own files and not in the store. What is
+    recorded stays on this machine: no export and no answer to an agent has it unless config.toml allows it
+    (docs/people.md). An empty NAME or ADDRESS is not recorded.
     """
     from eventlog.base import person
 
-    given = name is not None or email is not None or host is not None
-    if off + on + given > 1:
+    has_changes = name is not None or email is not None or host is not None
+    if off + on + has_changes > 1:
         raise click.UsageError("--off, --on and what is to be recorded exclude each other", ctx)
     with open_store(ctx) as store:
-        known = person.read(store.fs, os.environ, store.identity.store_id)
+        noted = person.read(store.fs, os.environ, store.identity.store_id)
         if on:
-            known = _noted(store, _of_git(_directory(store)))
+            noted = _noted(store, _of_git(_directory(store)))
         elif off:
-            known = _noted(store, person.Person(off=True))
-        elif given:
-            known = _noted(store, _changed(ctx, known, name, email, host))
+            noted = _noted(store, person.Person(off=True))
+        elif has_changes:
+            noted = _noted(store, _changed(ctx, noted, name, email, host))
         if as_json:
-            put(document({"person": None if known is None else _described(known)}))
+            put(document({"person": None if noted is None else _described(noted)}))
         else:
-            put(_told(known) + "\n")
+            put(_sentence(noted) + "\n")
 
 
 def note_once(root: str, directory: str) -> None:
-    """Note who git says works in `directory`, where nothing is noted yet for this user, and say so.
+    """Note the name in git's configuration for `directory`, if nothing is noted for this user; report it.
 
     On a machine that the note does not name yet, its name is added.
     """
@@ -67,19 +67,21 @@ def note_once(root: str, directory: str) -> None:
     from eventlog.base.layout import Layout
 
     store_id = identity.read(REAL, Layout(root)).store_id
-    known = person.read(REAL, os.environ, store_id)
-    if known is not None and (known.off or known.host is not None):
+    noted = person.read(REAL, os.environ, store_id)
+    if noted is not None and (noted.off or noted.host is not None):
         return
-    if known is None:
-        known = _of_git(directory)
-    known.hosts[person.machine()] = person.machine()
+    if noted is None:
+        noted = _of_git(directory)
+    noted.hosts[person.machine()] = person.machine()
     try:
-        if person.write(REAL, os.environ, store_id, known) is None:
+        if person.write(REAL, os.environ, store_id, noted) is None:
             return
     except OSError as error:
         say(f"Who works here could not be noted, so sessions do not say it: {error}")
         return
-    say(f"{_told(known)} It stays on this machine (docs/people.md); `locus person --off` records neither.")
+    say(
+        f"{_sentence(noted)} It stays on this machine (docs/people.md); `locus person --off` records neither."
+    )
 
 
 def _noted(store: "Store", who: "Person") -> "Person":
@@ -93,7 +95,7 @@ def _noted(store: "Store", who: "Person") -> "Person":
 
 
 def _of_git(directory: str) -> "Person":
-    """Who git says works in `directory`, on this machine."""
+    """The name in git's configuration for `directory`, on this machine."""
     from eventlog.base import person
     from eventlog.base.repository import person_of
 
@@ -106,30 +108,30 @@ def _directory(store: "Store") -> str:
 
 
 def _changed(
-    ctx: click.Context, known: "Person | None", name: str | None, email: str | None, host: str | None
+    ctx: click.Context, noted: "Person | None", name: str | None, email: str | None, host: str | None
 ) -> "Person":
     from eventlog.base import person
 
-    found = person.Person() if known is None or known.off else known
+    present = person.Person() if noted is None or noted.off else noted
     for value, what in ((name, "--name"), (email, "--email"), (host, "--host")):
         if value and person.text(value) is None:
             raise click.UsageError(f"{what} is one line of printable text, at most 320 characters", ctx)
     return person.Person(
-        found.name if name is None else person.text(name),
-        found.email if email is None else person.text(email),
-        found.hosts if host is None else {**found.hosts, person.machine(): person.text(host) or ""},
+        present.name if name is None else person.text(name),
+        present.email if email is None else person.text(email),
+        present.hosts if host is None else {**present.hosts, person.machine(): person.text(host) or ""},
     )
 
 
-def _described(known: "Person") -> "dict[str, object]":
-    host = None if known.off else known.host
-    return {"recorded": not known.off, "name": known.name, "email": known.email, "host": host}
+def _described(noted: "Person") -> "dict[str, object]":
+    host = None if noted.off else noted.host
+    return {"recorded": not noted.off, "name": noted.name, "email": noted.email, "host": host}
 
 
-def _told(known: "Person | None") -> str:
-    if known is None:
+def _sentence(noted: "Person | None") -> str:
+    if noted is None:
         return "Nothing is noted for you in this store, so sessions do not say who works in them."
-    if known.off:
+    if noted.off:
         return "Sessions do not say who works in them; `locus person --on` changes that."
-    who = f"{known.name or ''} <{known.email}>".strip() if known.email else known.name or "an unknown person"
-    return f"Sessions say who works in them: {one_line(who)}, on {known.host or 'an unknown host'}."
+    who = f"{noted.name or ''} <{noted.email}>".strip() if noted.email else noted.name or "an unknown person"
+    return f"Sessions say who works in them: {one_line(who)}, on {noted.host or 'an unknown host'}."

@@ -1,6 +1,6 @@
 """Progress on stderr: on a terminal one line that rewrites itself, elsewhere a line every half minute.
 
-Work that is done before the first one is due says nothing. A thread of its own writes, so that work which
+Work that ends before the first line prints nothing. A thread of its own writes, so that work which
 reports nothing still shows that time passes.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _QUIET_S = 1.0
 _BETWEEN_S = 0.2
-_BETWEEN_LINES_S = 30.0  # in a file that somebody reads later, or watches
+_BETWEEN_LINES_S = 30.0  # where stderr is a file
 
 
 class Progress:
-    """A context manager around work that may take long; call it with (done, total) where that is known."""
+    """A context manager for long work; call it with (done, total) where these are known."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Progress:
         clock: "Callable[[], float]" = time.monotonic,
         wait: "Callable[[float], bool] | None" = None,
     ) -> None:
-        """Args: with_rate: say how many a second; clock: seconds; wait: waits so many of them, and returns
+        """Args: with_rate: show how many a second; clock: seconds; wait: waits so many seconds, and returns
         whether the work is done.
         """
         self._what = what
@@ -56,7 +56,7 @@ class Progress:
         self._counts = (done, total)
 
     def say(self, text: str) -> None:
-        """A line that stays, above the one that rewrites itself."""
+        """Print a line that stays, above the one that rewrites itself."""
         _put(f"\r\x1b[K{text}\n" if sys.stderr.isatty() else f"{text}\n")
 
     def _line(self, started_s: float) -> str:

@@ -28,7 +28,7 @@ def records(result: "Result") -> Iterator[Record]:
 
 
 def events(result: "Result") -> Iterator[Record]:
-    """Rows of the view `events` the way `Store.events` gives them: times as integers, payload a dict."""
+    """Rows of the view `events` as `Store.events` returns them: times as integers, payload a dict."""
     from eventlog.base import jsontext
 
     for event in records(result):
@@ -53,16 +53,16 @@ def turn_record(store: "Store", turn: "TurnRef", *, whole: bool = True) -> Recor
     """The anchor of a turn: its row of the view `turns`, `whole` or without `ASKED_FOR`; running where SQL,
     which knows of no process, says unfinished."""
     columns = all_of("turns", () if whole else ASKED_FOR)
-    found = store.query(
+    rows = store.query(
         f"select {columns} from turns where session_id = $1 and turn = $2",
         [turn.session_id, turn.turn],
     )
-    return {**next(records(found)), "end_certainty": store.certainty(turn).state}
+    return {**next(records(rows)), "end_certainty": store.certainty(turn).state}
 
 
-def certainty_words(known: "Certainty") -> str:
-    """How well a moment is known, for people: nothing where it is exact."""
-    return "" if known.exact else one_line(f"{known.state}: {known.why}")
+def certainty_words(certainty: "Certainty") -> str:
+    """How well a moment is known, for people: empty where it is exact."""
+    return "" if certainty.exact else one_line(f"{certainty.state}: {certainty.why}")
 
 
 def status_words(status: str | None, at_end: "Certainty") -> str:
@@ -80,5 +80,5 @@ def with_life(turn: Record, at_end: "Certainty") -> Record:
 
 
 def at(event: Mapping[str, Any]) -> int | None:
-    """When an event happened; None when nobody knows."""
+    """When an event happened; None where that is unknown."""
     return happened_at(event)

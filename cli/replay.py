@@ -35,11 +35,10 @@ def command(
     """Put the files of a turn into a directory, byte for byte.
 
     Without PATHs all files. --at start is the state before the turn, --at EVENT the state just
-    after that event. DIR is made when it is missing. What could not be reproduced is listed with
-    its reason, and so is what is not known to have stood there like that at that moment; the exit
-    code is 4, unless .locusignore left it out and no PATH names it. A
-    submodule is the commit of another repository: it stands as an empty directory, and the commit
-    is named.
+    after that event. DIR is made when it is missing. Files that could not be reproduced, or are not
+    known to be exact at that moment, are listed with the reason, and the exit code is 4, unless
+    .locusignore left them out and no PATH names them. A submodule is the commit of another
+    repository: it becomes an empty directory, and the commit is named.
     """
     from eventlog.worktree.entries import BY_CHOICE
 
@@ -47,7 +46,7 @@ def command(
         ref = store.turn(turn)
         state = store.tree(ref, at)
         report = state.materialize(target, paths=paths, force=force)
-    # What the turn held and is not there now: lost since, or never captured. Both make it partial.
+    # Files of the turn that are missing: lost since, or never captured. Both make it partial.
     absent = [(_text(path), reason) for path, reason in (*report.missing, *report.skipped)]
     submodules = [(_text(path), commit) for path, commit in report.submodules]
     if as_json:
@@ -75,7 +74,7 @@ def command(
             put(f"{state.certainty.state}: {one_line(state.certainty.why)}\n")
         for path, reason in absent:
             if path == "." and reason == state.certainty.why:
-                continue  # it stands there already
+                continue  # it was printed already
             put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
         if state.ignored_count:
             put(f"{ignored_text(state.ignored_count)}\n")

@@ -1,4 +1,4 @@
-"""A path as a person types it, as the repository calls it."""
+"""From a path as a person types it to its name in the repository."""
 
 import os
 from typing import TYPE_CHECKING
@@ -11,60 +11,64 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 
-def names_of(store: "Store", given: str) -> list[str]:
-    """The paths in the repository that `given` may mean, the likelier first.
+def names_of(store: "Store", typed: str) -> list[str]:
+    """The paths in the repository that `typed` may mean, the likelier first.
 
-    Relative to the working directory where that is inside the repository, then relative to the
+    Relative to the working directory if that is inside the repository, then relative to the
     repository's root; an absolute path means one thing. Text in double quotes is taken as it is.
     Raises: NotFound for a path outside the repository.
     """
-    if given.startswith('"') or is_outside(f"{given}/"):
-        return [given]
+    if typed.startswith('"') or is_outside(f"{typed}/"):
+        return [typed]
     roots = _roots(store)
-    if os.path.isabs(given):
+    if os.path.isabs(typed):
         # The last name may be a symlink, and means the link.
-        folder, name = os.path.split(os.path.normpath(given))
-        found = [_inside(root, os.path.join(os.path.realpath(folder), name)) for root in roots]
+        folder, name = os.path.split(os.path.normpath(typed))
+        candidates = [_inside(root, os.path.join(os.path.realpath(folder), name)) for root in roots]
     else:
-        found = [_inside(root, os.path.join(os.getcwd(), given)) for root in roots]
-        from_root = os.path.normpath(given)
-        found.append(from_root if from_root != ".." and not from_root.startswith("../") else None)
-    names = [path_text(os.fsencode(path)) for path in found if path is not None]
+        candidates = [_inside(root, os.path.join(os.getcwd(), typed)) for root in roots]
+        from_root = os.path.normpath(typed)
+        candidates.append(from_root if from_root != ".." and not from_root.startswith("../") else None)
+    names = [path_text(os.fsencode(path)) for path in candidates if path is not None]
     if not names:
-        raise NotFound(f"{given} is outside the repository at {roots[0]}")
+        raise NotFound(f"{typed} is outside the repository at {roots[0]}")
     return list(dict.fromkeys(names))
 
 
 def outside_names(store: "Store", path: str) -> list[str]:
-    """What a file, or what lies in a directory, outside of the repository is called, by its absolute path."""
+    """The names of a file, or of a directory's files, outside of the repository, by its absolute path."""
     if not store.fs.exists(store.layout.redaction_key):
-        return []  # whoever reads makes no key
+        return []  # a reader makes no key
     names = OutsideNames(store.fs, store.layout)
     folder, name = os.path.split(path)
     spelled = dict.fromkeys((path, os.path.join(os.path.realpath(folder), name)))
-    return [called for one in spelled for called in (names.name_of(one), names.root_of(one))]
+    return [
+        name_or_root
+        for spelling in spelled
+        for name_or_root in (names.name_of(spelling), names.root_of(spelling))
+    ]
 
 
-def filter_of(store: "Store", given: "str | None") -> "str | None":
-    """The path by which events are chosen: of what `given` may mean the first that an event has or is above.
+def filter_of(store: "Store", typed: "str | None") -> "str | None":
+    """The path by which events are chosen: the first meaning of `typed` that an event has, or is above.
 
-    None for the whole repository. A file or directory outside of it is given by its absolute path, or as
-    events name it. Raises: NotFound for a path outside the repository that no event has.
+    None for the whole repository. A file or directory outside of it is named by its absolute path, or as in
+    events. Raises: NotFound for a path outside the repository that no event has.
     """
-    if given is None:
+    if typed is None:
         return None
     outside: NotFound | None = None
     try:
-        names = names_of(store, given)
+        names = names_of(store, typed)
     except NotFound as error:
         outside = error
-        path = os.path.abspath(given)
+        path = os.path.abspath(typed)
         names = [*outside_names(store, path), path_text(os.fsencode(path))]
     if outside is not None or len(names) > 1:
-        known = [name for name in names if _is_known(store, name)]
-        if outside is not None and not known:
+        recorded = [name for name in names if _is_known(store, name)]
+        if outside is not None and not recorded:
             raise outside
-        names = known or names
+        names = recorded or names
     return None if names[0] == "." else names[0]
 
 

@@ -66,11 +66,10 @@ def command(
 ) -> None:
     """Put the files of a turn back into the working directory.
 
-    Without PATHs all files. What is there is compared first, and the plan is shown: on a terminal
-    you are asked, a script says --yes, or --token T of an earlier --dry-run. What is replaced is
-    saved before it is touched; --undo (or event:ID instead of TURN) brings it back, and a second
-    --undo undoes the first. It happens whole or not at all; after a kill or a power cut --recover
-    finishes it.
+    Without PATHs all files. The present files are compared first, and the plan is shown: on a terminal
+    you are asked, a script passes --yes, or --token T of an earlier --dry-run. Files are saved before
+    they are replaced; --undo (or event:ID instead of TURN) brings them back, and a second --undo undoes
+    the first. It happens whole or not at all; after a kill or a power cut --recover finishes it.
 
     Only files that were recorded after that moment are deleted, and none that git ignores but the
     journal of a database that is restored. Other files, .git and .locus stay as they are. What could
@@ -131,7 +130,7 @@ def _plan(
 
 
 def _check_whereabouts(store: "Store") -> None:
-    """Refuse to change a directory that is not the one the user is in, unless it was named."""
+    """Refuse to change a directory other than the user's, unless it was named."""
     from eventlog.base.errors import Refused
 
     target = os.path.realpath(os.path.dirname(store.layout.root))
@@ -148,7 +147,7 @@ def _ask(plan: "RestorePlan") -> None:
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            f"nothing was changed: nobody is there to be asked. --yes carries this plan out, or "
+            f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
             f"--token {plan.token}."
         )
     click.confirm(f"Change {count(len(plan.steps), 'path')} in {plan.target}?", abort=True, err=True)
@@ -188,10 +187,10 @@ def _show(plan: "RestorePlan") -> None:
     for path, commit in plan.submodules:
         put(f"submodule {_text(path)} at {one_line(commit)}: left alone\n")
     if not plan.certainty.exact:
-        known = plan.certainty
-        put(f"{known.state}: {one_line(known.why)}\n")
-        if known.doubt(".") is not None:
-            put("nothing is touched; --at with a snapshot that `locus timeline` lists brings back that one\n")
+        certainty = plan.certainty
+        put(f"{certainty.state}: {one_line(certainty.why)}\n")
+        if certainty.doubt(".") is not None:
+            put("nothing is touched; --at with a snapshot of `locus timeline` brings back that one\n")
     if plan.ignored_count:
         put(f"{ignored_text(plan.ignored_count)}\n")
     for path, why in plan.missing:
@@ -201,7 +200,7 @@ def _show(plan: "RestorePlan") -> None:
 
 
 def _what_now(plan: "RestorePlan") -> str:
-    """What can be done with a plan that was only to be shown."""
+    """The next step after a plan that was only shown."""
     if plan.steps:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
     if plan.conflicts:

@@ -1,4 +1,4 @@
-"""The option that lists rewritten commits too, and the sentence that says how many there are."""
+"""The option that lists rewritten commits too, and the message about their number."""
 
 import click
 

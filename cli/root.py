@@ -79,7 +79,7 @@ EPILOG = (
 
 
 class PipeClosedError(Exception):
-    """Whoever read our output stopped reading. Not an OSError, which click would handle its own way."""
+    """The reader of our output stopped reading. Not an OSError, which click would handle its own way."""
 
 
 class _Root(LazyGroup):

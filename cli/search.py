@@ -1,4 +1,4 @@
-"""`locus search`: words in events and file contents, the best places first."""
+"""`locus search`: words in events and file contents, the best matches first."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _EVENT_SHOWN = 12
 _HASH_SHOWN = len("blake3:") + 16
 
-_MINUS = "\ue002"  # a sign that is in no word
+_MINUS = "\ue002"  # a character that is in no word
 _SHORT = ("-h", "-n")
 
 
@@ -45,7 +45,7 @@ class WordsCommand(click.Command):
 
 
 def session_and_since(function: F) -> F:
-    """--session, --since, of every command that is asked by words."""
+    """--session, --since, of every command that takes words."""
     since = click.option(
         "--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h."
     )
@@ -60,9 +60,9 @@ def session_and_since(function: F) -> F:
 def check_filters(
     store: "Store", session: "str | None", event_types: "Sequence[str]" = ()
 ) -> "tuple[str, ...] | None":
-    """The ids of the sessions that a person names (`sessions.meant`), None for none named.
+    """The ids of the sessions that a person names (`sessions.meant`), None without a name.
 
-    Raises: NotFound for a session, or a type, that nothing here has.
+    Raises: NotFound for a session, or a type, that does not exist here.
     """
     from eventlog.base.errors import NotFound
     from eventlog.base.types import KIND_OF_TYPE
@@ -70,11 +70,13 @@ def check_filters(
 
     only = None if session is None else meant(store, session)
     if any(name not in KIND_OF_TYPE for name in event_types):
-        found = store.query("select distinct event_type from events order by 1").rows
-        here = [str(row[0]) for row in found]
+        rows = store.query("select distinct event_type from events order by 1").rows
+        present_types = [str(row[0]) for row in rows]
         for name in event_types:
-            if name not in here and name not in KIND_OF_TYPE:
-                raise NotFound(f"no event is of the type {name!r}. Types here: {', '.join(here) or 'none'}.")
+            if name not in present_types and name not in KIND_OF_TYPE:
+                raise NotFound(
+                    f"no event is of the type {name!r}. Types here: {', '.join(present_types) or 'none'}."
+                )
     return only
 
 
@@ -92,7 +94,7 @@ def check_filters(
     "--model",
     metavar="DIR",
     type=click.Path(),
-    help="Look by meaning too, with the model2vec model in this directory.",
+    help="Search by meaning too, with the model2vec model in this directory.",
 )
 @click.option("--wait", is_flag=True, help="Wait until everything is indexed, however long that takes.")
 @json_option
@@ -109,19 +111,19 @@ def command(
     wait: bool,
     as_json: bool,
 ) -> int | None:
-    """Find words in events and in recorded file contents, the best places first.
+    """Find words in events and in recorded file contents, the best matches first.
 
     All WORDS must be there; case, accents and signs between them do not matter. A word of several
-    parts (snake_case, camelCase, a path) is found as a whole and by its parts.
+    parts (snake_case, camelCase, a path) matches as a whole and by its parts.
 
     \b
     locus search retry timeout          both words
-    locus search '"missing key"'        the words one behind the other
-    locus search 'auth*' -test          what begins so, without another word
+    locus search '"missing key"'        the words next to each other
+    locus search 'auth*' -test          words that begin so, without another word
     locus search --type decision cache  only decisions
 
-    Each place comes with the command that puts its files into a directory, or prints the file. The
-    first search makes an index; what it does not cover yet is said, and goes on in the background.
+    Each match comes with the command that puts its files into a directory, or prints the file. The
+    first search makes an index; it reports how much is not covered yet, and goes on in the background.
     """
     from eventlog.search import find, meaning, query
 
@@ -146,15 +148,15 @@ def command(
 
 
 def _how_to_quote(typed: str) -> str:
-    """For who meant a word that begins with a minus."""
+    """A hint for a word that begins with a minus."""
     import shlex
 
     quoted = shlex.quote(f'"{one_line(typed.replace(chr(34), ""), 80)}"')
-    return f"A word with a leading minus leaves out what has it. To look for it: locus search {quoted}"
+    return f"A word with a leading minus excludes matches with it. To search for it: locus search {quoted}"
 
 
 def say_rest(answer: "SearchAnswer", limit: int) -> int | None:
-    """What people should know besides the hits; exit code 4 where not everything was looked through."""
+    """Print the messages after the hits. Returns: exit code 4 where not everything was searched."""
     if not answer.hits:
         say(nothing_fits(answer.missing, answer.events))
     if answer.more:
@@ -163,11 +165,11 @@ def say_rest(answer: "SearchAnswer", limit: int) -> int | None:
 
 
 def say_partial(answer: "SearchAnswer | None") -> int | None:
-    """What was not searched, and the exit code for that; None where that is nothing."""
+    """Report what was not searched. Returns: the exit code for that; None where everything was."""
     if answer is None or not answer.missing:
         return None
     why = f" ({answer.why})" if answer.why else ""
-    say(f"{not_searched(answer.missing, answer.events)}{why}. `locus search --wait` looks through all.")
+    say(f"{not_searched(answer.missing, answer.events)}{why}. `locus search --wait` searches all.")
     return exits.PARTIAL
 
 
@@ -178,7 +180,7 @@ def _go_on(root: str) -> None:
     try:
         start(root)
     except OSError:
-        pass  # a store that may only be read; what is missing was said
+        pass  # a store that may only be read; the missing part was reported
 
 
 def hit_json(hit: "Hit") -> dict[str, Any]:
@@ -240,11 +242,11 @@ def marked(hit: "Hit") -> str:
     if hit.snippet is None:
         return "(this content is not in the store any more)"
     left, right = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("«", "»")
-    out, at = [], 0
+    out, offset = [], 0
     for start, end in hit.marks:
-        out += [_clean(hit.snippet[at:start]), left, _clean(hit.snippet[start:end]), right]
-        at = end
-    return "".join((*out, _clean(hit.snippet[at:])))
+        out += [_clean(hit.snippet[offset:start]), left, _clean(hit.snippet[start:end]), right]
+        offset = end
+    return "".join((*out, _clean(hit.snippet[offset:])))
 
 
 def _clean(text: str) -> str:

@@ -10,7 +10,7 @@ from .text import one_line
 @click.command("end")
 @click.argument("session", required=False)
 @agent_option
-@click.option("--summary", metavar="TEXT", help="What came of it.")
+@click.option("--summary", metavar="TEXT", help="Its outcome.")
 @click.pass_context
 def command(ctx: click.Context, session: str | None, agent: str, summary: str | None) -> None:
     """Close a session.
@@ -25,13 +25,13 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
 
     with open_store(ctx, records=True) as store:
         end_stale(store)
-        one = meant(ctx, store, session, agent)
-        if not one.is_active and session is not None:
-            of = (intent.find(store, id) for id in sessions.parts(store, session))
-            one = next((part for part in of if part.is_active), one)
-        if not one.is_active:
+        session_row = meant(ctx, store, session, agent)
+        if not session_row.is_active and session is not None:
+            intents = (intent.find(store, id) for id in sessions.parts(store, session))
+            session_row = next((part for part in intents if part.is_active), session_row)
+        if not session_row.is_active:
             raise EventLogError(f"Session {session} is already ended.")
-        intent.end(store, one, summary)
-        said = completeness(store, one.session_id)
-    say(f"Ended: {one_line(str(said))}.")
-    put(f"{one.context_id}\n")
+        intent.end(store, session_row, summary)
+        report = completeness(store, session_row.session_id)
+    say(f"Ended: {one_line(str(report))}.")
+    put(f"{session_row.context_id}\n")

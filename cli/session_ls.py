@@ -5,7 +5,7 @@ import click
 from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import records
-from .session_text import end_stale, kept_fields, session_table
+from .session_text import end_stale, retention_fields, session_table
 
 
 @click.command("ls")
@@ -16,9 +16,9 @@ from .session_text import end_stale, kept_fields, session_table
 def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> None:
     """List sessions, the latest first.
 
-    By when something happened in them last; the undated come last. Active ones only, unless --all. With
-    --json one object per line. A session that nobody ended within 24 hours ends then. Of one that is
-    released or pinned (`locus store pin`) the state says so.
+    Ordered by their last event; undated ones come last. Active ones only, unless --all. With --json one
+    object per line. A session that nobody ended within 24 hours ends then. The state shows which are
+    released or pinned (`locus store pin`).
     """
     from eventlog.memory import intent
     from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
@@ -27,27 +27,27 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
     with open_store(ctx) as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
-        kept = retention.indexed_retention(store)
+        retained = retention.indexed_retention(store)
         if as_json:
-            told = {row.session_id: intent.fields(row) for row in rows}
-            found = store.query(
+            fields_by_session = {row.session_id: intent.fields(row) for row in rows}
+            result = store.query(
                 f"select {all_of('sessions')} from sessions where list_contains($1, session_id) "
                 f"order by {SESSIONS_NEWEST_FIRST}",
-                [list(told)],
+                [list(fields_by_session)],
             )
-            for record in records(found):
+            for record in records(result):
                 put(
                     line(
                         {
-                            **told[record["session_id"]],
+                            **fields_by_session[record["session_id"]],
                             **record,
-                            "status": told[record["session_id"]]["status"],
-                            "end_reason": told[record["session_id"]]["end_reason"],
-                            "retention": kept_fields(kept, str(record["session_id"])),
+                            "status": fields_by_session[record["session_id"]]["status"],
+                            "end_reason": fields_by_session[record["session_id"]]["end_reason"],
+                            "retention": retention_fields(retained, str(record["session_id"])),
                         }
                     )
                 )
             return
-    put(session_table(rows, kept))
+    put(session_table(rows, retained))
     if not rows:
         say("No sessions." if want_all else "No active sessions; --all shows those that ended.")

@@ -17,15 +17,15 @@ def command(ctx: click.Context, session: str | None, agent: str, as_json: bool) 
     """Show one session and its turns.
 
     SESSION is its id, the beginning of it, sess-ID, or session:SLUG_ID; without it, the active session of
-    the agent, or the only one that is active. Of a conversation that has several sessions the turns of all
-    are shown; of session:SLUG_ID those of that one.
+    the agent, or the only one that is active. For a conversation of several sessions the turns of all are
+    shown; for session:SLUG_ID those of that one.
     """
     from eventlog.recorder.sessions import chain
 
     with open_store(ctx) as store:
         end_stale(store)
-        one = meant(ctx, store, session, agent)
+        session_row = meant(ctx, store, session, agent)
         alone = session is not None and session.startswith("session:")
-        parts = [one.session_id] if alone else chain(store, one.session_id)
-        fields, text = session_and_turns(store, one.session_id, parts, whole=as_json)
+        parts = [session_row.session_id] if alone else chain(store, session_row.session_id)
+        fields, text = session_and_turns(store, session_row.session_id, parts, whole=as_json)
     put(document(fields) if as_json else text)

@@ -40,8 +40,8 @@ def command(
 
     With a MESSAGE, what the session is about, a new session begins; the active one of the same agent
     ends. Without one the active session goes on. Where there is none, the recent ones are listed, and
-    nothing is started (exit code 1). The session's context id goes to stdout. Who works here sees the
-    focus and the scope in `locus who` and in a briefing; to change them, begin another session.
+    nothing is started (exit code 1). The session's context id goes to stdout. Others see the focus and
+    the scope in `locus who` and in a briefing; to change them, begin another session.
     """
     from eventlog.memory import intent
     from eventlog.recorder import sessions

@@ -1,4 +1,4 @@
-"""What the verbs of `locus session` share: the `--agent` option, the stale rule and the table of sessions."""
+"""Shared by the verbs of `locus session`: the `--agent` option, the stale rule, the table of sessions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMED_MAX = 5
-_BY_HAND = "explicit"  # the reason of an end that somebody asked for
+_BY_HAND = "explicit"  # the reason of an end by command
 
 
 def agent_option(function: F) -> F:
-    """Whose session is meant."""
+    """The option for the agent of a session."""
     return click.option(
         "--agent",
         metavar="NAME",
@@ -33,8 +33,8 @@ def agent_option(function: F) -> F:
 
 
 def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -> "Intent":
-    """The session that a command is about: the one named, else the active one of the agent; where none is
-    named and `--agent` neither, the only one that is active.
+    """The session of a command: the named one, else the active one of the agent; without a name and
+    `--agent`, the only one that is active.
 
     Raises: NotFound, Ambiguous.
     """
@@ -50,38 +50,38 @@ def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -
         if len(active) == 1:
             return active[0]
         if active:
-            some = ", ".join(f"{one.name} of {one.agent}" for one in active[:_NAMED_MAX])
-            raise Ambiguous(f"{len(active)} sessions are active: {some}. Name one of them, or its --agent.")
+            names = ", ".join(f"{row.name} of {row.agent}" for row in active[:_NAMED_MAX])
+            raise Ambiguous(f"{len(active)} sessions are active: {names}. Name one of them, or its --agent.")
     return intent.must_be_active(store, agent)
 
 
 def end_stale(store: "Store") -> int:
-    """Close the sessions that nobody ended within 24 hours, before anything is said of sessions."""
+    """Close the sessions that nobody ended within 24 hours, before sessions are shown."""
     from eventlog.memory import intent
 
     return intent.end_stale(store, intent.now_us(store))
 
 
-def kept_fields(kept: "Retention", session_id: str) -> dict[str, Any]:
-    """What is said of whether a session's contents are kept, as JSON has it."""
-    release = kept.released.get(session_id)
+def retention_fields(retained: "Retention", session_id: str) -> dict[str, Any]:
+    """The retention of a session's contents, as fields for JSON."""
+    release = retained.released.get(session_id)
     return {
         "released": release.rule if release is not None else None,
-        "pinned": session_id in kept.pinned,
-        "pinned_turns": sorted(turn for of, turn in kept.pinned_turns if of == session_id),
+        "pinned": session_id in retained.pinned,
+        "pinned_turns": sorted(turn for session, turn in retained.pinned_turns if session == session_id),
     }
 
 
-def kept_words(said: dict[str, Any]) -> list[str]:
-    """The same in words; none for a session of which nobody said anything."""
-    words = [f"released ({said['released']})"] if said["released"] else []
-    words += ["pinned"] if said["pinned"] else []
+def retention_words(fields: dict[str, Any]) -> list[str]:
+    """The same in words; none for a session that is neither released nor pinned."""
+    words = [f"released ({fields['released']})"] if fields["released"] else []
+    words += ["pinned"] if fields["pinned"] else []
     return words + (
-        [f"pinned turns {', '.join(map(str, said['pinned_turns']))}"] * bool(said["pinned_turns"])
+        [f"pinned turns {', '.join(map(str, fields['pinned_turns']))}"] * bool(fields["pinned_turns"])
     )
 
 
-def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> str:
+def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None) -> str:
     """One line for each session; nothing for none."""
     cells = [
         (
@@ -89,7 +89,7 @@ def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> 
             one_line(row.agent),
             moment(row.started_us),
             f"{row.turn_count:,}",
-            _state(row, kept),
+            _state(row, retained),
             one_line(row.focus + (f" [{', '.join(row.scope)}]" if row.scope else "")),
         )
         for row in rows
@@ -98,8 +98,10 @@ def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> 
     return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
 
 
-def _state(row: "Intent", kept: "Retention | None") -> str:
+def _state(row: "Intent", retained: "Retention | None") -> str:
     state = row.status
     if not row.is_active:
         state = f"ended ({row.end_reason})" if row.end_reason not in (None, _BY_HAND) else "ended"
-    return ", ".join([state, *(kept_words(kept_fields(kept, row.session_id)) if kept else ())])
+    return ", ".join(
+        [state, *(retention_words(retention_fields(retained, row.session_id)) if retained else ())]
+    )

@@ -14,7 +14,7 @@ from . import table
 from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, compact, document
 from .records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
-from .session_text import kept_fields, kept_words
+from .session_text import retention_fields, retention_words
 from .text import NO_TITLE, lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show one event, turn, session or context.
 
     ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
-    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. Of a context that
-    several events wrote, its state by now is shown: of each key the last word. A session's id shows the
+    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. For a context that
+    several events wrote, its present state is shown: the last value of each key. A session's id shows the
     turns of all parts of its conversation, its context id session:SLUG_ID that part alone.
     """
     with open_store(ctx) as store:
@@ -60,7 +60,7 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 def _resolve(store: "Store", name: str) -> tuple[str, str]:
-    """What `name` names: (`turn`, name), (`session`, its id) or (`event`, its id)."""
+    """The object of a name: (`turn`, name), (`session`, its id) or (`event`, its id)."""
     from eventlog.query.lookup import names_a_turn
 
     if names_a_turn(name):
@@ -68,10 +68,10 @@ def _resolve(store: "Store", name: str) -> tuple[str, str]:
     if name.startswith("session:"):
         return "session", _only(store, name, _sessions(store, name.rpartition("_")[2]))[1]
     if ":" in name:
-        found = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
-        if len(found) > 1:
+        event_ids = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
+        if len(event_ids) > 1:
             return "context", name
-        return _only(store, name, [("event", row[0]) for row in found])
+        return _only(store, name, [("event", row[0]) for row in event_ids])
     if "_" in name:
         return "turn", name
     if name.startswith("sess-"):
@@ -80,42 +80,42 @@ def _resolve(store: "Store", name: str) -> tuple[str, str]:
 
 
 def _sessions(store: "Store", prefix: str) -> list[tuple[str, str]]:
-    found = store.query(
+    result = store.query(
         f"select session_id from sessions where starts_with(session_id, $1) limit {_LISTED_MAX}", [prefix]
     )
-    return [("session", row[0]) for row in found.rows]
+    return [("session", row[0]) for row in result.rows]
 
 
 def _events(store: "Store", prefix: str) -> list[tuple[str, str]]:
     if not _HEX.issuperset(prefix.lower()):
         return []
-    found = store.query(
+    result = store.query(
         f"select event_id from events where starts_with(event_id, $1) limit {_LISTED_MAX}", [prefix.lower()]
     )
-    return [("event", row[0]) for row in found.rows]
+    return [("event", row[0]) for row in result.rows]
 
 
-def _only(store: "Store", name: str, found: list[tuple[str, str]]) -> tuple[str, str]:
-    if not found:
+def _only(store: "Store", name: str, candidates: list[tuple[str, str]]) -> tuple[str, str]:
+    if not candidates:
         raise NotFound(
             f"nothing in {store.layout.root} is called {name!r}. `locus log` lists turns, "
             "`locus log --events` events."
         )
-    if len(found) > 1:
-        some = ", ".join(f"{kind} {key}" for kind, key in found[:_LISTED_MAX])
-        raise Ambiguous(f"{name!r} fits more than one thing: {some}. Give more of the name.")
-    return found[0]
+    if len(candidates) > 1:
+        names = ", ".join(f"{kind} {key}" for kind, key in candidates[:_LISTED_MAX])
+        raise Ambiguous(f"{name!r} fits more than one thing: {names}. Give more of the name.")
+    return candidates[0]
 
 
 def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     anchor = turn_record(store, turn)
-    known = {at: store.certainty(turn, at) for at in ("start", "end")}
+    certainties = {at: store.certainty(turn, at) for at in ("start", "end")}
     more = f"\n`locus timeline {turn.name}` shows its events.\n"
-    shown = {**_telling(anchor), "status": status_words(anchor["status"], known["end"])}
-    shown |= {f"{at}_certainty": certainty_words(one) for at, one in known.items()}
+    shown = {**_telling(anchor), "status": status_words(anchor["status"], certainties["end"])}
+    shown |= {f"{at}_certainty": certainty_words(certainty) for at, certainty in certainties.items()}
     fields = {
-        "turn": with_life(anchor, known["end"]),
-        "certainty": {at: certainty_json(one) for at, one in known.items()},
+        "turn": with_life(anchor, certainties["end"]),
+        "certainty": {at: certainty_json(certainty) for at, certainty in certainties.items()},
     }
     return fields, _pairs(shown) + more
 
@@ -123,17 +123,17 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 def session_and_turns(
     store: "Store", session_id: str, parts: "Sequence[str]", *, whole: bool
 ) -> tuple[Record, str]:
-    """A session as JSON has it and as people read it, with the turns of these parts of its conversation.
+    """A session for JSON and for people, with the turns of these parts of its conversation.
 
-    Args: whole: with what only JSON has of its turns.
+    Args: whole: with the columns of its turns that only JSON has.
     """
     from eventlog.doctor.completeness import completeness
     from eventlog.memory import intent
     from eventlog.retention import retention
 
     about = intent.find(store, session_id)
-    asked = f"select {all_of('sessions')} from sessions where session_id = $1"
-    session = next(records(store.query(asked, [session_id])))
+    sql = f"select {all_of('sessions')} from sessions where session_id = $1"
+    session = next(records(store.query(sql, [session_id])))
     columns = all_of("turns", () if whole else ASKED_FOR)
     listed = store.query(
         f"select {columns} from turns where list_contains($1, session_id) "
@@ -152,8 +152,8 @@ def session_and_turns(
     ]
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     shown = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
-    said = completeness(store, session_id)
-    contents = kept_fields(retention.indexed_retention(store), session_id)
+    report = completeness(store, session_id)
+    contents = retention_fields(retention.indexed_retention(store), session_id)
     statement = table.pairs(
         [
             ("session", about.name),
@@ -161,10 +161,13 @@ def session_and_turns(
             ("focus", one_line(about.focus) if about.declared else ""),
             ("scope", one_line(", ".join(about.scope or ()))),
             ("description", one_line(about.description or "")),
-            ("contents", ", ".join(kept_words(contents))),
-            ("completeness", one_line(str(said))),
-            ("no outcome", one_line(", ".join(said.without_outcome))),
-            ("unknown ends", one_line("; ".join(f"{one.turn}: {one.why}" for one in said.unsure_turns))),
+            ("contents", ", ".join(retention_words(contents))),
+            ("completeness", one_line(str(report))),
+            ("no outcome", one_line(", ".join(report.without_outcome))),
+            (
+                "unknown ends",
+                one_line("; ".join(f"{unsure.turn}: {unsure.why}" for unsure in report.unsure_turns)),
+            ),
         ]
     )
     fields = {
@@ -172,7 +175,7 @@ def session_and_turns(
         "parts": list(parts),
         "intent": intent.fields(about),
         "turns": turns,
-        "completeness": dataclasses.asdict(said),
+        "completeness": dataclasses.asdict(report),
         "retention": contents,
     }
     return fields, f"{_pairs(_telling(session))}\n{statement}{shown}"
@@ -181,11 +184,12 @@ def session_and_turns(
 def _context(store: "Store", context_id: str) -> tuple[Record, str]:
     from eventlog.recorder.retrieval import context_state
 
-    found = context_state(store, context_id)
-    assert found is not None
-    said = lines(json.dumps(found["state"], indent=2, ensure_ascii=False))
-    written = f"{len(found['events']):,} events, the last {found['events'][-1]}"
-    return {"context": found}, f"{_pairs({'context_id': context_id, 'written by': written})}\nstate\n{said}\n"
+    context = context_state(store, context_id)
+    assert context is not None
+    state = lines(json.dumps(context["state"], indent=2, ensure_ascii=False))
+    written = f"{len(context['events']):,} events, the last {context['events'][-1]}"
+    text = f"{_pairs({'context_id': context_id, 'written by': written})}\nstate\n{state}\n"
+    return {"context": context}, text
 
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
@@ -204,12 +208,12 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     is_file = event["event_type"] == "file"
     withheld = is_file and not store.withheld().isdisjoint({event["before_hash"], event["after_hash"]})
     diff = diff_of(event, store.blobs) if is_file and not withheld else None
-    known = _certainty_at(store, event)
+    certainty = _certainty_at(store, event)
     fields: Record = {"event": shown}
     text = _pairs({name: shown.get(name) for name in COLUMN_NAMES if name != "payload"})
-    if known is not None:
-        fields["certainty"] = certainty_json(known)
-        text += _pairs({"files then": certainty_words(known)})
+    if certainty is not None:
+        fields["certainty"] = certainty_json(certainty)
+        text += _pairs({"files then": certainty_words(certainty)})
     if event["payload"]:
         text += "\npayload\n" + lines(json.dumps(event["payload"], indent=2, ensure_ascii=False)) + "\n"
     if withheld:
@@ -232,11 +236,11 @@ def _certainty_at(store: "Store", event: "Mapping[str, Any]") -> "Certainty | No
     try:
         return store.certainty(f"{event['session_id']}_{event['turn_id']}", str(event["event_id"]))
     except EventLogError:
-        return None  # a tree that cannot be read is told by whoever needs it
+        return None  # the code that needs the tree reports that it cannot be read
 
 
 def _telling(anchor: Record) -> Record:
-    """An anchor without the lines that say nothing to people: tokens of no calls, a title said twice."""
+    """An anchor without lines that are useless to people: tokens without calls, a repeated title."""
     quiet = {name for name in anchor if name.endswith(("_tokens", "tokens_used")) and not anchor["llm_calls"]}
     if anchor.get("user_request") == anchor["title"]:
         quiet.add("user_request")
@@ -248,7 +252,7 @@ def _pairs(record: Record) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    """A value for people; nothing for what is unknown or empty."""
+    """A value for people; empty for an unknown or empty one."""
     if value is None or value == []:
         return ""
     if isinstance(value, list):

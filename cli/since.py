@@ -1,4 +1,4 @@
-"""What `--since` means: a date, a time, or how long ago."""
+"""The values of `--since`: a date, a time, or an age."""
 
 import datetime
 import re

@@ -28,7 +28,7 @@ _MIB = 1 << 20
 @click.argument("query", metavar="[QUERY]", required=False)
 @click.option("--file", "-f", "source", metavar="FILE", help="Read the question from FILE; - is stdin.")
 @click.option(
-    "--param", "-p", "given", metavar="NAME=VALUE", multiple=True,
+    "--param", "-p", "assignments", metavar="NAME=VALUE", multiple=True,
     help="The value of $NAME. NAME:TYPE=VALUE says its type: text, int, float, bool, time.",
 )  # fmt: skip
 @click.option("--store", "stores", metavar="DIR", multiple=True, help="Ask this store; repeatable.")
@@ -47,7 +47,7 @@ _MIB = 1 << 20
 )  # fmt: skip
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, metavar="SECONDS",
-    help="Stop a question that takes longer; 0 is without end.",
+    help="Stop a question that takes longer; 0 is without limit.",
 )  # fmt: skip
 @click.option(
     "--memory", type=click.IntRange(min=64 * _MIB), default=2048 * _MIB, show_default=True, metavar="BYTES",
@@ -58,7 +58,7 @@ def command(
     ctx: click.Context,
     query: str | None,
     source: str | None,
-    given: tuple[str, ...],
+    assignments: tuple[str, ...],
     stores: tuple[str, ...],
     all_stores: bool,
     form: str,
@@ -90,7 +90,7 @@ def command(
 
         files.check_free(output, force=force)
     text = _question(ctx, query, source)
-    parameters = _parameters(ctx, given)
+    parameters = _parameters(ctx, assignments)
     go_on_in_child(memory, timeout or None)
 
     from eventlog.query.engine import Limits
@@ -154,19 +154,21 @@ def _question(ctx: click.Context, query: str | None, source: str | None) -> str:
         return file.read()
 
 
-def _parameters(ctx: click.Context, given: tuple[str, ...]) -> dict[str, Any] | None:
+def _parameters(ctx: click.Context, assignments: tuple[str, ...]) -> dict[str, Any] | None:
     """The values of `NAME=VALUE`: numbers, true, false and null as such, all else as text."""
-    found: dict[str, Any] = {}
-    for one in given:
-        head, equals, value = one.partition("=")
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        head, equals, value = assignment.partition("=")
         name, _, kind = head.partition(":")
         if not equals or not name.isidentifier():
-            raise click.UsageError(f"a parameter is NAME=VALUE or NAME:TYPE=VALUE, and this is {one!r}", ctx)
+            raise click.UsageError(
+                f"a parameter is NAME=VALUE or NAME:TYPE=VALUE, and this is {assignment!r}", ctx
+            )
         try:
-            found[name] = _value(value, kind)
+            values[name] = _value(value, kind)
         except (ValueError, KeyError) as error:
-            raise click.UsageError(f"{value!r} is not of the type {kind!r} ({one})", ctx) from error
-    return found or None
+            raise click.UsageError(f"{value!r} is not of the type {kind!r} ({assignment})", ctx) from error
+    return values or None
 
 
 def _value(text: str, kind: str) -> Any:
@@ -179,8 +181,8 @@ def _value(text: str, kind: str) -> Any:
             return text
         return value if value is None or isinstance(value, (int, float)) else text
     if kind == "time":
-        at = datetime.datetime.fromisoformat(text)
-        return at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+        time = datetime.datetime.fromisoformat(text)
+        return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
     makers: dict[str, Callable[[str], Any]] = {
         "text": str, "int": int, "float": float, "bool": {"true": True, "false": False}.__getitem__,
     }  # fmt: skip
@@ -188,14 +190,14 @@ def _value(text: str, kind: str) -> Any:
 
 
 def _asked(text: str, limits: "Limits", ask: "Callable[[], _Answer]") -> "_Answer":
-    """What `ask` gives; a Ctrl-C ends the wait at once, and a wrong question says where it is wrong.
+    """The result of `ask`; a Ctrl-C ends the wait at once, and an error names its line and column.
 
-    DuckDB looks at no signals while it works. Only reading goes on behind the back of who has left, and
-    the process ends next.
+    DuckDB does not check for signals while it works. After a Ctrl-C only reading goes on, and the process
+    ends next.
     """
     from eventlog.base.errors import QueryError
 
-    from .sql_place import placed
+    from .sql_error_location import with_location
 
     answers: list[_Answer] = []
     failures: list[BaseException] = []
@@ -218,7 +220,7 @@ def _asked(text: str, limits: "Limits", ask: "Callable[[], _Answer]") -> "_Answe
     if not failures:
         return answers[0]
     if isinstance(failures[0], QueryError):
-        raise QueryError(placed(str(failures[0]), text)) from failures[0]
+        raise QueryError(with_location(str(failures[0]), text)) from failures[0]
     raise failures[0]
 
 
@@ -239,7 +241,7 @@ def _write(data: bytes, output: str | None, size: int, force: bool) -> None:
 
 
 def _encoded_arrow(table: Any, form: str, to_file: bool) -> bytes:
-    """Parquet or Arrow: in a file Arrow's file format, whose parts can be found, on a pipe its stream."""
+    """Parquet or Arrow: in a file Arrow's seekable file format, on a pipe its stream."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -277,7 +279,7 @@ def _csv(result: "Result") -> str:
 
 
 def _field(value: Any) -> str:
-    """A value in CSV. Each has one spelling, so that a column can be parsed by its first row."""
+    """A value in CSV. Each type has one spelling, so that a column can be parsed by its first row."""
     if isinstance(value, datetime.datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, datetime.timedelta):
@@ -293,13 +295,13 @@ def _markdown(result: "Result") -> str:
         return f"| {' | '.join(escaped)} |\n"
 
     numeric = [_is_numeric([row[i] for row in result.rows]) for i in range(len(result.columns))]
-    marks = "|".join("---:" if one else "---" for one in numeric)
+    marks = "|".join("---:" if is_number else "---" for is_number in numeric)
     rows = [line(["" if v is None else _cell(v) for v in row]) for row in result.rows]
     return line([_cell(name) for name in result.columns]) + f"|{marks}|\n" + "".join(rows)
 
 
 def _table(result: "Result", width: int | None) -> str:
-    """A table; where a terminal is too narrow for one, the rows one below the other."""
+    """A table; on a too narrow terminal, each row as lines of names and values."""
     from .table import minimum_width, pairs, render
     from .text import count, terminal_width
 
@@ -315,9 +317,9 @@ def _table(result: "Result", width: int | None) -> str:
 
 
 def _is_numeric(values: list[Any]) -> bool:
-    known = [v for v in values if v is not None]
+    present = [v for v in values if v is not None]
     numbers = (int, float, decimal.Decimal)
-    return bool(known) and all(isinstance(v, numbers) and not isinstance(v, bool) for v in known)
+    return bool(present) and all(isinstance(v, numbers) and not isinstance(v, bool) for v in present)
 
 
 def _cell(value: Any) -> str:
@@ -331,13 +333,13 @@ def _cell(value: Any) -> str:
 
 
 def _short(value: decimal.Decimal) -> str:
-    """A number without the zeros at its end that its type fills up with: people read it."""
+    """A number without the trailing zeros of its type, for people."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(value: Any) -> str:
-    """A value as one text: times in UTC without saying so, nested values as JSON."""
+    """A value as one text: times in UTC without a zone, nested values as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

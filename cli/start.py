@@ -1,4 +1,4 @@
-"""Where the program `locus` begins: `statusline` has no time for what all other commands import."""
+"""The entry of the program `locus`: `statusline` has no time for the imports of the other commands."""
 
 import sys
 

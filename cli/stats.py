@@ -57,9 +57,9 @@ def command(
     """Count sessions, turns, tool calls, errors, tokens, and what they cost.
 
     Each model call counts once. Cost is an estimate by public list prices, those of the installed version
-    of genai-prices; a model that it does not know has no cost, and the tokens without a price are told.
-    Weeks are those of ISO 8601. A window has five hours, as those of subscriptions: it begins with the full
-    hour (UTC) of the first call behind the last window. A commit counts for its author, a session for who
+    of genai-prices; an unknown model has no cost, and the share of tokens without a price is shown. Weeks
+    are those of ISO 8601. A window has five hours, as with subscriptions: it begins with the full hour (UTC)
+    of the first call after the last window. A commit counts for its author, a session for the person who
     worked in it (docs/people.md).
     """
     from eventlog.query import prices
@@ -69,15 +69,15 @@ def command(
         clock = None if zone == "UTC" else zones.named(zone)
     except ValueError as error:
         raise click.UsageError(f"{error}.", ctx) from None
-    known = prices.load()
+    price_list = prices.load()
     dimension = dimension or ("day" if plot else None)
     with open_store(ctx) as store, figures.asking(store) as query, Progress("counting"):
         wanted = (None, dimension) if dimension else (None,)
-        told = figures.tell(query, wanted, known, since, rewritten=want_all, zone=clock)
+        rows_by_dimension = figures.tell(query, wanted, price_list, since, rewritten=want_all, zone=clock)
         left_out = 0 if want_all else figures.rewritten_since(query, since)
-    total, rows = told[None][0], told[dimension] if dimension else []
-    source = known.source if known else None
-    # Of times the last ones, of everything else the first.
+    total, rows = rows_by_dimension[None][0], rows_by_dimension[dimension] if dimension else []
+    source = price_list.source if price_list else None
+    # The last rows of times, the first of everything else.
     shown = rows[-limit:] if dimension in _OF_TIME else rows[:limit]
     if as_json:
         more = {"more": len(rows) > limit, "left_out": left_out}
@@ -115,7 +115,7 @@ def _json(
 
 
 def priced(total: "Figures", source: "PriceSource | None") -> str:
-    """What stands behind the cost, in a sentence or two."""
+    """The source of the cost, in a sentence or two."""
     if source is None:
         return _NO_PRICES
     if not total.llm_calls:
@@ -194,19 +194,19 @@ _WITHOUT = {"session": ("SESSIONS",), "path": ("OPEN",)}
 
 
 def _table(rows: "list[Figures]", dimension: str) -> str:
-    kept = [
+    columns = [
         (head, show)
         for head, show in _COLUMNS
         if head not in _WITHOUT.get(dimension, ()) and any(show(row) not in ("", "0") for row in rows)
     ]
-    cells = [(_name(row), *(show(row) for _, show in kept), _label(row)) for row in rows]
-    heads = (dimension.upper(), *(head for head, _ in kept), "")
-    right = range(1, len(kept) + 1)
+    cells = [(_name(row), *(show(row) for _, show in columns), _label(row)) for row in rows]
+    heads = (dimension.upper(), *(head for head, _ in columns), "")
+    right = range(1, len(columns) + 1)
     return table.render(heads, cells, right=tuple(right), width=terminal_width()) if cells else ""
 
 
 def _plot(rows: "list[Figures]", dimension: str) -> str:
-    """Of cost, tokens, tool calls, changes and turns the first that the rows know."""
+    """Bars of the first figure that the rows have: cost, tokens, tool calls, changes, turns."""
     sizes: tuple[tuple[str, Callable[[Figures], Decimal | int | None]], ...] = (
         ("cost", lambda row: row.cost_usd),
         ("tokens", lambda row: row.tokens),
@@ -215,10 +215,10 @@ def _plot(rows: "list[Figures]", dimension: str) -> str:
         ("turns", lambda row: row.turns),
     )
     for what, size_of in sizes:
-        found = [size_of(row) for row in rows]
-        if any(found):
+        values = [size_of(row) for row in rows]
+        if any(values):
             drawn = []
-            for row, size in zip(rows, found, strict=True):
+            for row, size in zip(rows, values, strict=True):
                 name = f"{_name(row)}  {_label(row)}".rstrip() if dimension == "session" else _name(row)
                 value = dollars(size) if isinstance(size, Decimal) else _number(size)
                 drawn.append((name, None if size is None else float(size), value))
@@ -227,8 +227,8 @@ def _plot(rows: "list[Figures]", dimension: str) -> str:
 
 
 def lines_of(row: "Figures") -> str:
-    known = change(row.lines_added, row.lines_removed)
-    return f"{known}, {row.lines_unknown:,} unknown" if known and row.lines_unknown else known
+    text = change(row.lines_added, row.lines_removed)
+    return f"{text}, {row.lines_unknown:,} unknown" if text and row.lines_unknown else text
 
 
 def _name(row: "Figures") -> str:
@@ -236,9 +236,9 @@ def _name(row: "Figures") -> str:
 
 
 def _label(row: "Figures") -> str:
-    """What the key does not say already."""
-    told = row.label is None or row.label.rpartition("/")[2] == row.key
-    return "" if told or row.label is None else one_line(row.label)
+    """The label, unless it repeats the key."""
+    is_redundant = row.label is None or row.label.rpartition("/")[2] == row.key
+    return "" if is_redundant or row.label is None else one_line(row.label)
 
 
 def _number(n: int | None) -> str:

@@ -27,15 +27,22 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     with open_store(ctx) as store:
         end_stale(store)
-        status, kept = store.status(), retention.indexed_retention(store)
-        # The log does not know of one whose process is gone and that nobody closed yet.
+        status, retained = store.status(), retention.indexed_retention(store)
+        # The log still counts a session as active whose process is gone and that is not closed yet.
         status = dataclasses.replace(status, active_sessions=len(intent.listed(store)))
     if as_json:
-        kept_of = {"released_sessions": len(kept.released), "pinned_sessions": len(kept.held)}
-        put(document({"status": {**dataclasses.asdict(status), **kept_of}}))
+        retention_counts = {
+            "released_sessions": len(retained.released),
+            "pinned_sessions": len(retained.held),
+        }
+        put(document({"status": {**dataclasses.asdict(status), **retention_counts}}))
         return
     origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
-    counts = {"active": status.active_sessions, "released": len(kept.released), "pinned": len(kept.held)}
+    counts = {
+        "active": status.active_sessions,
+        "released": len(retained.released),
+        "pinned": len(retained.held),
+    }
     states = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
     unsealed = f" ({status.unsealed_events:,} not sealed yet)" if status.unsealed_events else ""
     unfinished = [("restore", _UNFINISHED)] if status.unfinished_restore else []

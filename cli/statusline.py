@@ -12,12 +12,12 @@ from .access import put
 def command(ctx: click.Context) -> None:
     """Print a line for the status bar of a coding agent.
 
-    Reads the JSON that Claude Code gives to its status line from stdin, and says whether this session is
-    recorded, what it and today cost as maintenance last counted it ("–" where that is unknown), and what
-    needs attention: turns that nobody closed (`locus doctor` does), errors of hooks. Exits 0 always.
+    Reads the JSON that Claude Code passes to its status line from stdin, and shows whether this session is
+    recorded, the costs of the session and of today as maintenance last counted them ("–" where unknown),
+    and what needs attention: turns to close (`locus doctor` does), errors of hooks. Always exits 0.
     `locus hooks install --statusline` sets it up.
     """
     from .statusline_entry import text
 
-    given = ctx.find_root().obj
-    put(text({**os.environ, **({"LOCUS_DIR": str(given)} if given else {})}) + "\n")
+    store_option = ctx.find_root().obj
+    put(text({**os.environ, **({"LOCUS_DIR": str(store_option)} if store_option else {})}) + "\n")

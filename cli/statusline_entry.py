@@ -17,11 +17,11 @@ _FAILED = "locus: –"
 
 
 class _TooLate(BaseException):
-    """The time is over. No OSError, which would be taken for that of a file."""
+    """The time is over. Not an OSError, which would be taken for that of a file."""
 
 
 def main() -> None:
-    """Print the line. Ends the process with exit code 0, always."""
+    """Print the line. Always ends the process with exit code 0."""
     try:
         import _signal  # type: ignore[import-not-found]  # `signal` costs more than the rest (hook_entry.py)
 
@@ -34,20 +34,20 @@ def main() -> None:
     try:
         os.write(1, f"{shown}\n".encode("utf-8", "replace"))
     except BaseException:
-        pass  # nobody reads it any more
+        pass  # its reader has gone
     os._exit(0)
 
 
 def text(environ: "Mapping[str, str]") -> str:
-    """The line for what stdin says; a terminal, or what is no JSON object, says nothing. Raises: anything."""
+    """The line for the JSON on stdin; a terminal, or any other value, counts as {}. Raises: anything."""
     from eventlog.base import jsontext
     from eventlog.reports import status_line
 
     try:
-        said = {} if os.isatty(0) else jsontext.decode(_read_input())
+        payload = {} if os.isatty(0) else jsontext.decode(_read_input())
     except (OSError, ValueError, RecursionError):
-        said = {}
-    return status_line.line(said if isinstance(said, dict) else {}, environ, time.time())
+        payload = {}
+    return status_line.line(payload if isinstance(payload, dict) else {}, environ, time.time())
 
 
 def _read_input() -> bytes:

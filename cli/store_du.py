@@ -36,9 +36,9 @@ def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
     --by session   what only that session needs: what `store archive` and `store gc` would free;
                    `shared` is what several sessions need
     --by path      all recorded versions of a file
-    --by reuse     how much the snapshots hold against what is kept of it
+    --by reuse     how much the snapshots hold, and how much of it is stored
 
-    Bytes of single contents are their share of what they are compressed with.
+    The bytes of a content are its share of the group with which it is compressed.
     """
     from eventlog.gc import usage
 
@@ -66,23 +66,23 @@ def _table(by: str, rows: "list[Row]") -> str:
     return table.render(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1), width=terminal_width())
 
 
-def _put_reuse(found: "Reuse", as_json: bool) -> None:
+def _put_reuse(reuse: "Reuse", as_json: bool) -> None:
     if as_json:
         fields = {
-            "named": found.named,
-            "distinct": found.distinct,
-            "kept": found.stored,
-            "factor": found.factor,
+            "named": reuse.named,
+            "distinct": reuse.distinct,
+            "kept": reuse.stored,
+            "factor": reuse.factor,
         }
         put(document({"du": {"by": "reuse", **fields}}))
         return
-    factor = "unknown" if found.factor is None else f"{found.factor:,.1f}"
+    factor = "unknown" if reuse.factor is None else f"{reuse.factor:,.1f}"
     put(
         table.pairs(
             [
-                ("named", f"{size(found.named)} in all snapshots and changes, each in full"),
-                ("distinct", f"{size(found.distinct)} of different contents"),
-                ("kept", f"{size(found.stored)} in packs"),
+                ("named", f"{size(reuse.named)} in all snapshots and changes, each in full"),
+                ("distinct", f"{size(reuse.distinct)} of different contents"),
+                ("kept", f"{size(reuse.stored)} in packs"),
                 ("factor", factor),
             ]
         )

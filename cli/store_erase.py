@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--path", metavar="PATH", help="Erase every recorded content of this file or folder.")
 @click.option("--secret", metavar="TEXT", help="Take out this text, or /EXPRESSION/; - reads it from stdin.")
 @click.option("--reason", default="", help="Why; kept in the log. Leave the secret out of it.")
-@click.option("--dry-run", is_flag=True, help="Only show what would go. So it is without --yes.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go; the default without --yes.")
 @click.option("--yes", is_flag=True, help="Do it.")
 @click.option("--resume", is_flag=True, help="Finish an erasure that was cut short.")
 @json_option
@@ -44,15 +44,15 @@ def command(
 ) -> None:
     """Take a secret, or whole events, out of the past.
 
-    Prints what would go and what cannot be reached; --yes does it. Texts and contents go, the events'
-    places, times and figures stay. There is no way back. First make the secret worthless where it was
-    issued. Give it by `--secret -`: a command line is seen by others. Exit code 4 while readers still
-    keep old files open: maintenance finishes it, or --resume.
+    Prints what would go and what cannot be reached; --yes does it. Texts and contents go; the events'
+    positions, times and figures stay. There is no way back. First revoke the secret where it was issued.
+    Pass it with `--secret -`: others can see a command line. Exit code 4 while readers still keep old
+    files open: maintenance finishes it, or --resume.
     """
     from eventlog.erasure import erasure
 
-    given = [bool(events), session is not None, path is not None, secret is not None, resume]
-    if sum(given) != 1:
+    targets = [bool(events), session is not None, path is not None, secret is not None, resume]
+    if sum(targets) != 1:
         raise click.UsageError("say what to erase: one of --event, --session, --path, --secret, or --resume")
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
@@ -65,7 +65,7 @@ def command(
         if not yes or plan.is_empty:
             _show(plan, as_json)
             if yes and erasure.renew_rule(store, plan):
-                say("What keeps it out was of an older form, and is looked for faster from now on.")
+                say("The rule that keeps it out had an older form, and is faster from now on.")
             if not (plan.is_empty or as_json):
                 say("Nothing was changed. The same command with --yes erases it; there is no way back.")
             return
@@ -109,7 +109,7 @@ def _show(plan: "ErasurePlan", as_json: bool) -> None:
         names = "its" if len(plan.sessions) == 1 else "their"
         say(
             f"{count(len(plan.sessions), 'session')} called by {names} first words will be called `erased`, "
-            "also in other events that say the name."
+            "also in other events that contain the name."
         )
     say(f"Written anew: {count(plan.segments, 'segment')} and {count(plan.packs, 'pack')}.")
     say("Not reached:")

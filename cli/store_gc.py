@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
     """Remove the contents that no kept session needs.
 
-    These are contents that only released sessions name, or nobody. Released are the sessions that
-    were archived, and those that the rules of config.toml choose. What goes is set aside now, and
-    removed by a run a day later. The log itself stays whole: what happened can still be read, the
-    files of these turns cannot be replayed.
+    These are contents that only released sessions name, or none. Released are the sessions that
+    were archived, and those that the rules of config.toml choose. The contents are set aside now, and
+    removed by a run a day later. The log itself stays whole: its events can still be read, the files
+    of these turns cannot be replayed.
     """
     from eventlog.base.errors import Refused
     from eventlog.retention import collection
 
     with open_store(ctx) as store:
-        with Progress("looking for what is needed"):
+        with Progress("finding live contents"):
             plan = collection.plan(store)
         if token and token != plan.token:
             raise Refused(
@@ -60,15 +60,15 @@ def _ask(plan: "CollectionPlan") -> None:
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            f"nothing was changed: nobody is there to be asked. --yes carries this plan out, or "
+            f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
             f"--token {plan.token}."
         )
     click.confirm(f"Remove contents of {size(plan.freed)}?", abort=True, err=True)
 
 
 def _show(plan: "CollectionPlan") -> None:
-    for one in plan.candidates:
-        put(f"release {one.session_id} ({one.rule})\n")
+    for candidate in plan.candidates:
+        put(f"release {candidate.session_id} ({candidate.rule})\n")
     for lost in plan.lost:
         title = f": {one_line(lost.title)}" if lost.title else ""
         put(f"lost    {lost.session_id} ({lost.rule}), {count(lost.turns, 'turn')}{title}\n")
@@ -82,10 +82,10 @@ def _show(plan: "CollectionPlan") -> None:
     say(
         f"Frees about {size(plan.freed)}."
         if plan.freed
-        else "Nothing would go: no pack holds much that is without need."
+        else "Nothing would be removed: no pack holds many contents without need."
     )
     if plan.waiting:
-        say(f"Set aside already: {size(plan.waiting)}, removed a day after that.")
+        say(f"Set aside already: {size(plan.waiting)}, to be removed a day later.")
     if plan.over_budget:
         say(
             f"max_bytes is still exceeded by {size(plan.over_budget)}: what is left belongs to sessions that "
@@ -110,8 +110,8 @@ def _as_json(plan: "CollectionPlan", done: "Collected | None") -> dict[str, Any]
     return {
         "token": plan.token,
         "bytes": plan.freed,
-        "release": [asdict(one) for one in plan.candidates],
-        "lost": [asdict(one) for one in plan.lost],
+        "release": [asdict(candidate) for candidate in plan.candidates],
+        "lost": [asdict(lost) for lost in plan.lost],
         "dead": [asdict(share) for share in plan.packs.dead],
         "partial": [asdict(share) for share in plan.packs.partial],
         "waiting_bytes": plan.waiting,

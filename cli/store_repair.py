@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.command("repair")
 @click.option("--dry-run", is_flag=True, help="Only show the plan. [default without --yes]")
 @click.option("--yes", is_flag=True, help="Carry the plan out.")
-@click.option("--accept-older", is_flag=True, help="Go back behind a newest manifest that is broken.")
+@click.option("--accept-older", is_flag=True, help="Go back to the manifest before a broken newest one.")
 @click.option("--from", "copy", metavar="COPY", type=click.Path(exists=True, file_okay=False),
-              help="Bring back what is whole in this backup.")  # fmt: skip
-@click.option("--accept", is_flag=True, help="Note in the log as known what cannot be mended.")
+              help="Bring back what is undamaged in this backup.")  # fmt: skip
+@click.option("--accept", is_flag=True, help="Note damage that cannot be repaired as known in the log.")
 @json_option
 @click.pass_context
 def command(
@@ -39,8 +39,8 @@ def command(
     """Set aside what does not verify, so that the store is usable again.
 
     Shows what is wrong, what would be done and what that loses; --yes does it. Nothing is deleted:
-    damaged files go to log/quarantine, and what is sound in them stays. With --accept what no repair
-    can mend, as `store verify --deep` names it, is noted as known, and verify tells it as that. Exit
+    damaged files go to log/quarantine, and their readable parts stay. With --accept, damage beyond
+    repair, as `store verify --deep` names it, is noted as known, and verify reports it as known. Exit
     code 12 while something is damaged.
     """
     from eventlog.repair.repair import RepairReport, plan_repair, repair
@@ -67,14 +67,14 @@ def command(
 
 
 def _write_store_file(ctx: click.Context, yes: bool, as_json: bool) -> None:
-    """Put STORE back where it cannot be used: without it no store can be opened."""
+    """Put an unusable STORE file back: without it a store cannot be opened."""
     from eventlog.base import identity
     from eventlog.base.fs import REAL
     from eventlog.base.layout import Layout
     from eventlog.repair import store_file
 
-    found = ctx.find_root().obj or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
-    layout = Layout(os.path.abspath(found))
+    root = ctx.find_root().obj or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
+    layout = Layout(os.path.abspath(root))
     why = store_file.why_unusable(REAL, layout)
     if why is None:
         return
@@ -86,7 +86,7 @@ def _write_store_file(ctx: click.Context, yes: bool, as_json: bool) -> None:
             put(document({"plan": {"steps": [step]}, "repair": None}))
         else:
             put(f"{layout.store_file}: {why}; {then}.\n")
-            say("Nothing was changed. `locus store repair --yes` does this, and looks at the rest then.")
+            say("Nothing was changed. `locus store repair --yes` does this, and then checks the rest.")
         ctx.exit(Corruption.exit_code)
     store_file.put_back(REAL, layout, who)
     say(f"{layout.store_file}: {why}; {then}.")

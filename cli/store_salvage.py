@@ -27,8 +27,8 @@ _SHOWN = 20
 def command(ctx: click.Context, dest: str, as_json: bool) -> None:
     """Write everything that verifies into a new store at DEST.
 
-    For a store that does not open any more, also one without STORE or manifests (name its directory
-    with --store). The store itself is not changed. Exit code 4 when something was left behind.
+    For a store that no longer opens, also one without STORE or manifests (name its directory with
+    --store). The store itself is not changed. Exit code 4 when something was left behind.
     """
     from eventlog.base.errors import NoStore
     from eventlog.repair.salvage import salvage

@@ -29,4 +29,4 @@ def command(ctx: click.Context, as_json: bool) -> None:
         dropped = f", {count(report.dropped, 'repeated event')} left out" if report.dropped else ""
         say(f"Sealed {count(report.events, 'event')} into {count(len(report.segments), 'segment')}{dropped}.")
         if report.lost:
-            say(f"{count(report.lost, 'event')} could not be read: `locus store verify` names the places.")
+            say(f"{count(report.lost, 'event')} could not be read: `locus store verify` lists them.")

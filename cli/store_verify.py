@@ -15,8 +15,8 @@ _CLEAN = {
     "deep": "No damage found.",
 }
 _NEXT = (
-    "`locus store repair` shows what can be mended and what that loses; --accept with it notes the rest as "
-    "known, and `locus store rebuild` makes anew what is derived."
+    "`locus store repair` shows what can be repaired and what that loses; its --accept notes the rest as "
+    "known, and `locus store rebuild` makes the index anew."
 )
 
 
@@ -33,8 +33,8 @@ def command(ctx: click.Context, level: str, as_json: bool) -> None:
     with open_store(ctx) as store, Progress("verifying") as progress:
         findings = store.verify(level, progress)
     if as_json:
-        found = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]
-        put(document({"level": level, "findings": found}))
+        rows = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]
+        put(document({"level": level, "findings": rows}))
     for finding in () if as_json else findings:
         where = finding.path if finding.offset is None else f"{finding.path} at byte {finding.offset}"
         put(f"{where}: {finding.what}\n")

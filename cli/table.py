@@ -1,8 +1,7 @@
 """Tables for people: aligned columns, numbers to the right, shortened only to fit a terminal.
 
-A column is as wide as its widest cell. On a terminal that is too narrow the widest text columns
-give way first, down to a width that still shows something. Whatever a cell holds, it is one harmless line;
-files outside of the repository have their local names.
+A column is as wide as its widest cell. On a too narrow terminal the widest text columns shrink first, down to
+a minimum width. Each cell is one harmless line; files outside of the repository have their local names.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How values are spelled for people: what `eventlog/base/display.py` has, and sizes, counts, the terminal.
+"""How values are written for people: `eventlog/base/display.py`, and sizes, counts, the terminal.
 
 Pure functions.
 """
@@ -38,7 +38,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal that stdout is, 0 where it is none: then nothing is shortened."""
+    """The columns of the terminal on stdout, 0 where there is none: then nothing is shortened."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
     except (OSError, ValueError):  # a stdout that has no descriptor or no size
@@ -46,6 +46,6 @@ def terminal_width() -> int:
 
 
 def ignored_text(number: int) -> str:
-    """What a replay or a restore says of entries that git ignored."""
+    """The message of a replay or a restore about entries that git ignored."""
     entries = "1 entry" if number == 1 else f"{number:,} entries"
     return f"ignored: {entries} that git ignored then, not recorded (a directory counts as one)"

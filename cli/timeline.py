@@ -30,14 +30,15 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         ref = store.turn(turn)
         anchor = turn_record(store, ref, whole=as_json)
         events: list[Any] = list(store.timeline(ref))
-        known = {at: store.certainty(ref, at) for at in ("start", "end")}
+        certainties = {at: store.certainty(ref, at) for at in ("start", "end")}
         store.line_counts.fill(events)
     if as_json:
-        certainty = {at: certainty_json(one) for at, one in known.items()}
+        certainty = {at: certainty_json(certainty) for at, certainty in certainties.items()}
         listed = [event_json(event) for event in events]
-        put(document({"turn": with_life(anchor, known["end"]), "certainty": certainty, "events": listed}))
+        turn_row = with_life(anchor, certainties["end"])
+        put(document({"turn": turn_row, "certainty": certainty, "events": listed}))
         return
-    put(_head(anchor, known))
+    put(_head(anchor, certainties))
     started = microseconds(anchor["started_at"])
     cells = [
         (
@@ -52,7 +53,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     put(table.render(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells, width=terminal_width()))
 
 
-def _head(anchor: Record, known: "dict[str, Certainty]") -> str:
+def _head(anchor: Record, certainties: "dict[str, Certainty]") -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
@@ -63,8 +64,8 @@ def _head(anchor: Record, known: "dict[str, Certainty]") -> str:
                 ("when", f"{span} UTC" if span else ""),
                 ("agent", anchor["agent"] or ""),
                 ("commit", anchor["commit"] or ""),
-                ("status", status_words(anchor["status"], known["end"])),
-                *((f"files at {at}", certainty_words(one)) for at, one in known.items()),
+                ("status", status_words(anchor["status"], certainties["end"])),
+                *((f"files at {at}", certainty_words(certainty)) for at, certainty in certainties.items()),
             ]
         )
         + "\n"

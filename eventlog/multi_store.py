@@ -1,10 +1,9 @@
-"""Several stores at once: opening them, asking them one question, and knowing which ones a user has.
+"""Several stores at once: opening them, asking them one question, and listing those of a user.
 
-`$XDG_DATA_HOME/locus/stores` (`~/.local/share/locus/stores`) has the path of a store a line, as `paths.py`
+`$XDG_DATA_HOME/locus/stores` (`~/.local/share/locus/stores`) has the path of one store a line, as `paths.py`
 writes it. `locus init`, commands that record and the detached maintainer add theirs where it is missing, by
-one write at the end of the file; no hook waits for it. Nothing is ever taken out, and a line whose store has
-gone is passed over. It is a list of where to look and holds no truth: whoever deletes it loses `--all-stores`
-of the stores that are not in use.
+one write at the end of the file; no hook waits for it. No line is ever removed, and a line whose store has
+gone is skipped. The list is only an aid: without it, `--all-stores` misses the stores that are not in use.
 """
 
 import os
@@ -22,19 +21,19 @@ if TYPE_CHECKING:
 
     from eventlog.query.engine import Limits, Result
     from eventlog.query.functions import Answers, Ask
-    from eventlog.query.many import StoreSource
+    from eventlog.query.multi_store_engine import StoreSource
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Open stores by the names that the column `store` has, and what could not be opened, with reasons."""
+    """Open stores by their names in the column `store`; and those that could not be opened, with reasons."""
 
     stores: dict[str, Store]
     gone: list[str] = field(default_factory=list)
 
 
 def remember(root: str, environ: Mapping[str, str]) -> None:
-    """Note that this user has the store at `root`. Nothing is lost when that fails: its owner can name it."""
+    """Note that this user has the store at `root`. A failure loses nothing: its owner can name it."""
     path = list_path(environ)
     line = os.fsencode(path_text(os.fsencode(os.path.abspath(root)))) + b"\n"
     if path is None or b"\n" in line[:-1]:
@@ -53,19 +52,19 @@ def remember(root: str, environ: Mapping[str, str]) -> None:
 
 
 def known(environ: Mapping[str, str]) -> list[str]:
-    """The paths of the stores that were noted, in that order; some may have gone since."""
+    """The paths of the noted stores, in that order; some may have gone since."""
     path = list_path(environ)
     try:
         lines = _lines(path) if path is not None else []
     except OSError:
         return []
-    found = []
+    paths = []
     for line in lines:
         try:
-            found.append(os.fsdecode(path_bytes(os.fsdecode(line))))
+            paths.append(os.fsdecode(path_bytes(os.fsdecode(line))))
         except ValueError:
             continue  # a line cut short by a full disk
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))
 
 
 def list_path(environ: Mapping[str, str]) -> str | None:
@@ -77,26 +76,26 @@ def list_path(environ: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def opened(paths: Sequence[str], *, every: bool = False) -> Iterator[Opened]:
-    """The stores at `paths`, and with `every` all that this user has, and the one of the working directory.
+    """The stores at `paths`; with `every` also all of this user, and the one of the working directory.
 
-    Those of `paths` must open; of the others, one that does not is in `gone`.
+    Those of `paths` must open; others that do not are in `gone`.
     Raises: NoStore, EventLogError.
     """
-    found: dict[str, Store] = {}
+    stores: dict[str, Store] = {}
     gone: list[str] = []
     with ExitStack() as stack:
         for path in paths:
-            _add(found, stack.enter_context(Store.open(path)))
+            _add(stores, stack.enter_context(Store.open(path)))
         for path in _of_user() if every else ():
-            if not os.path.isdir(path) or any(os.path.samefile(path, s.layout.root) for s in found.values()):
+            if not os.path.isdir(path) or any(os.path.samefile(path, s.layout.root) for s in stores.values()):
                 continue
             try:
-                _add(found, stack.enter_context(Store.open(path)))
+                _add(stores, stack.enter_context(Store.open(path)))
             except (EventLogError, OSError) as error:
                 gone.append(f"{path}: {error}")
-        if not found:
+        if not stores:
             raise NoStore("no store is known yet. `locus init` makes one and notes it; --store names others.")
-        yield Opened(found, gone)
+        yield Opened(stores, gone)
 
 
 def query(
@@ -107,10 +106,10 @@ def query(
     limits: "Limits | None" = None,
 ) -> "Result":
     """Run one SELECT over these stores. Raises: as `Store.query`."""
-    from eventlog.query import engine, many
+    from eventlog.query import engine, multi_store_engine
 
     with _sources(opened) as sources:
-        return many.run(sources, sql, parameters, limits or engine.Limits(), _answering(opened))
+        return multi_store_engine.run(sources, sql, parameters, limits or engine.Limits(), _answering(opened))
 
 
 def sql(
@@ -121,25 +120,27 @@ def sql(
     limits: "Limits | None" = None,
 ) -> "pa.Table":
     """The answer of `query` as an Arrow table."""
-    from eventlog.query import engine, many
+    from eventlog.query import engine, multi_store_engine
 
     with _sources(opened) as sources:
-        return many.table(sources, sql, parameters, limits or engine.Limits(), _answering(opened))
+        return multi_store_engine.table(
+            sources, sql, parameters, limits or engine.Limits(), _answering(opened)
+        )
 
 
 def _answering(opened: Opened) -> Any:
     def answering(asks: "dict[str, Ask]") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
-        from eventlog.replay.answers_of_many import ManyAnswers
+        from eventlog.replay.multi_store_answers import MultiStoreAnswers
 
-        return ManyAnswers({name: StoreAnswers(ask, opened.stores[name].blobs) for name, ask in asks.items()})
+        return MultiStoreAnswers({n: StoreAnswers(ask, opened.stores[n].blobs) for n, ask in asks.items()})
 
     return answering
 
 
 @contextmanager
 def _sources(opened: Opened) -> "Iterator[list[StoreSource]]":
-    from eventlog.query.many import StoreSource
+    from eventlog.query.multi_store_engine import StoreSource
 
     with ExitStack() as stack:
         yield [
@@ -155,10 +156,10 @@ def _of_user() -> list[str]:
     return [*([here] if here is not None else []), *known(os.environ)]
 
 
-def _add(found: dict[str, Store], store: Store) -> None:
-    """Name a store by its project, or where two are called the same, by project and path."""
+def _add(stores: dict[str, Store], store: Store) -> None:
+    """Name a store by its project, or by project and path where two have one name."""
     name = store.project_name
-    found[name if name not in found else f"{name} ({os.path.dirname(store.layout.root)})"] = store
+    stores[name if name not in stores else f"{name} ({os.path.dirname(store.layout.root)})"] = store
 
 
 def _lines(path: str) -> list[bytes]:

@@ -1,7 +1,7 @@
-"""One SELECT of a stranger, asked in a process of its own (eventlog/query/confined.py): `ask`.
+"""One untrusted SELECT, run in a process of its own (eventlog/query/confined.py): `ask`.
 
-For programs with threads and for servers. The child is this module as a program: it gets the question as JSON
-and gives the rows. Any number at a time.
+For programs with threads and for servers. The child is this module as a program: it reads the question as
+JSON and returns the rows. Any number at a time.
 """
 
 import base64
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eventlog.query.engine import Limits, Parameters, Result
     from eventlog.store import Store
 
-# Until the child asks: its start, and maintenance that another process is at.
+# The time before the child asks: its start, and maintenance of another process.
 _START_S = 60.0
 _FAILED = 3
 _CLASSES = frozenset((
@@ -37,14 +37,14 @@ _running: "set[subprocess.Popen[bytes]]" = set()
 def ask(
     store: "Store", sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None
 ) -> "Result":
-    """What `store.query` answers, by a child that the kernel confines.
+    """The answer of `store.query`, from a child that the kernel confines.
 
-    Raises: as `Store.query`; QueryError also for one that takes more memory here than DuckDB may use there.
+    Raises: as `Store.query`; QueryError also for a question that needs more memory than DuckDB may use.
     """
     from eventlog.query.engine import Limits, Result
 
     limits = limits or Limits()
-    asked = {
+    request = {
         "root": store.layout.root,
         "parent": os.getpid(),
         "sql": sql,
@@ -54,34 +54,34 @@ def ask(
             limits.rows_max, limits.truncate, limits.timeout_s, limits.memory_bytes, limits.threads,
         ],
     }  # fmt: skip
-    had = limits.memory_bytes, limits.timeout_s
+    memory_and_time = limits.memory_bytes, limits.timeout_s
     command = [sys.executable, "-P", "-m", __name__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
     ) as process:
         _running.add(process)
-        # Behind the child's own limits, should it not get as far as to have them.
+        # After the child's own limits, in case it ends before it sets them.
         patience_s = None if limits.timeout_s is None else limits.timeout_s + confined.GRACE_S + _START_S
         try:
-            out, said = process.communicate(json.dumps(asked).encode(), timeout=patience_s)
+            out, error_output = process.communicate(json.dumps(request).encode(), timeout=patience_s)
         except subprocess.TimeoutExpired:
-            raise confined.ended_by(signal.SIGALRM, *had) from None
+            raise confined.ended_by(signal.SIGALRM, *memory_and_time) from None
         finally:
             _running.discard(process)
             process.kill()
     if process.returncode < 0:
-        raise confined.ended_by(-process.returncode, *had)
+        raise confined.ended_by(-process.returncode, *memory_and_time)
     if process.returncode == _FAILED:
-        kind, message = json.loads(said)
+        kind, message = json.loads(error_output)
         raise getattr(errors, kind, QueryError)(message)
     if process.returncode != 0:
-        raise confined.ended_by(signal.SIGABRT, *had)
+        raise confined.ended_by(signal.SIGABRT, *memory_and_time)
     columns, types, rows, truncated, unread = _Values(io.BytesIO(out)).load()
     return Result(columns, types, rows, truncated, tuple(range(*ends) for ends in unread))
 
 
 class _Values(pickle.Unpickler):
-    """Reads values of DuckDB and nothing else: what a child says is not trusted."""
+    """Reads values of DuckDB and nothing else: a child's answer is not trusted."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _CLASSES:
@@ -90,7 +90,7 @@ class _Values(pickle.Unpickler):
 
 
 def end_all() -> None:
-    """End what is still asked: nobody waits for it any more."""
+    """End the questions under way: no one waits for them any more."""
     for process in list(_running):
         process.kill()
 
@@ -124,16 +124,18 @@ def main() -> int:
     """The program: a question in JSON on standard input, the answer or an error in JSON."""
     from eventlog.query.engine import Limits
 
-    asked = json.loads(sys.stdin.buffer.read())
-    limits = Limits(*asked["limits"])
-    confined.enter(limits.memory_bytes, asked["parent"])
-    parameters = asked["parameters"]
+    request = json.loads(sys.stdin.buffer.read())
+    limits = Limits(*request["limits"])
+    confined.enter(limits.memory_bytes, request["parent"])
+    parameters = request["parameters"]
     if isinstance(parameters, dict):
         parameters = {name: _meant(value) for name, value in parameters.items()}
     elif parameters is not None:
         parameters = [_meant(value) for value in parameters]
     try:
-        sys.stdout.buffer.write(_answer(asked["root"], asked["sql"], parameters, limits, asked["people"]))
+        sys.stdout.buffer.write(
+            _answer(request["root"], request["sql"], parameters, limits, request["people"])
+        )
         sys.stdout.buffer.flush()
         return 0
     except EventLogError as error:
@@ -149,9 +151,9 @@ def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits", peo
 
     with Store.open(root) as store, confined.within(limits.timeout_s):
         store.people = allowed(store.fs, store.layout, people)
-        found = store.query(sql, parameters, limits=limits)
-        unread = [(positions.start, positions.stop) for positions in found.unread]
-        data = pickle.dumps((found.columns, found.types, found.rows, found.truncated, unread))
+        result = store.query(sql, parameters, limits=limits)
+        unread = [(positions.start, positions.stop) for positions in result.unread]
+        data = pickle.dumps((result.columns, result.types, result.rows, result.truncated, unread))
     if len(data) > limits.memory_bytes:
         raise QueryError(f"the answer takes {len(data):,} bytes. Ask for less of it.")
     return data
@@ -159,5 +161,5 @@ def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits", peo
 
 if __name__ == "__main__":
     code = main()
-    # DuckDB's threads may still be at work on what was interrupted.
+    # DuckDB's threads may still be busy with an interrupted statement.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The store: one `.locus` directory, and the Python face of everything that can be asked of it.
+"""The store: one `.locus` directory, and its Python interface.
 
 A `Store` may be used by one thread at a time; any number of processes may have the same directory
 open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
@@ -25,7 +25,7 @@ from eventlog.log.line import batches
 from eventlog.log.retained import Fates
 from eventlog.log.tail import LostPositions, joined
 from eventlog.log.tail_memory import TailMemory
-from eventlog.query.kept import Kept
+from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
 from eventlog.secrets import redaction
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
 
-# What is said of more withheld contents than these goes into frames of its own.
-_WITHHELD_BEHIND_MAX = 1_000
+# The events of more withheld contents than these go into frames of their own.
+_WITHHELD_IN_FRAME_MAX = 1_000
 
-# From about here on asking the index which events are known already is cheaper than reading their ids.
+# From about here on, asking the index which events exist is cheaper than reading their ids.
 _LOOK_UP_ROWS_MIN = 100_000
 
 # Journals of the tail whose events a store keeps in memory.
@@ -63,7 +63,7 @@ _REMEMBERED_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """What `locus status` shows. Sizes in bytes; counts of what is on disk now."""
+    """The state that `locus status` shows. Sizes in bytes; counts of files on disk now."""
 
     root: str
     store_id: str
@@ -96,12 +96,12 @@ class Store:
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
         self._holder = Holder(fs, layout, self.blobs)
         self._redactor: redaction.Redactor | None = None
-        self._place_is_known = False
-        self._asked: Kept[Bound] = Kept()
+        self._location_checked = False
+        self._connections: ConnectionCache[Bound] = ConnectionCache()
         self._lost: set[LostPositions] = set()
         self._excerpt: Excerpt | None = None
         self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
-        self.people = EVERYBODY  # what questions may see of who worked where
+        self.people = EVERYBODY  # how much questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -149,11 +149,11 @@ class Store:
                 f"{root} has a log, but its file STORE is gone; a new one would not fit. "
                 "`locus store repair` writes it anew; or bring it back from a backup."
             )
-        known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
+        hash_and_origin = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(
             store_id=fs.random_bytes(16),
-            repo_hash=known[0] if known else fs.random_bytes(6).hex(),
-            repo_hash_origin=known[1] if known else "random",
+            repo_hash=hash_and_origin[0] if hash_and_origin else fs.random_bytes(6).hex(),
+            repo_hash_origin=hash_and_origin[1] if hash_and_origin else "random",
             project_name=project_name or os.path.basename(parent) or "root",
             created_at=fs.time_ns() // 1000,
             optional=(identity.ON_SHARED,) if store_location.is_shared(parent) else (),
@@ -163,7 +163,7 @@ class Store:
         try:
             publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))
         except FileExistsError:
-            return cls.open(root, fs=fs)  # another process made it between our look and our link
+            return cls.open(root, fs=fs)  # another process made it between our check and our link
         except OSError as error:
             raise store_error(error, root, "make a store") from error
         return cls(fs, layout, who)
@@ -174,18 +174,18 @@ class Store:
 
         Raises: NoStore, Unsupported (a newer format), Corruption.
         """
-        found = os.path.abspath(path) if path is not None else identity.find(os.getcwd(), os.environ)
-        if found is None:
+        root = os.path.abspath(path) if path is not None else identity.find(os.getcwd(), os.environ)
+        if root is None:
             raise NoStore(
                 f"no Locus store in {os.getcwd()} or above it. `locus init` makes one; "
                 "`--store DIR` or LOCUS_DIR names one elsewhere."
             )
-        layout = Layout(found)
+        layout = Layout(root)
         return cls(fs, layout, identity.read(fs, layout))
 
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
-        self._asked.release()
+        self._connections.release()
         self.journal.close()
         self._holder.close()
         self.blobs.close()
@@ -207,11 +207,11 @@ class Store:
     # -- writing -------------------------------------------------------------------------------
 
     def append(self, events: "Iterable[Event]", *, expect_position: int | None = None) -> range:
-        """Append events, in order, durably; the positions they got.
+        """Append events, in order, durably. Returns: their positions.
 
         Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
-        What no event may say is refused (docs/appending.md), and so is a content that is not there.
+        Invalid values are refused (docs/appending.md), and so is a content that is not stored.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
         return self.append_rows(cast("Iterable[Row]", events), expect_position=expect_position)
@@ -225,8 +225,8 @@ class Store:
                 "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
             )
         if not groups:
-            at = self.journal.next_position()
-            return range(at, at)
+            position = self.journal.next_position()
+            return range(position, position)
         self._before_writing()
         if not named:
             return self._append(groups, expect_position)
@@ -237,11 +237,11 @@ class Store:
             release()
 
     def _append(self, groups: list[list[bytes]], expect_position: int | None) -> range:
-        # What is said of withheld contents stands in the frame of the first event that names them, or,
-        # where there are several frames, in front of all: positions are those of the caller's events.
-        said = self.blobs.withheld_events()
-        withheld = list(self._lines(said, {})) if said else []
-        if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
+        # The events of withheld contents go into the frame of the first event that names them, or, where
+        # there are several frames, before all: the positions are those of the caller's events.
+        events = self.blobs.withheld_events()
+        withheld = list(self._lines(events, {})) if events else []
+        if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_IN_FRAME_MAX):
             for lines in batches(withheld):
                 self.journal.append(lines)
             withheld = []
@@ -254,31 +254,31 @@ class Store:
         return range(first, end)
 
     def _before_writing(self) -> None:
-        self._asked.release()  # what was asked may be outdated now
-        if not self._place_is_known:
+        self._connections.release()  # the cached snapshot may be outdated now
+        if not self._location_checked:
             if identity.ON_SHARED not in self.identity.optional:
                 store_location.refuse_moved(self.layout.root)
-            self._place_is_known = True
+            self._location_checked = True
 
     def _lines(self, events: Iterable[Row], named: Named) -> Iterator[bytes]:
         return admission.lines(self.fs, events, self.redactor, named)
 
     @property
     def redactor(self) -> redaction.Redactor:
-        """What takes secrets out of everything that is written here, by the settings of `config.toml`."""
+        """Takes secrets out of everything that is written here, by the settings of `config.toml`."""
         if self._redactor is None:
             self._redactor = redaction.of_store(self.fs, self.layout)
         return self._redactor
 
     def reread_rules(self) -> None:
-        """Take note of settings, and of what was erased, that changed since this store was opened."""
+        """Read the settings and the rules of erasures again, which may have changed."""
         self._redactor = None
 
     def _kinds_in(self, data: bytes) -> tuple[str, ...]:
         return self.redactor.kinds_in(data)
 
     def withheld(self) -> frozenset[str]:
-        """The hashes of contents that hold a secret, or may: kept for replay, left out of every export."""
+        """The hashes of contents that hold a secret, or may: stored for replay, left out of every export."""
         from eventlog.log.withheld import withheld_in
         from eventlog.replay.deferred import withheld_of_git
 
@@ -312,9 +312,9 @@ class Store:
 
     @property
     def unread(self) -> tuple[range, ...]:
-        """The positions that answers of this store so far left out, because rot took their events.
+        """The positions that answers of this store so far left out, because damage took their events.
 
-        Ascending and apart. A position that a repair has settled is not among them.
+        Ascending and disjoint, without positions that a repair has settled.
         """
         return joined(range(lost.base, lost.end) for lost in self._lost)
 
@@ -333,11 +333,11 @@ class Store:
         `payload` is a dict; times are integer microseconds since 1970 UTC. Events of older schema
         versions come in the present one.
         """
-        given: dict[str, Any] = {"session_id": session_id, "turn": turn, "event_types": event_types}
-        return cast("Iterator[Event]", self.rows(since, until, **given, columns=columns))
+        conditions: dict[str, Any] = {"session_id": session_id, "turn": turn, "event_types": event_types}
+        return cast("Iterator[Event]", self.rows(since, until, **conditions, columns=columns))
 
     def rows(self, since: int = 0, until: int | None = None, **which: Any) -> Iterator[Row]:
-        """The same as plain dicts, for code that goes through them column by column."""
+        """The same as plain dicts, for code that reads them column by column."""
         with self.view() as view:
             yield from _events_in(view, since, until, **which)
 
@@ -352,10 +352,10 @@ class Store:
         timeout_s: float | None = None,
         durable: bool = False,
     ) -> "Iterator[Event]":
-        """The events from `since` on, as `events` gives them, and then those that come, each once.
+        """The events from `since` on, as `events` returns them, and then new ones, each once.
 
-        It waits for more, looking every `poll_s`, and ends when `stop()` is true or nothing came for
-        `timeout_s` (0: when all is given). An event may be given before it survives a power cut;
+        It waits for more, polling every `poll_s`, and ends when `stop()` is true or nothing came for
+        `timeout_s` (0: when there are no more). An event may be returned before it survives a power cut;
         with `durable` never (docs/design.md §20).
         """
         from eventlog.log.follow import Follower, follow
@@ -374,7 +374,7 @@ class Store:
         yield from cast("Iterator[Event]", rows)
 
     def event(self, event_id: str) -> "Event":
-        """The event of that id, or of the one id that begins with it. Raises: NotFound, Ambiguous."""
+        """The event with this id, or with the only id that begins with it. Raises: NotFound, Ambiguous."""
         position = find_event(self.query, event_id)
         return next(iter(self.events(position, position + 1)))
 
@@ -399,13 +399,13 @@ class Store:
     tree = naming_one_with_files(_tree)
 
     def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
-        """How well the files are known at a moment, given as for `tree` (docs/certainty.md)."""
+        """How well the files are known at a moment, stated as for `tree` (docs/certainty.md)."""
         from eventlog.replay.trees import certainty_at
 
         return certainty_at(self._tree, self.rows, self._ref(turn), self._moment(at))
 
     def _running(self, ref: TurnRef) -> "Running":
-        """Tells whether the process of a turn lives, from its events."""
+        """A test whether the process of a turn is alive, from its events."""
         from eventlog.replay.liveness import is_running
 
         return partial(is_running, self.layout, self.rows, ref, self.fs.time_ns())
@@ -438,25 +438,25 @@ class Store:
         into: str | os.PathLike[str] | None = None,
         delete: bool = True,
     ) -> "RestorePlan":
-        """What it would take to bring a working directory back to a turn (design.md §18); changes nothing.
+        """The plan to bring a working directory back to a turn (design.md §18); changes nothing.
 
         Args:
-            into: the directory; by default the one that the store stands in.
-            delete: also what the log saw made behind that moment.
+            into: the directory; by default the one that holds the store.
+            delete: also delete files that the log saw made after that moment.
         Raises: NotFound, Refused (no directory to work in).
         """
         from eventlog.restore import journal, plan
 
         journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
-        with self.view() as view:  # one for all its questions: each new one reads the tail again
-            given = (partial(_events_in, view), ref, at, paths, into)
-            return plan.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
+        with self.view() as view:  # a single one: each new view reads the tail again
+            arguments = (partial(_events_in, view), ref, at, paths, into)
+            return plan.plan_of_turn(self.blobs, *arguments, delete=delete, running=self._running(ref))
 
     def undo_plan(
         self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
     ) -> "RestorePlan":
-        """What it would take to undo a restore: that of a start event, or the last one that took place.
+        """The plan to undo a restore: that of a start event, or the last one that took place.
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
         """
@@ -469,7 +469,7 @@ class Store:
     def restore(self, plan: "RestorePlan", *, force: bool = False) -> "RestoreOutcome":
         """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
 
-        What it replaces is saved first, so that `undo_plan` can bring it back. Args: force: leave the
+        Replaced files are saved first, so that `undo_plan` can bring them back. Args: force: leave the
         paths of `plan.conflicts` as they are. Raises: Refused (a conflict, a file that was changed since
         the plan, a restore that waits for `recover_restore`), NotDurable, LockTimeout, EventLogError.
         """
@@ -488,30 +488,30 @@ class Store:
     def diff(
         self, a: "TurnRef | str", b: "TurnRef | str | None" = None, *, paths: Sequence[str] = ()
     ) -> "Diff":
-        """What changed from the end of turn `a` to the end of turn `b`; of `a` alone, from start to end.
+        """The changes from the end of turn `a` to the end of turn `b`; of `a` alone, from start to end.
 
-        Of a turn without a tree, such as one from a transcript, what its tools told of files.
+        For a turn without a tree, such as one from a transcript, the changes of its file events.
         Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
         """
         from eventlog.replay.diffs import diff
-        from eventlog.replay.partial_tree import trees_or_told
+        from eventlog.replay.partial_tree import trees_or_partial
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.rows, self.blobs, first, self._running(first))
+            before, after = trees_or_partial(self.rows, self.blobs, first, self._running(first))
         else:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
-        """The recorded versions of the file at `path`, newest first, also from before it was renamed (S1-55).
+        """The recorded versions of the file at `path`, newest first, also those before a rename (S1-55).
 
         Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
         """
         from eventlog.replay.history import history, with_doubts
 
-        found = history(self.query, self.blobs, path, limit, rewritten=rewritten)
-        return with_doubts(self.query, found, self.certainty)
+        versions = history(self.query, self.blobs, path, limit, rewritten=rewritten)
+        return with_doubts(self.query, versions, self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash, or its beginning. Raises: NotFound, Ambiguous, Corruption."""
@@ -523,7 +523,7 @@ class Store:
 
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
-        """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
+        """The tree at a moment of a turn; where none was recorded, the partial tree."""
         from eventlog.replay.partial_tree import files_at
 
         return files_at(self._tree, self.rows, self.blobs, self._ref(turn), at)
@@ -540,16 +540,16 @@ class Store:
 
         self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
         with self.view() as view:
-            given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return replace(run(view, self.layout, self.fs, *given, self.people), unread=self.unread)
+            arguments = (sql, parameters, limits, self._answers, self._connections, self.line_counts)
+            return replace(run(view, self.layout, self.fs, *arguments, self.people), unread=self.unread)
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
         from eventlog.query.engine import table
 
         with self.view() as view:
-            given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return table(view, self.layout, self.fs, *given, self.people)
+            arguments = (sql, parameters, limits, self._answers, self._connections, self.line_counts)
+            return table(view, self.layout, self.fs, *arguments, self.people)
 
     @cached_property
     def line_counts(self) -> "LineCounts":
@@ -559,7 +559,7 @@ class Store:
         return LineCounts(self.fs, self.layout, self.blobs, self.rows)
 
     def count_lines(self) -> int:
-        """Count the lines of changes that nobody has counted, and keep that; how many were new.
+        """Count the lines of uncounted changes, and store the counts. Returns: how many were new.
 
         Raises: EventLogError.
         """
@@ -605,7 +605,7 @@ class Store:
         return report
 
     def rebuild(self) -> str | None:
-        """Build the index anew from the segments; its file name, None when nothing is sealed.
+        """Build the index anew from the segments. Returns: its file name, None when nothing is sealed.
 
         Lines of changes are counted anew too, also of those that are not sealed yet.
         """
@@ -659,7 +659,7 @@ class Store:
     def verify(
         self, level: str = "quick", progress: "Callable[[int, int], None] | None" = None
     ) -> "list[Finding]":
-        """What is wrong with the store, empty when all is well.
+        """The problems of the store, empty when there are none.
 
         Args: level: `quick` looks at names, sizes and chains, `read` at every byte, `deep` also at what
         the bytes mean; progress: called with (events checked, events there are).
@@ -690,7 +690,7 @@ class Store:
         try:
             view = None if level == "quick" else self.view()
         except EventLogError:
-            view = None  # the files' own check has said why
+            view = None  # the files' own check has reported why
         try:
             yield from verify_rules(self.fs, self.layout, self.identity.store_id, view)
         finally:
@@ -710,7 +710,7 @@ class Store:
         try:
             view = self.view()
         except EventLogError:
-            return  # the files' own check has said why; without them there is nothing to understand
+            return  # the files' own check has reported why; without them nothing can be checked
         with view:
             yield from verify_events(view, progress)
             yield from verify_numbering(view)
@@ -766,7 +766,7 @@ class Store:
 
 
 def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, int]:
-    """How many files a directory of the store holds, and their bytes; one that goes meanwhile is left out."""
+    """How many files a directory of the store holds, and their bytes; files removed meanwhile excluded."""
     path = layout.directory(directory)
     sizes = []
     with translate_os_errors(path, "count its files"):
@@ -782,7 +782,7 @@ def _events_in(
     view: "LogView", since: int = 0, until: int | None = None, *, columns: Sequence[str] | None = None,
     **which: Any,
 ) -> Iterator[Row]:  # fmt: skip
-    # A step to the present version may look at any column.
+    # An upcast may read any column.
     read = columns if not upcast.STEPS else None
     from eventlog.projections.settled import Settled
 
@@ -793,7 +793,7 @@ def _events_in(
 
 
 def _presented(row: Row) -> Row:
-    """An event as callers get it: the payload a dict, and what it says in the present schema version."""
+    """An event as callers get it: the payload a dict, in the present schema version."""
     payload = row.get("payload")
     if isinstance(payload, str):
         row["payload"] = jsontext.decode(payload)

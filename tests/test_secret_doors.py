@@ -115,7 +115,7 @@ def test_both_looks_see_what_the_rules_find(texts: list[str]) -> None:
     payloads += [*({name: VALUES[1]} for name in names), *([name, VALUES[0]] for name in names)]
     events: list[Event] = [{"event_type": "action", "payload": {"a": payload}} for payload in payloads]
     hooks, imports = Redactor(b"k" * 32), Redactor(b"k" * 32)
-    imports.look = json_suspects
+    imports.bulk_prefilter = json_suspects
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redaction, "_by_rules", rules.find)
         expected = [hooks._redacted(event) for event in events]

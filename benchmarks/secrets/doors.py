@@ -34,7 +34,7 @@ def hooks(samples: Sequence[Sample]) -> list[bool | None]:
 
 def bulk(samples: Sequence[Sample]) -> list[bool | None]:
     mine = redactor()
-    with bulk_prefilter.looking(mine):
+    with bulk_prefilter.attached_to(mine):
         filler = _event("nothing to see here\n" * (_ENOUGH // 20 + 1))
         done = mine.redact_all([filler, *(_event(s.text) for s in samples)])
     return [_in_text(s, event) for s, event in zip(samples, done[1:], strict=True)]

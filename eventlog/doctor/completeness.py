@@ -137,11 +137,11 @@ def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | N
     from eventlog.blobs.ids import from_text
     from eventlog.blobs.tree import SKIPPED
     from eventlog.checkout.materialize import walk
-    from eventlog.replay.deferred import DeferredContents, told_in
+    from eventlog.replay.deferred import DeferredContents, content_events_in
 
     if tree_hash is None:
         return None
-    deferred = DeferredContents(store.blobs, told_in(store.events))
+    deferred = DeferredContents(store.blobs, content_events_in(store.events))
     try:
         found = (
             (path, deferred.entry(entry, path))
@@ -186,7 +186,7 @@ class _Fold:
         if kind == "hook" or "hook_us" in payload:
             self.could_tell = self.has_hooks = True
         self.partial += not is_whole(payload.get("capture"))
-        if event["turn"] is not None and (kind == "turn" or certainty.is_look(event)):
+        if event["turn"] is not None and (kind == "turn" or certainty.is_capture(event)):
             self.turns.setdefault(event["turn"], []).append(event)
         self._tool(kind, operation, event, payload)
 

@@ -122,7 +122,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
     )
     report.skipped += unsound
     file.seek(0)
-    with bulk_prefilter.looking(store.redactor), _Import(store, path, report, salvage) as into:
+    with bulk_prefilter.attached_to(store.redactor), _Import(store, path, report, salvage) as into:
         for number, line in _lines(file, path):
             if number == 1:
                 continue
@@ -208,7 +208,7 @@ class _Import:
         Of an event that an append refuses, `salvage` keeps all in the payload (`gate.fitted`).
         """
         try:
-            whole = admission.completed(self._store.fs, event)
+            whole = admission.with_defaults(self._store.fs, event)
             try:
                 check_payload(whole["event_type"], said)
                 line = self._encoded(whole, payload)

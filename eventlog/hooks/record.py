@@ -690,7 +690,7 @@ class _Recording:
         """The contents, looked at for secrets as they are put; `_append` says which are withheld (P5)."""
         from eventlog.blobs.store import BlobStore
 
-        self.redactor.look_until = self.began_s + _LOOK_S * patience(self.environ)
+        self.redactor.search_until = self.began_s + _LOOK_S * patience(self.environ)
         self.blobs = BlobStore(
             self.fs,
             self.layout,

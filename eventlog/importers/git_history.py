@@ -87,7 +87,7 @@ def import_git(
         known = git_turns.known_from(rows, repo)
         first = 0 if limit is None else max(0, len(line) - limit)
         window = ImportBatch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
-        with bulk_prefilter.looking(store.redactor):
+        with bulk_prefilter.attached_to(store.redactor):
             importer = _Import(store, repository, repo, line, known, window)
             importer.see_line(ref, any(commit not in known.places for commit in line[first:]))
             if all_parents:

@@ -118,7 +118,7 @@ def run(
         return report
     waiting.sort(key=lambda one: one.age)
     with (
-        bulk_prefilter.looking(store.redactor),
+        bulk_prefilter.attached_to(store.redactor),
         Import(store, agent, report, facts() if facts else LogFacts(store)) as into,
     ):
         for number, one in enumerate(waiting):

@@ -25,7 +25,7 @@ def lines(
 ) -> Iterator[bytes]:
     """The lines of the events, in order. Raises: InvalidEvent with the number of the event, from 1."""
     waiting = iter(events)
-    at_once = _AT_ONCE if redactor.look is None else BATCH_LINES_MAX
+    at_once = _AT_ONCE if redactor.bulk_prefilter is None else BATCH_LINES_MAX
     number = 0
     while batch := list(islice(waiting, at_once)):
         new: dict[str, set[str]] = {}
@@ -49,7 +49,7 @@ def _encode(named: "dict[str, set[str]]", event: Event) -> bytes:
 def _try(fs: FileSystem, event: Event, number: int) -> None:
     named: dict[str, set[str]] = {}
     try:
-        _encode(named, admission.completed(fs, event))
+        _encode(named, admission.with_defaults(fs, event))
         admission.keep_ours(named)
     except InvalidEvent as error:
         raise InvalidEvent(f"event {number} of the append: {error}. Nothing was written.") from error

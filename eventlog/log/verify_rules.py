@@ -55,7 +55,7 @@ def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
     if not fs.exists(path):
         return  # none was needed
     try:
-        if erased_rules.sound_key(read_file(fs, path, 1024)) is None:
+        if erased_rules.valid_key(read_file(fs, path, 1024)) is None:
             yield Finding(path, f"its bytes do not match their digest. {_KEY_LOST}")
     except ValueError:
         yield Finding(path, f"it is far longer than what was written. {_KEY_LOST}")

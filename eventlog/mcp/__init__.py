@@ -1,1 +1,1 @@
-"""MCP: what agents ask of a store through the Model Context Protocol (docs/mcp.md)."""
+"""MCP: a store's tools for agents, over the Model Context Protocol (docs/mcp.md)."""

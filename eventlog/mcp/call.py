@@ -1,7 +1,7 @@
-"""What a tool is: its name, its parameters, what it runs; and calls, checked against that.
+"""Tools, each with its name, its parameters and its function; and calls, checked against that.
 
-Nothing here knows the protocol. `answer` opens the store, asks, closes it, and gives one page of text and
-what programs want of it; it may be called from any thread, several at a time.
+Nothing here knows the protocol. `answer` opens the store, asks, closes it, and returns one page of text with
+the fields for programs; it may be called from any thread, several at a time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +18,13 @@ from eventlog.store import Store
 TEXT, NUMBER, SHARE, FLAG, TEXTS = "string", "integer", "number", "boolean", "array"
 _TEXT_SIZE_MAX = 200_000
 
-# What the calls of this process have read of the tails of stores, by directory and id.
+# The tails of stores as the calls of this process have read them, by directory and id.
 _TAILS: dict[tuple[str, bytes], TailMemory] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of a tool. `default` None is none given; `aliases` are names that are taken for it."""
+    """One argument of a tool. `default` None means no default; `aliases` are other names for it."""
 
     name: str
     kind: str
@@ -37,17 +37,17 @@ class Parameter:
     aliases: tuple[str, ...] = ()
 
     def schema(self) -> dict[str, Any]:
-        """The argument in JSON Schema. Bounds are told by the refusal: agents pay for each word here."""
-        said: dict[str, Any] = {"type": self.kind}
+        """The argument in JSON Schema. Only the refusal states bounds: agents pay for each word here."""
+        schema: dict[str, Any] = {"type": self.kind}
         if self.text:
-            said["description"] = self.text
+            schema["description"] = self.text
         if self.kind == TEXTS:
-            said["items"] = {"type": "string"}
+            schema["items"] = {"type": "string"}
         if self.choices:
-            said["enum"] = list(self.choices)
+            schema["enum"] = list(self.choices)
         if self.default is not None:
-            said["default"] = self.default
-        return said
+            schema["default"] = self.default
+        return schema
 
     def checked(self, value: Any) -> Any:
         """The value. Raises: Refused."""
@@ -61,7 +61,7 @@ class Parameter:
         elif self.kind == FLAG:
             fits, wanted = isinstance(value, bool), "true or false"
         elif self.kind == TEXTS:
-            fits = isinstance(value, list) and all(_is_text(one) for one in value)
+            fits = isinstance(value, list) and all(_is_text(item) for item in value)
             wanted = "a list of texts"
         else:
             fits = _is_text(value) and (not self.choices or value in self.choices)
@@ -71,14 +71,14 @@ class Parameter:
                 else f"a text of at most {_TEXT_SIZE_MAX:,} characters"
             )
             if fits and self.required and not value.strip():
-                fits, wanted = False, "a text that says something"
+                fits, wanted = False, "a text that is not blank"
         if not fits:
             raise Refused(f"{self.name} must be {wanted}, not {harmless(repr(value)[:80])}.")
         return value
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a text can be kept: JSON can spell halves of characters, which UTF-8 cannot."""
+    """Whether a text can be stored: JSON can spell halves of surrogate pairs, UTF-8 cannot."""
     if not isinstance(value, str) or len(value) > _TEXT_SIZE_MAX:
         return False
     try:
@@ -95,7 +95,7 @@ MAX_CHARS = Parameter("max_chars", NUMBER, least=page.CHARS_MIN, most=page.CHARS
 
 @dataclass(frozen=True, slots=True)
 class WriteReceipt:
-    """What a tool that writes answers: words, and what it wrote."""
+    """The answer of a tool that writes: a text, and the ids of what it wrote."""
 
     text: str
     event_id: str | None = None
@@ -103,7 +103,7 @@ class WriteReceipt:
 
 
 Answer = str | Iterable[str] | WriteReceipt
-# What programs get: the text as well, since many clients show their model nothing else.
+# The fields for programs; with the text, since many clients show their model nothing else.
 Structured = dict[str, str]
 
 
@@ -117,49 +117,56 @@ class Tool:
     run: Callable[..., Answer]
     parameters: tuple[Parameter, ...] = ()
     writes: bool = False
-    quotes: bool = True  # what it answers was recorded, and is paged
+    quotes: bool = True  # its answer quotes the record, and has pages
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
         return (*self.parameters, *((MAX_CHARS, CURSOR) if self.quotes else ()), STORE)
 
     def schema(self, *, names_store: bool = True) -> dict[str, Any]:
-        """What it takes, in JSON Schema; `names_store` whether a call may say which store it is about."""
-        shown = [one for one in self.all_parameters if names_store or one is not STORE]
-        required = [one.name for one in shown if one.required]
-        said = {"type": "object", "properties": {one.name: one.schema() for one in shown}}
-        return {**said, "required": required} if required else said
+        """Its arguments in JSON Schema. Args: names_store: whether a call may name its store."""
+        shown = [parameter for parameter in self.all_parameters if names_store or parameter is not STORE]
+        required = [parameter.name for parameter in shown if parameter.required]
+        schema = {"type": "object", "properties": {parameter.name: parameter.schema() for parameter in shown}}
+        return {**schema, "required": required} if required else schema
 
     def output_schema(self) -> dict[str, Any]:
-        """What it answers, in JSON Schema."""
+        """Its answer in JSON Schema."""
         names = ("text", "cursor") if self.quotes else ("text", "event_id", "session_id")
         properties = {name: {"type": "string"} for name in names}
         return {"type": "object", "properties": properties, "required": ["text"]}
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by name, with defaults; null is not given. Raises: Refused."""
-        known = {one.name: one for one in self.all_parameters}
-        given = self._named(given)
-        strange = sorted(set(given) - set(known))
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, with defaults; null counts as absent. Raises: Refused."""
+        parameters = {parameter.name: parameter for parameter in self.all_parameters}
+        arguments = self._named(arguments)
+        strange = sorted(set(arguments) - set(parameters))
         if strange:
             names = ", ".join(harmless(name[:40]) for name in strange[:5])
-            raise Refused(f"{self.name} takes no argument {names}. It takes {', '.join(known)}.")
-        said = {name: value for name, value in given.items() if value is not None}
-        missing = [one.name for one in self.parameters if one.required and one.name not in said]
+            raise Refused(f"{self.name} takes no argument {names}. It takes {', '.join(parameters)}.")
+        stated = {name: value for name, value in arguments.items() if value is not None}
+        missing = [
+            parameter.name
+            for parameter in self.parameters
+            if parameter.required and parameter.name not in stated
+        ]
         if missing:
             raise Refused(f"{self.name} needs the argument {' and '.join(missing)}.")
-        return {name: one.checked(said[name]) if name in said else one.default for name, one in known.items()}
+        return {
+            name: parameter.checked(stated[name]) if name in stated else parameter.default
+            for name, parameter in parameters.items()
+        }
 
-    def _named(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with aliases replaced by what they stand for. Raises: Refused."""
-        meant = {alias: one.name for one in self.all_parameters for alias in one.aliases}
-        said: dict[str, Any] = {}
-        for name, value in given.items():
-            if value is not None and said.get(meant.get(name, name)) is not None:
+    def _named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with aliases replaced by the names that they stand for. Raises: Refused."""
+        meant = {alias: parameter.name for parameter in self.all_parameters for alias in parameter.aliases}
+        named: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if value is not None and named.get(meant.get(name, name)) is not None:
                 raise Refused(f"{self.name} was given {meant.get(name, name)} twice, under two names.")
             if value is not None or name not in meant:
-                said[meant.get(name, name)] = value
-        return said
+                named[meant.get(name, name)] = value
+        return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +178,15 @@ class ToolCall:
     store: str | None = None
 
     @classmethod
-    def of(cls, tool: Tool, given: Mapping[str, Any]) -> "ToolCall":
+    def of(cls, tool: Tool, raw: Mapping[str, Any]) -> "ToolCall":
         """Raises: Refused."""
-        arguments = tool.checked(given)
+        arguments = tool.checked(raw)
         return cls(tool, arguments, arguments.pop("store"))
 
     def answer(self, root: str, unnamed: bool = False) -> Structured:
-        """The answer by the store at `root`, as `Tool.output_schema` has it. Raises: EventLogError.
+        """The answer of the store at `root`, by `Tool.output_schema`. Raises: EventLogError.
 
-        Args: unnamed: nobody said which store, so the answer says it.
+        Args: unnamed: the call did not name the store, so the answer does.
         """
         named = f"Store: {harmless(root)}\n" if unnamed else ""
         arguments = dict(self.arguments)
@@ -187,10 +194,10 @@ class ToolCall:
         with Store.open(root) as store:
             store.tail_memory = _TAILS.setdefault((root, store.identity.store_id), store.tail_memory)
             store.people = allowed(store.fs, store.layout)
-            said = self.tool.run(store, **arguments)
-            if isinstance(said, WriteReceipt):
-                return _receipt(said, named)
-            text = page.text_of([said] if isinstance(said, str) else said)
+            result = self.tool.run(store, **arguments)
+            if isinstance(result, WriteReceipt):
+                return _receipt(result, named)
+            text = page.text_of([result] if isinstance(result, str) else result)
             text = store.redactor.text(text)  # names of files may hold a secret
             if store.unread:
                 text = f"{unread(store.unread)}\n{text}"
@@ -199,6 +206,6 @@ class ToolCall:
         return answer if following is None else {**answer, "cursor": following}
 
 
-def _receipt(said: WriteReceipt, named: str) -> Structured:
-    ids = {"event_id": said.event_id, "session_id": said.session_id}
-    return {"text": page.text_of([named + said.text]), **{k: v for k, v in ids.items() if v is not None}}
+def _receipt(receipt: WriteReceipt, named: str) -> Structured:
+    ids = {"event_id": receipt.event_id, "session_id": receipt.session_id}
+    return {"text": page.text_of([named + receipt.text]), **{k: v for k, v in ids.items() if v is not None}}

@@ -1,7 +1,7 @@
-"""Is `locus mcp` in the settings of the agents that are here, and does it start? Reads only.
+"""Is `locus mcp` in the settings of the installed agents, and does it start? Reads only.
 
-For `locus doctor`. A project's settings may come from anybody, so no line of theirs is run: what is started
-is the program of this installation, when an entry names it.
+For `locus doctor`. A project's settings may come from anybody, so none of their commands is run: only the
+program of this installation is started, when an entry names it.
 """
 
 import os
@@ -21,7 +21,7 @@ ABOUT = "mcp"
 
 
 def findings(directory: str, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """What there is to say of each agent that is here, or has an entry, for the project `directory`."""
+    """The findings for each agent that is installed, or has an entry, in the project `directory`."""
     homes = Homes.of(environ)
     here = install.agents_here(directory, homes, environ.get("PATH"))
     started: dict[str, DoctorFinding | None] = {}
@@ -59,7 +59,7 @@ def finding_of(
     environ: Mapping[str, str],
     started: dict[str, DoctorFinding | None],
 ) -> DoctorFinding:
-    """What an entry of ours comes to. Args: started: what became of programs that were tried."""
+    """The finding for one of our entries. Args: started: the results of programs that were tried."""
     words = mcp_install.words_of(entry)
     if entry.get("enabled") is False:
         return DoctorFinding(NOTE, ABOUT, f"{path} has our tools for {agent}, and switches them off")
@@ -80,6 +80,6 @@ def finding_of(
 
 
 def _started(environ: Mapping[str, str]) -> DoctorFinding | None:
-    """What is wrong with the server of this installation, None when it starts."""
-    found = trial.problem([sys.executable, "-m", "locus_cli", "mcp"], os.getcwd(), environ)
-    return None if found is None else DoctorFinding(PROBLEM, ABOUT, *found)
+    """The problem of the server of this installation, None when it starts."""
+    problem = trial.problem([sys.executable, "-m", "locus_cli", "mcp"], os.getcwd(), environ)
+    return None if problem is None else DoctorFinding(PROBLEM, ABOUT, *problem)

@@ -1,8 +1,8 @@
-"""`locus mcp` in the agents' own settings: where an entry goes, in and out again.
+"""`locus mcp` in the agents' own settings: the location of an entry, and its insertion and removal.
 
-A settings file belongs to its user and is edited as text, whole and under a lock, by `setup/install.py`;
-what is not ours stays as it is. An entry named `locus` is *ours* when it starts a program called `locus`, or
-this package, with the word `mcp`; any other of that name is left alone.
+A settings file belongs to its user. `setup/install.py` edits it as text, whole and under a lock; everything
+that is not ours stays as it is. An entry named `locus` is *ours* when it starts a program called `locus`, or
+this package, with the word `mcp`; any other of that name stays.
 """
 
 import json
@@ -20,7 +20,7 @@ from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE, Hom
 from eventlog.setup.settings_file import SettingsEdit
 
 NAME = "locus"
-# As the command line calls them, and as hooks do.
+# Their names on the command line, and in hooks.
 AGENTS = {"claude-code": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI_CLI, "opencode": OPENCODE}
 PROJECT, USER = "project", "user"
 _FILE_SIZE_MAX = 8 << 20
@@ -31,11 +31,11 @@ _TABLE = re.compile(r"[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*\"?locus\"?[ \t]*(\
 
 
 def settings_path(agent: str, scope: str, directory: str, homes: Homes, environ: Mapping[str, str]) -> str:
-    """The file in which an agent looks for servers: of a project directory, or of the user."""
+    """The file in which an agent lists its servers: for a project directory, or for the user."""
     if agent == CLAUDE_CODE:
         if scope == PROJECT:
             return f"{directory}/.mcp.json"
-        # Without a directory of its own the file stands beside ~/.claude, and in it with one.
+        # The file is beside ~/.claude, or in the agent's own directory if one is set.
         above = homes.claude if environ.get("CLAUDE_CONFIG_DIR") else os.path.dirname(homes.claude)
         return f"{above}/.claude.json"
     if agent == CODEX:
@@ -48,10 +48,10 @@ def settings_path(agent: str, scope: str, directory: str, homes: Homes, environ:
 
 
 def command_line(agent: str, scope: str, store: str | None) -> list[str]:
-    """What the agent is to start.
+    """The command that the agent is to start.
 
-    Others read a project's settings, on other machines: there it is a program on the PATH. Codex tells its
-    servers nothing of the project, so that its entry for one names the store.
+    Others read a project's settings, on other machines: there it is a program on the PATH. Codex does not
+    tell its servers the project, so its entry for one names the store.
     """
     there = os.path.join(os.path.dirname(sys.executable), NAME)
     if scope == PROJECT:
@@ -65,9 +65,9 @@ def command_line(agent: str, scope: str, store: str | None) -> list[str]:
 def install(
     fs: FileSystem, agent: str, path: str, line: Sequence[str], homes: Homes, *, dry_run: bool = False
 ) -> SettingsEdit:
-    """Put our entry in, in the place of one of ours from before.
+    """Insert our entry, and replace an earlier one of ours.
 
-    Raises: Refused (an entry of that name which is not ours; not the format it should be), LockTimeout.
+    Raises: Refused (an entry of that name which is not ours; an invalid format), LockTimeout.
     """
 
     def make(text: str | None) -> str:
@@ -77,7 +77,7 @@ def install(
 
 
 def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> SettingsEdit:
-    """Take our entry out; a file that then holds nothing goes. Raises: as `install`."""
+    """Remove our entry, and the file if it is then empty. Raises: as `install`."""
 
     def make(text: str | None) -> str | None:
         if text is None:
@@ -91,9 +91,9 @@ def is_ours(entry: object) -> bool:
     """Whether an entry starts our server."""
     if not isinstance(entry, Mapping):
         return False
-    said = words_of(entry)
-    starts = bool(said) and (os.path.basename(said[0]) == NAME or said[1:3] == ["-m", "locus_cli"])
-    return starts and "mcp" in said
+    words = words_of(entry)
+    starts = bool(words) and (os.path.basename(words[0]) == NAME or words[1:3] == ["-m", "locus_cli"])
+    return starts and "mcp" in words
 
 
 def words_of(entry: Mapping[str, object]) -> list[str]:
@@ -116,7 +116,7 @@ def entry_in(fs: FileSystem, agent: str, path: str) -> object:
         return None
     if agent == CODEX:
         return _server_in(_read(text, path))
-    return _found(_parsed(text, path, agent), (_ABOVE[agent], NAME))
+    return _value_at(_parsed(text, path, agent), (_ABOVE[agent], NAME))
 
 
 # -- JSON ------------------------------------------------------------------------------------------
@@ -130,27 +130,27 @@ def _entry(agent: str, line: Sequence[str]) -> dict[str, Any]:
 
 
 def _with_member(text: str | None, path: str, agent: str, line: Sequence[str]) -> str:
-    entry, place = _entry(agent, line), (_ABOVE[agent], NAME)
+    entry, keys = _entry(agent, line), (_ABOVE[agent], NAME)
     is_blank = text is None or settings.is_blank(text)
-    if text is not None and not is_blank and _found(_parsed(text, path, agent), place) == entry:
+    if text is not None and not is_blank and _value_at(_parsed(text, path, agent), keys) == entry:
         return text
     base = None if text is None else _without_member(text, path, agent)
     if base is None or settings.is_blank(base):
-        return json.dumps({place[0]: {NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
-    edits = settings.member_put(base, _parsed(base, path, agent), place, entry, path)
+        return json.dumps({keys[0]: {NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
+    edits = settings.member_put(base, _parsed(base, path, agent), keys, entry, path)
     return settings.apply(base, edits)[0]
 
 
 def _without_member(text: str, path: str, agent: str) -> str | None:
     if settings.is_blank(text):
         return text
-    root, place = _parsed(text, path, agent), (_ABOVE[agent], NAME)
-    there = _found(root, place)
-    if there is None:
+    root, keys = _parsed(text, path, agent), (_ABOVE[agent], NAME)
+    entry = _value_at(root, keys)
+    if entry is None:
         return text
-    if not is_ours(there):
+    if not is_ours(entry):
         raise _not_ours(path)
-    left = settings.apply(text, settings.member_cut(text, root, place))[0]
+    left = settings.apply(text, settings.member_cut(text, root, keys))[0]
     return None if settings.is_empty(left, path, comments=agent in _COMMENTED) else left
 
 
@@ -158,9 +158,9 @@ def _parsed(text: str, path: str, agent: str) -> settings.Value:
     return settings.parse(text, path, comments=agent in _COMMENTED)
 
 
-def _found(root: settings.Value, place: Sequence[str]) -> object:
+def _value_at(root: settings.Value, keys: Sequence[str]) -> object:
     value: settings.Value | None = root
-    for key in place:
+    for key in keys:
         value = None if value is None else value.member(key)
     return None if value is None else value.data
 
@@ -193,25 +193,25 @@ def _with_table(text: str | None, path: str, line: Sequence[str]) -> str:
 
 
 def _without_table(text: str, path: str) -> str | None:
-    there = _read(text, path)
-    server = _server_in(there)
+    document = _read(text, path)
+    server = _server_in(document)
     if server is None:
         return text
     if not is_ours(server):
         raise _not_ours(path)
-    kept: list[str] = []
+    lines: list[str] = []
     is_within = False
-    for one in _LINES.findall(text):
-        if one.lstrip(" \t").startswith("["):
-            is_within = _TABLE.match(one.rstrip("\r\n")) is not None
-            if is_within and kept and not kept[-1].strip():
-                kept.pop()  # the blank line that was put in front
+    for line in _LINES.findall(text):
+        if line.lstrip(" \t").startswith("["):
+            is_within = _TABLE.match(line.rstrip("\r\n")) is not None
+            if is_within and lines and not lines[-1].strip():
+                lines.pop()  # the blank line that was inserted before it
         if not is_within:
-            kept.append(one)
-    left = "".join(kept)
-    servers = {name: one for name, one in there["mcp_servers"].items() if name != NAME}
+            lines.append(line)
+    left = "".join(lines)
+    servers = {name: server_entry for name, server_entry in document["mcp_servers"].items() if name != NAME}
     after = _read(left, path)
-    if {"mcp_servers": {}, **after} != {**there, "mcp_servers": servers}:
+    if {"mcp_servers": {}, **after} != {**document, "mcp_servers": servers}:
         raise _by_hand(path, "the server is not a table of its own. Take it out")
     return left if left.strip() else None
 
@@ -227,8 +227,8 @@ def _by_hand(path: str, what: str) -> Refused:
     return Refused(f"{path}: {what} by hand. Nothing was written.")
 
 
-def _server_in(said: Mapping[str, Any]) -> object:
-    servers = said.get("mcp_servers")
+def _server_in(document: Mapping[str, Any]) -> object:
+    servers = document.get("mcp_servers")
     return servers.get(NAME) if isinstance(servers, dict) else None
 
 

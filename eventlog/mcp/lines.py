@@ -1,6 +1,6 @@
-"""Lines of a client that are no message: each is answered with an error of JSON-RPC.
+"""Lines of a client that are not messages: each is answered with an error of JSON-RPC.
 
-The SDK passes over them, and whoever sent one, a request nested too deeply say, would wait for ever.
+The SDK skips them, and the sender of one, a request nested too deeply say, would wait for ever.
 """
 
 import re
@@ -12,7 +12,7 @@ _ID = re.compile(r'\s*:\s*(?:(-?\d{1,18})|"((?:[^"\\]){0,200})")\s*[,}]')
 
 
 class Readable:
-    """The messages of a stream; in place of a line that is none, its sender gets an error."""
+    """The messages of a stream; the sender of an invalid line gets an error."""
 
     def __init__(self, received: Any, sent: Any) -> None:
         self._received = received
@@ -47,12 +47,12 @@ def refusal(error: Exception) -> Any:
     import mcp_types as types
     from mcp.shared.message import SessionMessage
 
-    of_library = getattr(error, "errors", None)  # pydantic's, which has the line, or the JSON in it
-    found: list[dict[str, Any]] = of_library(include_url=False) if of_library is not None else []
-    is_json = not any(one["type"] == "json_invalid" for one in found)
-    line = next((one["input"] for one in found if isinstance(one["input"], str)), "")
-    said = found[0]["input"] if found and is_json else None
-    id = said.get("id") if isinstance(said, dict) else id_in(line)
+    of_library = getattr(error, "errors", None)  # pydantic's, with the line, or the JSON in it
+    problems: list[dict[str, Any]] = of_library(include_url=False) if of_library is not None else []
+    is_json = not any(problem["type"] == "json_invalid" for problem in problems)
+    line = next((problem["input"] for problem in problems if isinstance(problem["input"], str)), "")
+    message = problems[0]["input"] if problems and is_json else None
+    id = message.get("id") if isinstance(message, dict) else id_in(line)
     if is_json:
         what = types.ErrorData(code=INVALID_REQUEST, message="Invalid request: no message of JSON-RPC 2.0.")
     else:
@@ -64,7 +64,7 @@ def refusal(error: Exception) -> Any:
 
 
 def id_in(line: str) -> "int | str | None":
-    """The id of a request whose JSON cannot be read whole; None where none is found."""
+    """The id of a request whose JSON cannot be read in full; None where there is none."""
     depth = 0
     for token in _TOKEN.finditer(line):
         text = token[0]
@@ -72,6 +72,6 @@ def id_in(line: str) -> "int | str | None":
             depth += 1
         elif text in "}]":
             depth -= 1
-        elif depth == 1 and text == '"id"' and (found := _ID.match(line, token.end())):
-            return int(found[1]) if found[1] else found[2]
+        elif depth == 1 and text == '"id"' and (match := _ID.match(line, token.end())):
+            return int(match[1]) if match[1] else match[2]
     return None

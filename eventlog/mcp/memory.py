@@ -1,4 +1,4 @@
-"""Tools over what sessions remember: `context`, `briefing` and `who`. They read."""
+"""Tools over the memory of sessions: `context`, `briefing` and `who`. They read."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _FILES_SHOWN = 20
 def briefing_text(
     store: Store, focus: str | None, scope: list[str] | None, agent_id: str, budget: int
 ) -> str:
-    """The briefing of the log as it is, within a budget of tokens."""
+    """The briefing of the present log, within a budget of tokens."""
     from eventlog.memory import briefing, briefing_of_log
     from eventlog.memory.freshness import FreshnessChecker
 
@@ -32,7 +32,7 @@ def context_text(
     agent_id: str,
     budget: int,
 ) -> str:
-    """What to know for a message, within one budget; of a workstream the bundle of its planning phase."""
+    """The context for a message, within one budget; for a workstream the bundle of its planning phase."""
     from eventlog.memory import context
     from eventlog.memory.freshness import FreshnessChecker
     from eventlog.recorder.sessions import named
@@ -53,13 +53,13 @@ def context_text(
 
 
 def beside(store: Store) -> str | None:
-    """The directory whose work a store records, None where it stands apart from it."""
+    """The directory whose work a store records, None for a store elsewhere."""
     above, name = os.path.split(store.layout.root)
     return above if name == STORE_DIRECTORY else None
 
 
 def who_text(store: Store) -> Iterator[str]:
-    """Each session at work with the files that it touched, then where two of them meet."""
+    """Each active session with the files that it touched, then the files that two of them touched."""
     now_us = intent.now_us(store)
     workers = [
         worker
@@ -69,8 +69,8 @@ def who_text(store: Store) -> Iterator[str]:
     for worker in workers:
         yield f"{session_line(worker.intent)}\n"
         for touch in worker.touches[:_FILES_SHOWN]:
-            at, event = moment(touch.at_us), touch.event_id[:12]
-            yield f"    {touch.how} {one_line(touch.path)}  {at}  event {event}\n"
+            time, event = moment(touch.at_us), touch.event_id[:12]
+            yield f"    {touch.how} {one_line(touch.path)}  {time}  event {event}\n"
         if len(worker.touches) > _FILES_SHOWN:
             yield f"    and {len(worker.touches) - _FILES_SHOWN:,} more files\n"
     for met in who.overlaps(workers):
@@ -80,11 +80,11 @@ def who_text(store: Store) -> Iterator[str]:
         yield "Nobody is at work here.\n"
 
 
-def session_line(one: intent.Intent) -> str:
-    """A session in a line: what it is about, where, since when."""
-    scope = f" ({', '.join(one_line(path) for path in one.scope)})" if one.scope else ""
-    ended = "" if one.is_active else f", ended {moment(one.ended_us)} UTC"
+def session_line(session: intent.Intent) -> str:
+    """A session in one line: its focus, its scope, its start."""
+    scope = f" ({', '.join(one_line(path) for path in session.scope)})" if session.scope else ""
+    ended = "" if session.is_active else f", ended {moment(session.ended_us)} UTC"
     return (
-        f'[{one.name}] {one_line(one.agent or "-")}: "{one_line(one.focus, 200)}"{scope}, '
-        f"started {moment(one.started_us)} UTC{ended}"
+        f'[{session.name}] {one_line(session.agent or "-")}: "{one_line(session.focus, 200)}"{scope}, '
+        f"started {moment(session.started_us)} UTC{ended}"
     )

@@ -1,6 +1,6 @@
-"""Tools that read: each takes an open store and gives text, and leaves every byte of the store as it is.
+"""Tools that read: each takes an open store and returns text, and leaves every byte of the store as it is.
 
-Times are absolute, so that the same log gives the same text, page after page.
+Times are absolute, so that the same log gives the same text on each page.
 """
 
 import json
@@ -77,17 +77,17 @@ def _hit(store: Store, hit: "Hit") -> str:
     kind = "content" if hit.is_content else hit.event_type
     more = f" ({hit.versions} versions)" if hit.versions > 1 else ""
     name = f"turn {hit.turn_name}" if hit.turn_name else "-"
-    place = f"{name}  event {hit.event_id[:_EVENT_SHOWN]}  {moment(hit.at)}  {kind}"
+    heading = f"{name}  event {hit.event_id[:_EVENT_SHOWN]}  {moment(hit.at)}  {kind}"
     snippet = "(not in the store any more)" if hit.snippet is None else one_line(hit.snippet)
     if not hit.is_content and store.people.mode != FULL and names_people(_event_of(store, hit)):
         snippet = "(names people, which stay on this machine)"
     elif not hit.is_content:
         snippet = line_without(store.people, snippet)
-    return f"{place}  {one_line(what or '', 200)}{more}\n    {snippet}\n"
+    return f"{heading}  {one_line(what or '', 200)}{more}\n    {snippet}\n"
 
 
 def _event_of(store: Store, hit: "Hit") -> "Mapping[str, object]":
-    """The event of a hit; no more than its type where that tells enough."""
+    """The event of a hit; only its type where that is enough."""
     few = hit.event_type in ("session", "intent")
     return store.event(hit.event_id) if few else {"event_type": hit.event_type}
 
@@ -116,12 +116,15 @@ def timeline(store: Store, turn: str) -> Iterator[str]:
 
 
 def _certainty_of(store: Store, turn: "TurnRef", anchor: dict[str, Any]) -> dict[str, Any]:
-    """The status of a turn, and how well its files are known; nothing of what is exact."""
+    """The status of a turn, and the certainty of its files where it is not exact."""
     from eventlog.replay.certainty import status_words
 
-    known = {at: store.certainty(turn, at) for at in ("start", "end")}
-    said = {f"{at}_certainty": None if one.exact else f"{one.state}: {one.why}" for at, one in known.items()}
-    return {"status": status_words(anchor.get("status"), known["end"]) or None, **said}
+    certainties = {at: store.certainty(turn, at) for at in ("start", "end")}
+    fields = {
+        f"{at}_certainty": None if certainty.exact else f"{certainty.state}: {certainty.why}"
+        for at, certainty in certainties.items()
+    }
+    return {"status": status_words(anchor.get("status"), certainties["end"]) or None, **fields}
 
 
 def show(store: Store, name: str) -> Iterator[str]:
@@ -145,8 +148,8 @@ def _context(store: Store, context_id: str) -> str:
     """The present state of a context that several events wrote."""
     from eventlog.recorder.retrieval import context_state
 
-    found = context_state(store, context_id)
-    text = json.dumps(found, indent=1, ensure_ascii=False)
+    state = context_state(store, context_id)
+    text = json.dumps(state, indent=1, ensure_ascii=False)
     return text_without(store.people, text, is_json=True) + "\n"
 
 
@@ -160,9 +163,9 @@ def session(store: Store, session_id: str, parts: "Sequence[str]") -> Iterator[s
         "where list_contains($1, session_id) order by list_position($1, session_id), turn",
         [list(parts)],
     )
-    for of, turn_id, started, events, title in turns.rows:
+    for part, turn_id, started, events, title in turns.rows:
         yield (
-            f"turn {of}_{turn_id}  {moment(microseconds(started))}  {events} events  "
+            f"turn {part}_{turn_id}  {moment(microseconds(started))}  {events} events  "
             f"{one_line(title, 200) or NO_TITLE}\n"
         )
 
@@ -190,8 +193,8 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
     if isinstance(payload, dict):
         payload = within(store.people, event, payload)
     if payload:
-        said = text_without(store.people, json.dumps(payload, indent=1, ensure_ascii=False), is_json=True)
-        yield f"\npayload\n{said}\n"
+        text = text_without(store.people, json.dumps(payload, indent=1, ensure_ascii=False), is_json=True)
+        yield f"\npayload\n{text}\n"
     if event["event_type"] == "file":
         hashes = event["before_hash"], event["after_hash"]
         if not store.withheld().isdisjoint(hashes):
@@ -201,7 +204,7 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
 
 
 def _resolve(store: Store, name: str) -> tuple[str, str]:
-    """What a name names: (`turn`, name), (`session`, id) or (`event`, id). Raises: NotFound, Ambiguous."""
+    """The object of a name: (`turn`, name), (`session`, id) or (`event`, id). Raises: NotFound, Ambiguous."""
     from eventlog.query.lookup import names_a_turn
     from eventlog.recorder import sessions
 
@@ -210,10 +213,10 @@ def _resolve(store: Store, name: str) -> tuple[str, str]:
     if name.startswith(("session:", "sess-")):
         return "session", sessions.named(store, name).session_id
     if ":" in name:
-        found = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
-        if len(found) > 1:
+        event_ids = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
+        if len(event_ids) > 1:
             return "context", name
-        return _only(name, [("event", row[0]) for row in found])
+        return _only(name, [("event", row[0]) for row in event_ids])
     if "_" in name:
         return "turn", name
     begins = "select session_id from sessions where starts_with(session_id, $1) limit 5"
@@ -225,15 +228,15 @@ def _resolve(store: Store, name: str) -> tuple[str, str]:
     return _only(name, found_sessions + found_events)
 
 
-def _only(name: str, found: list[tuple[str, str]]) -> tuple[str, str]:
-    if not found:
+def _only(name: str, candidates: list[tuple[str, str]]) -> tuple[str, str]:
+    if not candidates:
         raise NotFound(
             f"nothing here is called {one_line(name, 80)!r}. The tools search and list_sessions give names."
         )
-    if len(found) > 1:
-        some = ", ".join(f"{kind} {key}" for kind, key in found)
-        raise Ambiguous(f"{one_line(name, 80)!r} fits more than one thing: {some}. Give more of the name.")
-    return found[0]
+    if len(candidates) > 1:
+        names = ", ".join(f"{kind} {key}" for kind, key in candidates)
+        raise Ambiguous(f"{one_line(name, 80)!r} fits more than one thing: {names}. Give more of the name.")
+    return candidates[0]
 
 
 def file_at(store: Store, turn: str, path: str, at: str = "end") -> str:
@@ -259,7 +262,7 @@ def file_at(store: Store, turn: str, path: str, at: str = "end") -> str:
 
 
 def inside(store: Store, path: str) -> str:
-    """A path as the log has it, from the repository's root, also of an absolute one."""
+    """A path as the log has it, from the repository's root, also for an absolute one."""
     above = os.path.dirname(store.layout.root)
     if os.path.isabs(path) and path.startswith(f"{above}/"):
         path = path[len(above) + 1 :]
@@ -271,18 +274,18 @@ def diff(store: Store, turn: str, until: str | None = None, scope: list[str] | N
 
     first = store.turn(turn)
     second = None if until is None else store.turn(until)
-    found = store.diff(first, second, paths=[inside(store, path) for path in scope or ()])
+    comparison = store.diff(first, second, paths=[inside(store, path) for path in scope or ()])
     span = (
         f"in turn {first.name}"
         if second is None
         else f"from the end of {first.name} to the end of {second.name}"
     )
-    yield f"{len(found.changes):,} files changed {span}\n"
+    yield f"{len(comparison.changes):,} files changed {span}\n"
     withheld = store.withheld()
-    for file in found:
+    for file in comparison:
         yield _patch(store, file, withheld)
-    for one in found.missing:
-        yield f"not compared: {one_line(path_text(one.path))}: {one_line(one.reason)}\n"
+    for gap in comparison.missing:
+        yield f"not compared: {one_line(path_text(gap.path))}: {one_line(gap.reason)}\n"
 
 
 def _patch(store: Store, file: "FileDiff", withheld: frozenset[str]) -> str:
@@ -319,19 +322,19 @@ def decisions(
         f"alternatives, path from {DATED_DECISIONS} "
         f"where {' and '.join(where)} order by {DECISIONS_NEWEST_FIRST} limit {limit + 1}"
     )
-    found = store.query(sql, parameters).rows
-    for _, event_id, session_id, turn_id, at, said, reasoning, alternatives, on in found[:limit]:
+    rows = store.query(sql, parameters).rows
+    for _, event_id, session_id, turn_id, at, decision, reasoning, alternatives, about in rows[:limit]:
         name = f"turn {session_id}_{turn_id}" if session_id and turn_id else "-"
-        yield f"{name}  event {event_id[:_EVENT_SHOWN]}  {moment(microseconds(at))}  {one_line(said)}\n"
-        if on:
-            yield f"    on {one_line(on)}\n"
+        yield f"{name}  event {event_id[:_EVENT_SHOWN]}  {moment(microseconds(at))}  {one_line(decision)}\n"
+        if about:
+            yield f"    on {one_line(about)}\n"
         if reasoning:
             yield f"    because {one_line(reasoning)}\n"
         if alternatives:
             yield f"    instead of {one_line('; '.join(alternatives))}\n"
-    if not found:
+    if not rows:
         yield f"{nothing_fits(missing, events, 'No decision')}\n"
-    if len(found) > limit:
+    if len(rows) > limit:
         yield f"There are more; limit shows more than {limit}.\n"
     if missing:
         yield f"{not_searched(missing, events)}; `locus search` in a shell makes an index of all.\n"
@@ -345,7 +348,7 @@ def _decisions_with(store: Store, words: str, path: str | None, limit: int) -> "
 
 
 def load_node(store: Store, workstream: str, phase: str) -> "ContextLoadNode":
-    """What loads the bundle of a workstream. Raises: Refused when context is not shared."""
+    """The loader of a workstream's bundle. Raises: Refused when context is not shared."""
     from eventlog.memory.shared_nodes import ContextLoadNode, is_enabled
     from eventlog.memory.shared_store import ContextStore
 
@@ -383,8 +386,8 @@ def _titled(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
 
 
 def _row(store: Store, sql: str, parameters: list[Any]) -> dict[str, Any]:
-    found = store.query(sql, parameters)
-    return dict(zip(found.columns, found.rows[0], strict=True)) if found.rows else {}
+    result = store.query(sql, parameters)
+    return dict(zip(result.columns, result.rows[0], strict=True)) if result.rows else {}
 
 
 def _pairs(fields: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """`locus mcp`: the tools over the Model Context Protocol on standard input and output, in both eras.
 
-The only module that imports the SDK, when it serves and not before. One process serves one client; calls run
-in threads of their own, each with a store that it opens and closes. The protocol's own rules (versions,
-framing, what a malformed message is answered) are the SDK's. docs/mcp.md is for people.
+Only this module imports the SDK, and only when it serves. One process serves one client; calls run in threads
+of their own, each with a store that it opens and closes. The SDK has the protocol's own rules (versions,
+framing, answers to malformed messages). docs/mcp.md is for people.
 """
 
 import logging
@@ -18,7 +18,7 @@ from eventlog.base.errors import EventLogError, NotFound, Unsupported
 from eventlog.mcp import sql
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.lines import Readable
-from eventlog.mcp.place import ServedStore, directories
+from eventlog.mcp.served_store import ServedStore, directories
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -38,7 +38,7 @@ INSTRUCTIONS = (
 )
 # A client waits for a minute at least; a person for less.
 DEADLINE_S = 30.0
-# A call that has not begun by then never does, and says so: many at once would all be late.
+# A call that has not begun by then never does, and reports it: too many at once would all be late.
 _WAIT_S = 25.0
 _ROOTS_S = 5.0
 _ROOTS = "roots"
@@ -47,10 +47,10 @@ _LISTED = 10
 _TURN, _SESSION = "turn", "session"
 
 
-def serve(given: str | None, agent: str) -> None:
+def serve(store_option: str | None, agent: str) -> None:
     """Serve until the client closes its end. Raises: Unsupported (the extra is not installed).
 
-    Args: given: the store of `--store`; agent: who is served, where a call does not say.
+    Args: store_option: the store of `--store`; agent: the served agent, where a call names none.
     """
     try:
         import anyio
@@ -60,15 +60,15 @@ def serve(given: str | None, agent: str) -> None:
         raise Unsupported(
             f"`locus mcp` needs the MCP library ({error}). Install it: pip install 'locus-eventlog[mcp]'"
         ) from error
-    # Roots are how clients of today say where they are, and will for as long as those live.
+    # Today's clients name their directories by roots, so these stay supported.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    logging.getLogger("mcp").setLevel(logging.ERROR)  # what a client does wrong it is told by the protocol
-    server = make_server(ServedStore.of(given, os.environ), agent)
+    logging.getLogger("mcp").setLevel(logging.ERROR)  # the protocol reports a client's errors to it
+    server = make_server(ServedStore.of(store_option, os.environ), agent)
 
     async def run() -> None:
         async with stdio_server() as (received, sent):
-            told = Readable(received, sent)
-            await server.run(told, sent, server.create_initialization_options())  # type: ignore[arg-type]
+            readable = Readable(received, sent)
+            await server.run(readable, sent, server.create_initialization_options())  # type: ignore[arg-type]
 
     try:
         anyio.run(run)
@@ -78,7 +78,7 @@ def serve(given: str | None, agent: str) -> None:
         sql.end_all()
 
 
-def make_server(place: ServedStore, agent: str) -> "Server[Any]":
+def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
     """The server, without a transport."""
     import anyio
     import anyio.to_thread
@@ -96,9 +96,9 @@ def make_server(place: ServedStore, agent: str) -> "Server[Any]":
             name=tool.name,
             title=tool.title,
             description=tool.text,
-            input_schema=tool.schema(names_store=place.pinned is None),
+            input_schema=tool.schema(names_store=served_store.pinned is None),
             output_schema=tool.output_schema(),
-            # What a hint's default says already is not said again.
+            # A hint that equals its default is left out.
             annotations=types.ToolAnnotations(
                 read_only_hint=None if tool.writes else True,
                 destructive_hint=False if tool.writes else None,
@@ -107,13 +107,13 @@ def make_server(place: ServedStore, agent: str) -> "Server[Any]":
         )
         for tool in tools.values()
     ]
-    places = anyio.Semaphore(_AT_ONCE)
+    slots = anyio.Semaphore(_AT_ONCE)
 
     async def within(work: Any) -> Any:
-        """As `soon`, a few calls at once. Raises: EventLogError, also when it could not begin."""
+        """As `soon`, but only a few calls at once. Raises: EventLogError, also when it could not begin."""
         began = False
         with anyio.move_on_after(_WAIT_S):
-            await places.acquire()
+            await slots.acquire()
             began = True
         if not began:
             raise EventLogError(
@@ -123,52 +123,51 @@ def make_server(place: ServedStore, agent: str) -> "Server[Any]":
         try:
             return await soon(work)
         finally:
-            places.release()
+            slots.release()
 
     async def soon(work: Any) -> Any:
-        """What a function gives in a thread. Raises: EventLogError, also when it takes too long."""
+        """The result of a function in a thread. Raises: EventLogError, also when it takes too long."""
         with anyio.move_on_after(DEADLINE_S):
             own = anyio.CapacityLimiter(1)
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=own)
         raise EventLogError(
             f"this took longer than {DEADLINE_S:g} s, and nobody waits for it any more. Ask for less: one "
-            "turn, "
-            "a path, a session. What was to be recorded may have been; look before you record it again."
+            "turn, a path, a session. An event may have been recorded; check before you record it again."
         )
 
     async def roots(ctx: Any, params: Any) -> "Sequence[str] | InputRequiredResult | None":
-        """The client's root directories, or the request for them of the newer era; None for none."""
+        """The client's root directories, or the newer protocol's request for them; None for none."""
         capabilities = ctx.session.client_capabilities
         if capabilities is None or capabilities.roots is None:
             return None
-        asked = types.ListRootsRequest()
+        request = types.ListRootsRequest()
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             responses = getattr(params, "input_responses", None)
             if responses is None:
-                return types.InputRequiredResult(input_requests={_ROOTS: asked})
-            said = responses.get(_ROOTS)
+                return types.InputRequiredResult(input_requests={_ROOTS: request})
+            response = responses.get(_ROOTS)
         else:
-            said = await ctx.session.send_request(
-                asked, types.ListRootsResult, request_read_timeout_seconds=_ROOTS_S
+            response = await ctx.session.send_request(
+                request, types.ListRootsResult, request_read_timeout_seconds=_ROOTS_S
             )
-        return directories([str(root.uri) for root in getattr(said, "roots", ())])
+        return directories([str(root.uri) for root in getattr(response, "roots", ())])
 
-    async def where(ctx: Any, params: Any, said: str | None) -> "tuple[str, bool] | InputRequiredResult":
-        """The store of a call, and whether nobody named it. Raises: EventLogError."""
-        found: Any = None
-        if place.needs_roots(said):
+    async def where(ctx: Any, params: Any, store: str | None) -> "tuple[str, bool] | InputRequiredResult":
+        """The store of a call, and whether no one named it. Raises: EventLogError."""
+        roots_or_request: Any = None
+        if served_store.needs_roots(store):
             try:
-                found = await roots(ctx, params)
+                roots_or_request = await roots(ctx, params)
             except EventLogError:
                 raise
-            except Exception as error:  # whatever the client does instead of answering
+            except Exception as error:  # any other answer of the client
                 raise NotFound(
-                    f"the client was asked for its roots, and did not say them ({error}). Pass the argument "
+                    f"the client was asked for its roots, and did not send them ({error}). Pass the argument "
                     "store."
                 ) from error
-            if isinstance(found, types.InputRequiredResult):
-                return found
-        root: tuple[str, bool] = await soon(partial(place.root, said, found))
+            if isinstance(roots_or_request, types.InputRequiredResult):
+                return roots_or_request
+        root: tuple[str, bool] = await soon(partial(served_store.root, store, roots_or_request))
         return root
 
     async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
@@ -197,21 +196,21 @@ def make_server(place: ServedStore, agent: str) -> "Server[Any]":
         return types.TextContent(type="text", text=text)
 
     async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
-        """The newest turns and sessions; none without a store, since clients ask this at their start."""
+        """The newest turns and sessions; none without a store, since clients request them at their start."""
         try:
             root = await where(ctx, params, None)
-            found = await within(partial(_newest, root[0])) if isinstance(root, tuple) else []
+            newest = await within(partial(_newest, root[0])) if isinstance(root, tuple) else []
         except EventLogError:
-            found = []
+            newest = []
         return types.ListResourcesResult(
             resources=[
                 types.Resource(uri=uri, name=name, title=title or name, mime_type="text/plain")
-                for uri, name, title in found
+                for uri, name, title in newest
             ]
         )
 
     async def list_templates(_ctx: Any, _params: Any) -> types.ListResourceTemplatesResult:
-        said = ((_TURN, "name", "A turn"), (_SESSION, "id", "A session"))
+        templates = ((_TURN, "name", "A turn"), (_SESSION, "id", "A session"))
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
@@ -220,7 +219,7 @@ def make_server(place: ServedStore, agent: str) -> "Server[Any]":
                     title=title,
                     mime_type="text/plain",
                 )
-                for kind, variable, title in said
+                for kind, variable, title in templates
             ]
         )
 
@@ -252,7 +251,7 @@ def make_server(place: ServedStore, agent: str) -> "Server[Any]":
 
 
 def _of_resource(tools: Mapping[str, Any], uri: str) -> ToolCall:
-    """The call that gives a resource. Raises: NotFound."""
+    """The call that reads a resource. Raises: NotFound."""
     parts = urlsplit(uri)
     name = unquote(parts.path.removeprefix("/"))
     if parts.scheme == NAME and name:

@@ -24,21 +24,21 @@ def ask(store: "Store", query: str) -> Iterator[str]:
     return _lines(question.ask(store, query, limits=limits))
 
 
-def _lines(found: "Result") -> Iterator[str]:
-    if found.unread:
-        yield unread(found.unread) + "\n"
-    many = (
+def _lines(result: "Result") -> Iterator[str]:
+    if result.unread:
+        yield unread(result.unread) + "\n"
+    count = (
         f"more than {_ROWS_MAX:,} rows; these are the first"
-        if found.truncated
-        else f"{len(found.rows):,} rows"
+        if result.truncated
+        else f"{len(result.rows):,} rows"
     )
-    yield f"{many}, one a line: {json.dumps(found.columns, ensure_ascii=False)}\n"
-    for row in found.rows:
+    yield f"{count}, one a line: {json.dumps(result.columns, ensure_ascii=False)}\n"
+    for row in result.rows:
         yield json.dumps(row, ensure_ascii=False, default=_spelled) + "\n"
 
 
 def end_all() -> None:
-    """End what is still asked: the client went away."""
+    """End the questions under way: the client has gone."""
     question.end_all()
 
 

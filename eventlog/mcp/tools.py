@@ -1,8 +1,8 @@
-"""The tools of `locus mcp`: what they are called, what they say of themselves, what they take.
+"""The tools of `locus mcp`: their names, their descriptions, their arguments.
 
-The words are for a model that chooses between tools: what for, then what it gives. An agent pays for them in
-every request, so they are kept short, and an argument has one name, one form and one description in all
-tools; names that it had before, or has in other places, are taken as well.
+The words are for a model that chooses between tools: the purpose, then the answer. An agent pays for them in
+every request, so they are short, and an argument has one name, one form and one description in all tools;
+earlier names, and names from elsewhere, are accepted as well.
 """
 
 from eventlog.mcp import memory, read, sql, write
@@ -26,7 +26,7 @@ def _focus(required: bool) -> Parameter:
 
 
 def tools_for(agent_id: str) -> tuple[Tool, ...]:
-    """The tools as an agent is shown them, which is meant where a call does not say which (S3-17)."""
+    """The tools for an agent, which is the default agent of a call (S3-17)."""
     agent = Parameter("agent_id", TEXT, default=agent_id, aliases=("agent",))
     return (*_recording(agent), *_reading(agent))
 
@@ -174,7 +174,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "search",
             "Search the record",
-            "Find words in all events and file contents, the best places first.",
+            "Find words in all events and file contents, the best matches first.",
             read.search,
             (
                 Parameter("words", TEXT, _WORDS, required=True),

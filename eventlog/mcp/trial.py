@@ -1,6 +1,6 @@
-"""Start a server of tools once as a client does, and say what is wrong with it.
+"""Start a server of tools once as a client does, and report its problem.
 
-For `locus mcp install`, of the very line that it is to write, and for `locus doctor`, of this installation.
+For `locus mcp install`, with the command that it is to write, and for `locus doctor`, with this installation.
 """
 
 import json
@@ -29,7 +29,7 @@ _HELLO = {
 
 
 def problem(line: Sequence[str], directory: str, environ: Mapping[str, str]) -> "tuple[str, str] | None":
-    """What is wrong with the server that `line` starts in `directory`, and the way out; None: it answers.
+    """The problem of the server that `line` starts in `directory`, and its remedy; None: it answers.
 
     It gets `initialize` (the handshake of the protocol's versions up to 2025-11-25), and ends with its input.
     """
@@ -38,13 +38,13 @@ def problem(line: Sequence[str], directory: str, environ: Mapping[str, str]) -> 
         if os.path.isabs(line[0]):
             return f"there is no program {line[0]}", "install Locus anew"
         return f"{line[0]} is not on the PATH", f"put {os.path.dirname(sys.executable)} on the PATH"
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr:
         try:
             server = subprocess.Popen(
                 [program, *line[1:]],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=stderr,
                 cwd=directory,
                 env={**environ},
             )
@@ -57,22 +57,22 @@ def problem(line: Sequence[str], directory: str, environ: Mapping[str, str]) -> 
                 server.kill()
         if _is_hello(answer):
             return None
-        said.seek(0)
-        words = said.read(1 << 16).decode("utf-8", "replace").strip().splitlines()
+        stderr.seek(0)
+        words = stderr.read(1 << 16).decode("utf-8", "replace").strip().splitlines()
     code = server.returncode
     ended = f"exit code {code}" if code > 0 else f"no answer to initialize within {_TIMEOUT_S} s"
     return f"the server of tools does not start: {words[-1][:_SHOWN] if words else ended}", EXTRA
 
 
 def _answer(server: "subprocess.Popen[bytes]") -> bytes:
-    """Its first line; what there is of it when it ends or the time is over."""
+    """Its first line, or the part of it that came before it ended or the time was over."""
     assert server.stdin is not None and server.stdout is not None
-    until_s, found = time.monotonic() + _TIMEOUT_S, b""
+    until_s, received = time.monotonic() + _TIMEOUT_S, b""
     try:
         os.write(server.stdin.fileno(), json.dumps(_HELLO).encode() + b"\n")
     except BrokenPipeError:
-        pass  # it has ended, and its words say why
-    while b"\n" not in found and (left_s := until_s - time.monotonic()) > 0:
+        pass  # it has ended, and its output says why
+    while b"\n" not in received and (left_s := until_s - time.monotonic()) > 0:
         if not select.select([server.stdout], [], [], left_s)[0]:
             break
         data = os.read(server.stdout.fileno(), 1 << 16)
@@ -83,13 +83,13 @@ def _answer(server: "subprocess.Popen[bytes]") -> bytes:
             except subprocess.TimeoutExpired:
                 pass
             break
-        found += data
-    return found
+        received += data
+    return received
 
 
 def _is_hello(answer: bytes) -> bool:
     try:
-        said = json.loads(answer.partition(b"\n")[0])
-        return bool(said["id"] == _HELLO["id"] and said["result"]["serverInfo"]["name"])
+        message = json.loads(answer.partition(b"\n")[0])
+        return bool(message["id"] == _HELLO["id"] and message["result"]["serverInfo"]["name"])
     except (ValueError, KeyError, TypeError):
         return False

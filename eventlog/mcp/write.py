@@ -1,7 +1,6 @@
 """Tools that write: each appends events, durably, before it answers; and those about sessions.
 
-Sessions are those of `eventlog/memory/intent.py`; what an agent posts is an event of the types that the log
-has.
+Sessions are those of `eventlog/memory/intent.py`; an agent posts events of the log's own types.
 """
 
 import os
@@ -21,8 +20,8 @@ from eventlog.store import Store
 CLAUDE_CODE = "claude-code"
 SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
 
-# What may be posted, with the kind of event that each is; the names are the event types. A mutation is no
-# `file` event: those state contents, which nobody captured here, and a replay rests on them.
+# The types that may be posted, with the kind of each event. A mutation is not a `file` event: those state
+# contents, which were not captured here, and a replay needs them.
 POSTED = {
     "discovery": "observation",
     "decision": "decision",
@@ -49,28 +48,28 @@ def session_start(
 def session_end(store: Store, session_id: str | None, agent_id: str) -> WriteReceipt:
     _end_stale(store)
     if session_id is None:
-        found = intent.must_be_active(store, agent_id)
+        session = intent.must_be_active(store, agent_id)
     else:
-        found = intent.find(store, session_id)
-        if not found.is_active:
-            raise Refused(f"Session {found.name} is already ended.")
-    intent.end(store, found)
-    return WriteReceipt(f"Ended {session_line(found)}\n", session_id=found.session_id)
+        session = intent.find(store, session_id)
+        if not session.is_active:
+            raise Refused(f"Session {session.name} is already ended.")
+    intent.end(store, session)
+    return WriteReceipt(f"Ended {session_line(session)}\n", session_id=session.session_id)
 
 
 def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
     now_us = intent.now_us(store)
-    found = intent.at_work(store) if active_only else intent.listed(store, active_only=False)
+    listed = intent.at_work(store) if active_only else intent.listed(store, active_only=False)
     none = True
-    for one in found:
-        # Reading writes nothing: one that is over by its age is told as such and closed by the next start or
-        # end.
-        late = one.is_active and not one.is_history and one.opened_us is not None
-        stale = late and intent.is_stale(one.opened_us or 0, now_us)
+    for session in listed:
+        # Reading writes nothing: a session that is over by its age is listed as stale, and the next start or
+        # end closes it.
+        late = session.is_active and not session.is_history and session.opened_us is not None
+        stale = late and intent.is_stale(session.opened_us or 0, now_us)
         if active_only and stale:
             continue
         none = False
-        yield f"{session_line(one)}{' (stale)' if stale else ''}\n"
+        yield f"{session_line(session)}{' (stale)' if stale else ''}\n"
     if none:
         yield "No session is active.\n" if active_only else "There is no session.\n"
 
@@ -156,29 +155,29 @@ def store_feedback(
 
 
 def _append(store: Store, event: Event, agent_id: str) -> WriteReceipt:
-    """Append an event of the session's current turn, or of no session; it has an id of its own there."""
+    """Append an event of the session's current turn, or of no session; its id is new."""
     stored = append(store, {**event, "agent": agent_id, "repo": store.repo_hash})
     session = event.get("session_id")
     return _stored(str(event["event_type"]), stored.event_id, None if session is None else str(session))
 
 
 def _title(store: Store, content: str) -> str:
-    """What lists show. Before it is cut: half a secret is not recognised any more."""
+    """The text in lists. It is redacted before it is cut: half a secret cannot be recognised."""
     return one_line(store.redactor.text(content), 80)
 
 
 def _session_of(store: Store, session_id: str | None, agent_id: str) -> str | None:
     """The session that was named, else the client's own, else the agent's active one, else none.
 
-    Two windows of Claude Code are one agent; it tells the server which of them it serves.
+    Two windows of Claude Code are one agent, which tells each server its window.
     """
     if session_id is not None:
         return intent.find(store, session_id).session_id
     own = os.environ.get(SESSION_VARIABLE) if agent_id == CLAUDE_CODE else None
     if own is not None and (row := sessions.latest(store, store.repo_hash, agent_id, own)) is not None:
         return row.session_id
-    found = intent.active_of(store, agent_id)
-    return None if found is None else found.session_id
+    session = intent.active_of(store, agent_id)
+    return None if session is None else session.session_id
 
 
 def _end_stale(store: Store) -> None:

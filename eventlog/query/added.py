@@ -1,12 +1,11 @@
-"""Columns that no fold and no index keeps: who worked and where, and what model calls cost.
+"""Columns that no fold and no index holds: who worked and where, and what model calls cost.
 
-They are made where a statement names them, on the connection that answers it, in tables of the schema
-`plain`; where it does not they are null and cost nothing. Text and a connection; nothing is shared between
-threads.
+They are made only for a statement that names them, on the connection that answers it, in tables of the schema
+`plain`; else they are null and cost nothing. Text and a connection; nothing is shared between threads.
 
-**People.** The start of a session says `person` and `host` (docs/people.md), the `intent` of an imported
-commit its author. An event has those of its turn, else of its session. What leaves the machine has what
-`People` lets through, and payloads then lack the keys that say the same (P5).
+**People.** The start of a session names `person` and `host` (docs/people.md), the `intent` of an imported
+commit its author. An event has those of its turn, else of its session. Data that leaves the machine has only
+what `People` allows, and its payloads then lack the keys with the same facts (P5).
 """
 
 import duckdb
@@ -36,7 +35,7 @@ COLUMNS_OF: "dict[str, d.Columns]" = {
 OF_PEOPLE = frozenset(d.names_of(PEOPLE))
 OF_COST = frozenset(d.names_of(COST))
 
-# Where the tables are that are made for a question.
+# The schema of the tables that are made for a question.
 SCHEMA = "memory.plain"
 CALL_COSTS = f"{SCHEMA}.call_costs"
 
@@ -46,7 +45,7 @@ _NAMED = " OR ".join(f"contains(payload, '\"{key}\"')" for key in KEYS)
 _NAMES = f"(event_type = 'session' OR (event_type = 'intent' AND agent = 'git')) AND ({_NAMED})"
 
 
-# Texts of rows that may name people in a form by which names are known.
+# Texts of rows that may hold names in a recognizable form.
 _TEXTS = {
     "events": ("title", "cwd", "worktree"),
     "turns": ("title", "user_request", "outcome"),
@@ -78,17 +77,17 @@ def _texts(name: str, people: People, row: str = "") -> list[str]:
 
 
 def bind_people(con: duckdb.DuckDBPyConnection, events: str, people: People, schema: str = SCHEMA) -> None:
-    """Make the tables of who worked where, of a relation of all events: `people`, and `authors` of turns."""
+    """Make the tables of who worked where, from all events: `people`, and `authors` of turns."""
     of_sessions, of_turns = f"{schema}.people", f"{schema}.authors"
-    said = f"FROM ({events}) WHERE session_id IS NOT NULL AND event_type"
+    of_type = f"FROM ({events}) WHERE session_id IS NOT NULL AND event_type"
     con.execute(
         f"CREATE TABLE {of_sessions} AS SELECT session_id, arg_max(person, position) AS person, "
         f"arg_max(host, position) AS host FROM (SELECT session_id, position, {_ident('$.person')} AS person, "
-        f"TRY(json_extract_string(payload, '$.host')) AS host {said} = 'session') GROUP BY session_id"
+        f"TRY(json_extract_string(payload, '$.host')) AS host {of_type} = 'session') GROUP BY session_id"
     )
     con.execute(
         f"CREATE TABLE {of_turns} AS SELECT session_id, turn, arg_max(person, position) AS person FROM "
-        f"(SELECT session_id, turn, position, {_ident('$.author')} AS person {said} = 'intent' "
+        f"(SELECT session_id, turn, position, {_ident('$.author')} AS person {of_type} = 'intent' "
         "AND agent = 'git') WHERE person IS NOT NULL GROUP BY session_id, turn"
     )
     if people.digest is not None:
@@ -97,23 +96,24 @@ def bind_people(con: duckdb.DuckDBPyConnection, events: str, people: People, sch
 
 
 def _ident(key: str) -> str:
-    """`Name <address>`, or the one of them that is known."""
+    """`Name <address>`, or the known part of it."""
     name, email = (f"TRY(json_extract_string(payload, '{key}.{part}'))" for part in ("name", "email"))
     return f"nullif(trim(concat_ws(' ', {name}, '<' || nullif({email}, '') || '>')), '')"
 
 
 def _replace(con: duckdb.DuckDBPyConnection, table: str, column: str, digest: Digest) -> None:
-    found = con.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
-    for (value,) in found:
+    values = con.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
+    for (value,) in values:
         con.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", [digest(value), value])
 
 
 def events(relation: str, people: People, *, named: bool, schema: str = SCHEMA) -> str:
-    """The view `events` of a relation of all events. `named`: who worked where is asked for."""
+    """The view `events` of a relation of all events. `named`: with who worked where."""
     payload = ""
     if people.mode != FULL:
-        kept = f"(CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END)"
-        shown = [f"{_nameless(people, kept, TRAILER_IN_JSON)} AS payload", *_texts("events", people)]
+        payload_without_names = f"(CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END)"
+        payload = f"{_nameless(people, payload_without_names, TRAILER_IN_JSON)} AS payload"
+        shown = [payload, *_texts("events", people)]
         payload = f" REPLACE ({', '.join(shown)})"
     if not named or people.mode == NO:
         return f"SELECT *{payload}, NULL::VARCHAR AS person, NULL::VARCHAR AS host FROM ({relation})"
@@ -132,8 +132,7 @@ def _of_turns(row: str, schema: str = SCHEMA) -> str:
 
 
 def projection(name: str, relation: str, people: People, *, named: bool, priced: bool) -> str:
-    """The view of a projection: what the query `relation` gives, with the columns of this module where it has
-    them."""
+    """The view of a projection: the query `relation`, with the columns of this module that it has."""
     shown = ", ".join(_texts(name, people, "p."))
     select, joins = [f"p.* REPLACE ({shown})" if shown else "p.*"], []
     if name in ("turns", "sessions"):

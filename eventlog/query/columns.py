@@ -1,8 +1,8 @@
-"""Which columns a statement can mean, found in DuckDB's own tree of it.
+"""Which columns a statement can mean, according to DuckDB's own syntax tree.
 
-Views have columns that cost something to compute: prices, people, what became of a turn. They are computed
-where a statement can mean them. So what is found here may be more than a statement means and is never less:
-whatever is not known to be harmless counts as every column.
+Some columns of views are costly to compute: prices, people, what became of a turn. They are computed only
+where a statement can mean them. So the result may name too many columns, never too few: an unknown part of a
+statement counts as every column.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,13 +10,13 @@ from typing import Any
 
 Node = dict[str, Any]
 
-# Expressions that mean no column but by the references within them.
+# Expressions that mean no column except through the references within them.
 _EXPRESSIONS_TEXT = """
     BETWEEN CASE CAST COLLATE COMPARISON CONJUNCTION CONSTANT DEFAULT FUNCTION LAMBDA OPERATOR PARAMETER
     SUBQUERY TYPE WINDOW
 """
 _EXPRESSIONS = frozenset(_EXPRESSIONS_TEXT.split())
-# Parts of a query that mean none, but by their expressions and, for a JOIN, by its own names.
+# Parts of a query that mean none except through their expressions and, for a JOIN, its own names.
 _PARTS_TEXT = """
     SELECT_NODE SET_OPERATION_NODE CTE_NODE RECURSIVE_CTE_NODE BASE_TABLE JOIN SUBQUERY EMPTY EXPRESSION_LIST
     LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER DISTINCT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING
@@ -27,11 +27,11 @@ _PARTS = frozenset(_PARTS_TEXT.split())
 def of_tree(tree: Node, views: "Iterable[str]") -> "frozenset[str] | None":
     """The names, in lower case, of all columns that a statement can mean; None when it can be any.
 
-    Args: tree: DuckDB's `json_serialize_sql` of the statement; views: the tables whose columns are asked for.
+    Args: tree: DuckDB's `json_serialize_sql` of the statement; views: the tables whose columns count.
     """
     parts = list(nodes(tree))
     queries = {
-        str(one["key"]).lower() for node in parts for one in (node.get("cte_map") or {}).get("map", ())
+        str(cte["key"]).lower() for node in parts for cte in (node.get("cte_map") or {}).get("map", ())
     }
     inner = queries - set(views)
     names: set[str] = set()
@@ -41,7 +41,7 @@ def of_tree(tree: Node, views: "Iterable[str]") -> "frozenset[str] | None":
         if expression == "COLUMN_REF":
             names.add(str(node["column_names"][-1]).lower())
         elif expression is not None:
-            # Stars are judged with the query that they stand in.
+            # Stars are judged with their query.
             if expression not in _EXPRESSIONS and expression != "STAR":
                 return None
         elif isinstance(part, str) and part not in _PARTS:
@@ -60,18 +60,18 @@ def of_tree(tree: Node, views: "Iterable[str]") -> "frozenset[str] | None":
 
 
 def session_parameter(tree: Node) -> "str | None":
-    """The parameter that a statement over one table alone compares with `session_id`, in a condition that all
-    of its rows fulfil; None where there is none."""
+    """The parameter that a statement over a single table compares with `session_id`, in a condition on all of
+    its rows; None where there is none."""
     query = (tree.get("statements") or [{}])[0].get("node") or {}
     alone = sum(node.get("type") == "BASE_TABLE" for node in nodes(tree)) == 1
     if not alone or (query.get("from_table") or {}).get("type") != "BASE_TABLE":
         return None
     where = query.get("where_clause") or {}
     conditions = where["children"] if where.get("type") == "CONJUNCTION_AND" else [where]
-    for one in conditions:
-        names = one["left"].get("column_names") if one.get("type") == "COMPARE_EQUAL" else None
-        if names == ["session_id"] and one["right"]["class"] == "PARAMETER":
-            return str(one["right"]["identifier"])
+    for condition in conditions:
+        names = condition["left"].get("column_names") if condition.get("type") == "COMPARE_EQUAL" else None
+        if names == ["session_id"] and condition["right"]["class"] == "PARAMETER":
+            return str(condition["right"]["identifier"])
     return None
 
 
@@ -80,7 +80,7 @@ def _is_view(table: Node, inner: "set[str]") -> bool:
 
 
 def _reads_view(source: "Node | None", inner: "set[str]") -> bool:
-    """Whether what stands in FROM has a view's columns as its own: not those that a query in it selects."""
+    """Whether FROM has a view's columns as its own: not those that a query in it selects."""
     if source is None or source["type"] == "SUBQUERY":
         return False
     if source["type"] == "JOIN":
@@ -89,12 +89,14 @@ def _reads_view(source: "Node | None", inner: "set[str]") -> bool:
 
 
 def _has_star(query: Node) -> bool:
-    """Whether a star of this query itself, not of one within it, means columns of its FROM."""
+    """Whether a star of this query itself, not of a query within it, means columns of its FROM."""
     stack = [value for name, value in query.items() if name not in ("from_table", "cte_map", "modifiers")]
     for modifier in query["modifiers"]:
-        # ORDER BY ALL is a star, too, of what is selected.
+        # ORDER BY ALL is also a star, of the selected columns.
         orders = modifier.get("orders") or ()
-        stack += [one for one in orders if one["expression"]["class"] != "STAR" or one["expression"]["expr"]]
+        stack += [
+            order for order in orders if order["expression"]["class"] != "STAR" or order["expression"]["expr"]
+        ]
         stack += [value for name, value in modifier.items() if name != "orders"]
     while stack:
         item = stack.pop()
@@ -108,7 +110,7 @@ def _has_star(query: Node) -> bool:
 
 
 def nodes(value: Any) -> "Iterator[Node]":
-    """Every object in the tree; a stack, since a statement may be nested deeper than Python calls."""
+    """Every object in the tree. It uses a stack: a statement may be nested deeper than Python calls."""
     stack = [value]
     while stack:
         item = stack.pop()

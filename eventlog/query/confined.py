@@ -1,12 +1,11 @@
-"""Walls around a question in SQL that the kernel keeps: a child process with limits of its own.
+"""Limits of a question in SQL that the kernel enforces: a child process with limits of its own.
 
-DuckDB counts the memory of its tables and not that of a single text, and it looks at an interrupt between
-steps and not inside of one: `repeat('x', 2000000000)`, `levenshtein` of two long texts or a thousand joined
-tables go past its limits. So who asks for a stranger asks in a child (docs/threat-model.md). Its memory ends
-at `memory_of` its limits, an alarm that nothing handles ends it `GRACE_S` after its time, and it ends with
-its parent.
+DuckDB counts the memory of its tables but not of a single text, and it checks for an interrupt between steps
+but not inside one: `repeat('x', 2000000000)`, `levenshtein` of two long texts or a thousand joined tables
+exceed its limits. So an untrusted question runs in a child (docs/threat-model.md). The child's memory ends at
+`memory_of` its limits, an unhandled alarm ends it `GRACE_S` after its time, and it ends with its parent.
 
-`eventlog.question` starts one as a program, for processes with threads; `locus sql` forks one.
+`eventlog.question` starts a child as a program, for processes with threads; `locus sql` forks one.
 """
 
 import os
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 
 from eventlog.base.errors import QueryError
 
-# An interrupted question ends within moments, unless it is in a step that cannot be interrupted.
+# An interrupted question ends within moments, unless its current step cannot be interrupted.
 GRACE_S = 2.0
 _PARENT_EVERY_S = 0.2
 
@@ -29,12 +28,12 @@ def memory_of(memory_bytes: int) -> int:
 
 
 def enter(memory_bytes: int, parent: int) -> None:
-    """Confine this process, a child of `parent` that does nothing else, before it asks anything."""
+    """Confine this process, a child of `parent` that does nothing else, before it runs a question."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = memory_of(memory_bytes)
     limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    # What would be left of a process that is ended is for nobody.
+    # Nobody needs the core file of an ended process.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -60,7 +59,7 @@ def within(timeout_s: "float | None") -> Iterator[None]:
 
 
 def ended_by(number: int, memory_bytes: int, timeout_s: "float | None") -> QueryError:
-    """What to say of a child with these limits that the signal `number` ended."""
+    """The error for a child with these limits that the signal `number` ended."""
     if number == signal.SIGALRM:
         return QueryError(
             f"the question did not end within {timeout_s or 0:g} s and could not be interrupted, so its "

@@ -1,8 +1,8 @@
 """What each model call costs, by list prices (docs/costs.md).
 
-The library is asked for the price of one token of each kind, once for each model, each half hour in which the
-log has a call of it, and each size of prompt from which it asks another price; SQL does the rest, exactly. A
-call without a price, of an unknown model say, has none, which is not a price of 0 (P7). Nothing is kept.
+The library gives the price of one token of each kind, once for each model, each half hour in which the log
+has a call of it, and each size of prompt with a price of its own; SQL does the rest, exactly. A call without
+a price, of an unknown model say, has none, which is not a price of 0 (P7). Nothing is stored.
 """
 
 from decimal import Decimal
@@ -34,8 +34,8 @@ COLUMNS: d.Columns = (
 )
 TABLE = f"{SCHEMA}.prices"
 
-# Whether the counts of a call can be what a provider bills; null columns of the cache are none.
-_SOUND = (
+# Whether a provider can have billed the counts of a call; null columns of the cache count as 0.
+_BILLABLE = (
     "prompt_tokens >= 0 AND completion_tokens >= 0 AND coalesce(cache_read_tokens, 0) >= 0 "
     "AND coalesce(cache_write_1h_tokens, 0) >= 0 "
     "AND coalesce(cache_write_tokens, 0) >= coalesce(cache_write_1h_tokens, 0) "
@@ -50,7 +50,7 @@ _BILLED = (
     ("output", "completion_tokens"),
 )  # fmt: skip
 # One token of each kind, as `prices.Tokens` counts them.
-_ONE = {
+_ONE_TOKEN = {
     "input": (1, 0, 0, 0, 0),
     "cache_read": (1, 0, 1, 0, 0),
     "cache_write": (1, 0, 0, 1, 0),
@@ -64,48 +64,49 @@ _Row = tuple["str | Decimal | int | None", ...]
 def bind(con: duckdb.DuckDBPyConnection) -> None:
     """Make the tables of prices and of what calls cost, of the views `plain.llm_calls` and `events`.
 
-    Without the library there are no prices, and no call costs anything that is known.
+    Without the library there are no prices, and the cost of every call is unknown.
     """
     from eventlog.query import prices as of_library
 
     slot_us = of_library.SLOT_US
-    # The library takes longer to load than most questions: not for a log of commits, say.
+    # The library takes longer to load than most questions take: skip it for a log of commits, say.
     any_model = con.execute(f"SELECT 1 FROM {SCHEMA}.llm_calls WHERE model IS NOT NULL LIMIT 1").fetchone()
-    found = of_library.load() if any_model else None
-    sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in found.thresholds) if found else ""
-    # Of a call of unknown time the price is that of the day on which it was recorded.
+    prices = of_library.load() if any_model else None
+    sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in prices.thresholds) if prices else ""
+    # A call of unknown time has the price of the day on which it was recorded.
     con.execute(
         f"CREATE TABLE {CALL_COSTS}_asked AS SELECT position, c.session_id, c.turn, c.model, "
         f"epoch_us(coalesce(c.occurred_at, e.recorded_at)) // {slot_us} AS slot, {sizes or '0'} AS size, "
         f"prompt_tokens, {', '.join(f'{tokens} AS {kind}' for kind, tokens in _BILLED)}, "
-        f"coalesce({_SOUND}, false) AS sound FROM {SCHEMA}.llm_calls AS c "
+        f"coalesce({_BILLABLE}, false) AS billable FROM {SCHEMA}.llm_calls AS c "
         "JOIN (SELECT position, recorded_at FROM events WHERE event_type = 'llm') AS e USING (position)"
     )
-    _add_prices(con, [] if found is None else _rows(con, found))
+    _add_prices(con, [] if prices is None else _rows(con, prices))
     cost = " + ".join(f"CASE WHEN a.{kind} = 0 THEN 0 ELSE a.{kind} * p.{kind} END" for kind, _ in _BILLED)
     con.execute(
         f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
         f"({cost})::DECIMAL(38,12) AS cost_usd FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
-        f"ON sound AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
+        f"ON billable AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
     )
     con.execute(f"DROP TABLE {CALL_COSTS}_asked")
 
 
 def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":
-    """The prices that the calls need. Asked once for what does not change from one half hour to the next."""
+    """The prices that the calls need, each asked once for a half hour."""
     from eventlog.query.prices import SLOT_US, TokenSums
 
     wanted = con.execute(
         f"SELECT model, slot, size, max(prompt_tokens) FROM {CALL_COSTS}_asked "
-        "WHERE sound AND model IS NOT NULL AND slot IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        "WHERE billable AND model IS NOT NULL AND slot IS NOT NULL GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     rows: list[_Row] = []
     source = f"{prices.source.library} {prices.source.version}"
     for model, slot, size, largest in wanted:
         known_as = prices.known_as(model)
         if known_as is not None:
-            asked = [prices.cost(model, slot * SLOT_US, largest, TokenSums(*one)) for one in _ONE.values()]
-            rows.append((model, known_as, slot * SLOT_US, size, *asked, source))
+            at_us = slot * SLOT_US
+            costs = [prices.cost(model, at_us, largest, TokenSums(*tokens)) for tokens in _ONE_TOKEN.values()]
+            rows.append((model, known_as, at_us, size, *costs, source))
     return rows
 
 
@@ -113,7 +114,7 @@ def _add_prices(con: duckdb.DuckDBPyConnection, rows: "list[_Row]") -> None:
     con.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{name} {kind}' for name, kind, _ in COLUMNS)})")
     if not rows:
         return
-    kinds = ["VARCHAR", "VARCHAR", "BIGINT", "BIGINT", *[_PRICE] * len(_ONE), "VARCHAR"]
+    kinds = ["VARCHAR", "VARCHAR", "BIGINT", "BIGINT", *[_PRICE] * len(_ONE_TOKEN), "VARCHAR"]
     selects = [f"unnest(?::{kind}[])" for kind in kinds]
     selects[2] = f"make_timestamptz({selects[2]})"
     columns = [

@@ -1,12 +1,13 @@
-"""Answering one SELECT over the log: views on an in-memory DuckDB, bound to one moment of it.
+"""Answering one SELECT over the log: views on an in-memory DuckDB, bound to one snapshot of it.
 
-Only what the statement names is bound: counting events touches neither the index nor a projection, and
-nothing here imports pyarrow unless Arrow is asked for. A projection is taken from the index where one
-fits, brought up to the log's end by folding the sessions that newer events touch (I21); without an
-index, or with one that turns out damaged, it is folded from the events (I22).
+Only the views that the statement names are bound: counting events touches neither the index nor a projection,
+and nothing here imports pyarrow unless the caller wants Arrow. A projection comes from the index where one
+fits, brought up to the log's end by folding the sessions that newer events touch (I21). Without an index, or
+with a damaged one, it is folded from the events (I22).
 
-Who asks again lends a `Kept`: the connection of an answer stays for the next question about the same moment.
-Calls may run in several threads at once, each with its own view of the log, and none shares a connection.
+A caller with more questions lends a `ConnectionCache`: the connection of an answer then serves the next
+question about the same snapshot. Calls may run in several threads at once, each with its own view of the log;
+none shares a connection.
 """
 
 import threading
@@ -31,7 +32,7 @@ from eventlog.projections import fold, index, joins, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import added, costs, safe, views
 from eventlog.query import functions as of_files
-from eventlog.query.kept import Kept
+from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.people import EVERYBODY, FULL, NO, OF_NAMES, People
 
 if TYPE_CHECKING:
@@ -44,16 +45,16 @@ _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
 _COLUMNS = frozenset(COLUMN_NAMES)
 
-# A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
+# A row of the tail costs some 50 µs through Python; importing pyarrow takes 60 ms.
 _TAIL_BY_ROW_MAX = 3_000
 
-# A connection that may hold what was made of more events than these in memory is not kept.
-_KEPT_ROWS_MAX = 20_000
+# A connection that may hold data of more events than these in memory is not cached.
+_CACHED_ROWS_MAX = 20_000
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
 class View(Protocol):
-    """What a query needs of a pinned view of the log."""
+    """The part of a pinned view of the log that a query needs."""
 
     prefix: "Prefix | None"
 
@@ -78,7 +79,7 @@ class Limits:
     """What one query may use.
 
     A result of more than `rows_max` rows is an error, never a silent cut; with `truncate` it is cut and
-    says so in `Result.truncated`. Time counts from the call; None is without end.
+    says so in `Result.truncated`. Time counts from the call; None is without limit.
     """
 
     rows_max: int = 1_000_000
@@ -88,7 +89,7 @@ class Limits:
     threads: "int | None" = None
 
 
-# Makes what the functions of SQL answer, for a way to ask about the same moment of the log.
+# Makes the answers of the SQL functions, from a way to ask about the same snapshot of the log.
 Answering = Callable[[of_files.Ask], of_files.Answers]
 
 
@@ -96,19 +97,19 @@ class Counting(Protocol):
     """Counts the lines of changes whose events state none."""
 
     def __call__(self, pairs: Iterable[views.Pair]) -> Iterable["tuple[int | None, int | None] | None"]:
-        """Lines added and removed, in the order given: None where a content is not there, two of it where
-        one is no text."""
+        """Lines added and removed, in the given order: None where a content is absent, two of it where one is
+        binary."""
 
     def deferred(self, ask: of_files.Ask) -> Iterable["tuple[views.Pair, views.Pair]"]:
-        """Of each change of contents that were deferred and are stored by now: its key in LINE_COUNTS, and
-        the hashes of these contents."""
+        """For each change whose contents were deferred and are stored by now: its key in LINE_COUNTS, and the
+        hashes of these contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC.
 
-    `unread` are positions of the log whose events rot took, so that the answer leaves them out.
+    `unread` are positions of the log whose events are lost to damage, so that the answer lacks them.
     """
 
     columns: tuple[str, ...]
@@ -118,7 +119,7 @@ class Result:
     unread: tuple[range, ...] = ()
 
     def arrow(self) -> "pa.Table":
-        """The same answer as an Arrow table; `engine.table` makes one without the detour through rows."""
+        """The same answer as an Arrow table; `engine.table` makes one without going through rows."""
         return _arrow_of(self)
 
 
@@ -130,19 +131,19 @@ def run(
     parameters: Parameters = None,
     limits: "Limits | None" = None,
     answering: "Answering | None" = None,
-    kept: "Kept[Bound] | None" = None,
+    cache: "ConnectionCache[Bound] | None" = None,
     counting: "Counting | None" = None,
     people: People = EVERYBODY,
 ) -> Result:
     """The answer to one SELECT, in safe mode. Without `answering` it cannot call functions of files.
 
-    Args: kept: of this store, for the connection; without one it is gone afterwards. counting: for lines of
-    changes whose events do not state them; without one they are unknown. people: what it may see of them.
-    Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
+    Args: cache: of this store, for the connection; without one it is closed afterwards. counting: for lines
+    of changes whose events do not state them; without one they are unknown. people: how much it may see of
+    them. Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
     read = rows_within(limits)
-    return _answer(view, layout, fs, sql, parameters, limits, read, answering, kept, counting, people)
+    return _answer(view, layout, fs, sql, parameters, limits, read, answering, cache, counting, people)
 
 
 def table(
@@ -153,39 +154,39 @@ def table(
     parameters: Parameters = None,
     limits: "Limits | None" = None,
     answering: "Answering | None" = None,
-    kept: "Kept[Bound] | None" = None,
+    cache: "ConnectionCache[Bound] | None" = None,
     counting: "Counting | None" = None,
     people: People = EVERYBODY,
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
     read = arrow_within(limits)
-    return _answer(view, layout, fs, sql, parameters, limits, read, answering, kept, counting, people)
+    return _answer(view, layout, fs, sql, parameters, limits, read, answering, cache, counting, people)
 
 
 def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
-    """What makes a Result of a relation."""
+    """A function that makes a Result of a relation."""
 
     def rows(relation: duckdb.DuckDBPyRelation) -> Result:
         columns, types = tuple(relation.columns), tuple(map(str, relation.types))
-        found = _python_rows(relation, types, limits.rows_max + 1)
-        if len(found) > limits.rows_max:
+        rows_read = _python_rows(relation, types, limits.rows_max + 1)
+        if len(rows_read) > limits.rows_max:
             _check_truncation(limits)
-            return Result(columns, types, found[: limits.rows_max], truncated=True)
-        return Result(columns, types, found)
+            return Result(columns, types, rows_read[: limits.rows_max], truncated=True)
+        return Result(columns, types, rows_read)
 
     return rows
 
 
 def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Table]":
-    """What makes an Arrow table of a relation."""
+    """A function that makes an Arrow table of a relation."""
 
     def arrow(relation: duckdb.DuckDBPyRelation) -> "pa.Table":
-        found = relation.limit(limits.rows_max + 1).to_arrow_table().rename_columns(relation.columns)
-        if found.num_rows > limits.rows_max:
+        table = relation.limit(limits.rows_max + 1).to_arrow_table().rename_columns(relation.columns)
+        if table.num_rows > limits.rows_max:
             _check_truncation(limits)
-            return found.slice(0, limits.rows_max)
-        return found
+            return table.slice(0, limits.rows_max)
+        return table
 
     return arrow
 
@@ -199,15 +200,22 @@ def _answer(
     limits: Limits,
     read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
     answering: "Answering | None",
-    kept: "Kept[Bound] | None",
+    cache: "ConnectionCache[Bound] | None",
     counting: "Counting | None",
     people: People,
 ) -> "_Answer":
-    """What `read` makes of the relation, of the connection that answered last or of one of its own."""
-    # Of an equal moment every event is the same, whoever wrote to the files meanwhile (I5).
-    moment = (view.manifest, view.journals, view.next_position, limits.memory_bytes, limits.threads, people)
-    before = kept.take(moment) if kept is not None else None
-    if kept is not None and before is not None:
+    """The result of `read`, on the cached connection or on a new one."""
+    # Equal snapshots have the same events, whatever was written to the files meanwhile (I5).
+    snapshot_key = (
+        view.manifest,
+        view.journals,
+        view.next_position,
+        limits.memory_bytes,
+        limits.threads,
+        people,
+    )
+    before = cache.take(snapshot_key) if cache is not None else None
+    if cache is not None and before is not None:
         again = None
         try:
             again = _ask_again(before, partial(_ensure, view, layout, fs), sql, parameters, limits, read)
@@ -215,7 +223,7 @@ def _answer(
             if again is None:
                 before.close()
         if again is not None:
-            kept.put(moment, before)
+            cache.put(snapshot_key, before)
             return again[0]
     for use_index in (True, False):
         con = source.connect()
@@ -223,7 +231,7 @@ def _answer(
         binding.until_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         made: of_files.Functions | None = None
         statement = relation = None
-        bound = keep = False
+        bound = cacheable = False
         try:
             with deadline(binding.con, limits.timeout_s):
                 statement = safe.check(binding.con, sql)
@@ -239,8 +247,8 @@ def _answer(
                 )
                 relation = binding.con.sql(statement.sql, params=parameters)
                 answer = read(relation)
-            keep = not called and not statement.lists_catalog and binding.rows <= _KEPT_ROWS_MAX
-            keep = keep and not binding.waits
+            cacheable = not called and not statement.lists_catalog and binding.rows <= _CACHED_ROWS_MAX
+            cacheable = cacheable and not binding.waits
             return answer
         except duckdb.InterruptException as error:
             raise too_long(limits) from error
@@ -248,19 +256,19 @@ def _answer(
             if made is not None and made.failure is not None:
                 raise made.failure from error
             segments = view.manifest.segments
-            found = source.translated(error, fs, layout, segments, of_ours=not bound)
-            if isinstance(found, Corruption):
-                raise found from error
+            store_error = source.translated(error, fs, layout, segments, of_ours=not bound)
+            if isinstance(store_error, Corruption):
+                raise store_error from error
             if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
                 continue  # the log has everything the index has
             if isinstance(error, duckdb.Error):
                 raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
-            raise found from error
+            raise store_error from error
         finally:
             if isinstance(view.prefix, SegmentsPrefix):
                 view.prefix.give_back()
-            if kept is not None and keep:
-                kept.put(moment, binding.bound)
+            if cache is not None and cacheable:
+                cache.put(snapshot_key, binding.bound)
             else:
                 binding.con.close()
     raise AssertionError("the second round has no index to blame")
@@ -286,7 +294,7 @@ def _ask_again(
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
     except source.ERRORS:
-        return None  # a connection of its own tells what it is, or does without the index
+        return None  # a new connection reports the error, or works without the index
 
 
 def too_long(limits: Limits) -> QueryError:
@@ -298,39 +306,39 @@ def too_long(limits: Limits) -> QueryError:
 
 
 def asking_on(beside: duckdb.DuckDBPyConnection) -> of_files.Ask:
-    """A way to ask on a connection of its own about the same views. One thread at a time."""
+    """A way to ask about the same views on a connection of its own. One thread at a time."""
 
     def ask(sql: str, parameters: Sequence[Any]) -> Result:
         relation = beside.execute(sql, list(parameters) or None)
         columns = relation.description or []
-        names, types = tuple(str(one[0]) for one in columns), tuple(str(one[1]) for one in columns)
-        return Result(names, types, relation.fetchall())
+        names = tuple(str(column[0]) for column in columns)
+        return Result(names, tuple(str(column[1]) for column in columns), relation.fetchall())
 
     return ask
 
 
 @dataclass(slots=True)
 class Bound:
-    """A connection with views of ours; it is locked once it has answered."""
+    """A connection with our views; it is locked once it has answered."""
 
     con: duckdb.DuckDBPyConnection
-    files: "list[str]"  # what the views read
+    files: "list[str]"  # that the views read
     made: set[str] = field(default_factory=set)  # names of the views
-    folded: "dict[str, str]" = field(default_factory=dict)  # projections that can be shown, as `fold.exact`
-    # Which of joins.DERIVED are tables: of one session, or of all for None.
+    folded: "dict[str, str]" = field(default_factory=dict)  # the folded projections, as `fold.exact`
+    # Which of joins.DERIVED are tables: for one session, or for all (None).
     derived: "dict[str, str | None]" = field(default_factory=dict)
     tail: "str | None" = None  # the table of the tail, where there is one
-    columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
+    columns: frozenset[str] = frozenset()  # of `events`, also of the tail
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     people: People = EVERYBODY
-    idle_hours: "float | None" = None  # as the settings of the store have it
+    idle_hours: "float | None" = None  # from the settings of the store
 
     def close(self) -> None:
         self.con.close()
 
     def fits(self, statement: safe.Statement) -> bool:
-        """Whether the statement names nothing but what is made, or what a view over `events` makes."""
+        """Whether all views that the statement names exist, or can be made over `events`."""
         if statement.lists_catalog or statement.functions & of_files.NAMES:
             return False
         if not extras_meant(statement) <= self.extras | views.LATER:
@@ -346,19 +354,19 @@ class Bound:
         ensure: "Callable[[], None]",
         session: "str | None" = None,
     ) -> None:
-        """Make the views of `named` where they are missing, or are without some of `extras`.
+        """Make the views of `named` that are missing, or that lack some of `extras`.
 
-        Args: ensure: sees to it that all segments are sound, before the first view over them; session: the
-        only one that is asked for.
+        Args: ensure: checks that all segments are valid, before the first view over them; session: the only
+        one that the statement asks for.
         """
         grown = extras - self.extras
         self.extras |= grown
         self.made -= {name for extra in grown for name in views.EXTRAS[extra][0]}
         names = set(named) - self.made
         projections = set(named) & set(fold.PROJECTIONS)
-        needed = {one for name in projections for one in joins.needed(name, extras)}
-        missing = {one for name in projections & names for one in joins.needed(name, self.extras)}
-        wanted = {one for one in needed if self.derived.get(one, "") not in (None, session)}
+        needed = {table for name in projections for table in joins.needed(name, extras)}
+        missing = {table for name in projections & names for table in joins.needed(name, self.extras)}
+        wanted = {table for table in needed if self.derived.get(table, "") not in (None, session)}
         wanted |= missing - self.derived.keys()
         if names - set(fold.STORED) or wanted or self.extras & {views.PEOPLE, views.COST}:
             self._add_events(ensure)
@@ -374,19 +382,19 @@ class Bound:
             self.made.add(name)
 
     def _derive(self, wanted: "Collection[str]", session: "str | None") -> None:
-        """Make tables of what the events show of turns, of one session or of all."""
+        """Make tables of facts that events show about turns, for one session or for all."""
         if not wanted:
             return
 
         def events(name: str) -> str:
             return "events" if session is None else joins.of_session(name, "events", session)
 
-        found = self.con.execute(joins.has_any(events(""))).fetchall()[0]
-        there = dict(zip(joins.DERIVED, found, strict=True))
-        for one in sorted(wanted):
-            relation = joins.derived(one, events(one)) if there[one] else joins.none(one)
-            self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{one} AS FROM {relation}")
-            self.derived[one] = session
+        presence = self.con.execute(joins.has_any(events(""))).fetchall()[0]
+        present = dict(zip(joins.DERIVED, presence, strict=True))
+        for table in sorted(wanted):
+            relation = joins.derived(table, events(table)) if present[table] else joins.none(table)
+            self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{table} AS FROM {relation}")
+            self.derived[table] = session
 
     def _add_events(self, ensure: "Callable[[], None]") -> None:
         if "events" in self.made:
@@ -412,12 +420,12 @@ class Bound:
 
 
 def _named(statement: safe.Statement) -> set[str]:
-    """The views of ours that a statement means."""
+    """The views that a statement means."""
     return set(views.NAMES) if statement.lists_catalog else set(statement.tables & set(views.NAMES))
 
 
 def _meant(statement: safe.Statement) -> frozenset[str]:
-    """The columns of events that a statement can mean, also by way of other views."""
+    """The columns of events that a statement can mean, also through other views."""
     columns = statement.columns
     plain = columns is not None and _named(statement) == {"events"} and columns <= _COLUMNS
     if columns is None or not plain:
@@ -427,7 +435,9 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
 
 def extras_meant(statement: safe.Statement) -> frozenset[str]:
     """Which of views.EXTRAS a statement can mean."""
-    meant = {name for name, of in views.EXTRAS.items() if _means(statement, *of)}
+    meant = {
+        name for name, names_and_columns in views.EXTRAS.items() if _means(statement, *names_and_columns)
+    }
     return frozenset(meant | ({views.COST} if views.PRICES in _named(statement) else set()))
 
 
@@ -458,7 +468,7 @@ class Binding:
         self.use_index = use_index
         self.counting = counting
         self.until_s: float | None = None  # when to stop counting lines
-        self.waits = False  # a count is unknown that may become known while the log stays as it is
+        self.waits = False  # an unknown count may become known without a new event
         self.generation: index.Generation | None = None
         self.bound = Bound(con, view.segment_paths, people=people)
         self.checks = checked.Checks(fs, layout)
@@ -469,7 +479,7 @@ class Binding:
 
     @property
     def rows(self) -> int:
-        """The events of which the connection may hold something in memory."""
+        """How many events the connection may hold in memory."""
         folded = self.generation is None and self.bound.folded
         sealed = sum(entry.rows for entry in self.view.manifest.segments) if folded else 0
         return sealed + self.view.tail_count_raw
@@ -481,18 +491,18 @@ class Binding:
         before: "Bound | None" = None,
         session: "str | None" = None,
     ) -> None:
-        """Make every view of ours that the statement names, those of `also`, and what they rest on.
+        """Make every view that the statement names, those of `also`, and the relations that they need.
 
-        Args: before: what was there for an earlier question, and did not suffice; session: the only one
-        that is asked for.
+        Args: before: the views for an earlier question, which did not suffice; session: the only one that the
+        statement asks for.
         """
         named = _named(statement) | set(also)
         if not named:
             return
         extras = extras_meant(statement) | (before.extras if before is not None else frozenset())
         self.bound.extras = extras = extras if self.counting is not None else extras - {views.COUNTS}
-        kept = set() if before is None else before.folded.keys()
-        projections = [name for name in fold.PROJECTIONS if name in named | kept]
+        folded_before = set() if before is None else before.folded.keys()
+        projections = [name for name in fold.PROJECTIONS if name in named | folded_before]
         if views.COST in extras and "llm_calls" not in projections:
             projections.append("llm_calls")
         if self.use_index and (projections or self.view.tail_count_raw):
@@ -526,7 +536,7 @@ class Binding:
         self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)
 
     def _bind_count(self) -> None:
-        """Make `events` for a statement that means no column of it: the manifest knows how many there are."""
+        """Make `events` for a statement that means no column of it: the manifest has their number."""
         sealed = sum(entry.rows for entry in self.view.manifest.segments)
         tail = self.view.tail_count if self.view.tail_count_raw else 0
         self.con.execute(f"CREATE VIEW events AS {source.blank(sealed + tail)}")
@@ -543,13 +553,13 @@ class Binding:
             source.load_tail(self.con, "work.tail", rows, columns)
             return
         self.con.execute("USE work")
-        self.con.from_arrow(table).create_view("older")  # which is scanned where it is: no copy
+        self.con.from_arrow(table).create_view("older")  # scanned in place, without a copy
         source.load_tail(self.con, "newest", rows, columns)
         self.con.execute("CREATE VIEW tail AS FROM older UNION ALL FROM newest")
         self.con.execute("USE memory")
 
     def _folded(self, wanted: "list[str]") -> "dict[str, str]":
-        """The projections, as they are folded, and those that are there with them."""
+        """The folded projections, and those that come with them."""
         generation = self.generation
         tail = self.bound.tail
         if generation is None:
@@ -578,16 +588,16 @@ class Binding:
 
 
 def _ensure(view: View, layout: Layout, fs: FileSystem) -> None:
-    """See to it that every segment of the view is sound: DuckDB would not. Raises: Corruption."""
+    """Check every segment of the view, which DuckDB would not. Raises: Corruption."""
     checked.ensure(fs, layout, [entry for entry in view.manifest.segments if entry.rows])
 
 
 def bind_counts(
     con: duckdb.DuckDBPyConnection, table: str, counting: Counting, until_s: "float | None" = None
 ) -> bool:
-    """Make a table of LINE_COUNTS of all changes in `events` that have contents and state no lines.
+    """Make a table of LINE_COUNTS for all changes in `events` that have contents and state no lines.
 
-    False when a content is not in the store, so that a count may become known while the log stays as it is.
+    False when a content is not in the store, so that a count may become known without a new event.
     Raises: duckdb.InterruptException at `until_s`, a monotonic time.
     """
     keys = pairs = con.execute(views.PAIRS).fetchall()
@@ -613,7 +623,7 @@ def bind_counts(
 
 @contextmanager
 def deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Iterator[None]:
-    """Interrupt what runs on `con` when the time is over."""
+    """Interrupt the statement on `con` when the time is over."""
     if timeout_s is None:
         yield
         return
@@ -622,7 +632,7 @@ def deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Itera
     def interrupt() -> None:
         wait_s = timeout_s
         while not done.wait(wait_s):
-            con.interrupt()  # of no effect between two statements, hence again and again
+            con.interrupt()  # without effect between two statements, hence repeated
             wait_s = _INTERRUPT_AGAIN_S
 
     watch = threading.Thread(target=interrupt, daemon=True)
@@ -650,8 +660,8 @@ def _python_rows(
 ) -> "list[tuple[Any, ...]]":
     """At most `count` rows as Python values.
 
-    DuckDB needs the package pytz to make an aware datetime. So times leave it without their zone, which
-    is UTC throughout, and get it here.
+    DuckDB needs the package pytz to make an aware datetime. So times come without their zone, which
+    is always UTC, and get it here.
     """
     zoned = [i for i, kind in enumerate(types) if _ZONED in kind]
     if not zoned:
@@ -660,9 +670,9 @@ def _python_rows(
         f"#{i + 1}::{kind.replace(_ZONED, _PLAIN)}" if i in zoned else f"#{i + 1}"
         for i, kind in enumerate(types)
     ]
-    found = relation.limit(count).project(", ".join(columns)).fetchall()
+    unzoned = relation.limit(count).project(", ".join(columns)).fetchall()
     rows = []
-    for row in found:
+    for row in unzoned:
         values = list(row)
         for i in zoned:
             values[i] = _in_utc(values[i])
@@ -685,8 +695,8 @@ def _arrow_of(result: Result) -> "pa.Table":
     with source.connect() as con:
         if not result.rows:
             selects = [f"NULL::{kind} AS c{i}" for i, kind in enumerate(result.types)]
-            found = con.sql(f"SELECT {', '.join(selects)} WHERE false").to_arrow_table()
+            table = con.sql(f"SELECT {', '.join(selects)} WHERE false").to_arrow_table()
         else:
             selects = [f"unnest(?::{kind}[]) AS c{i}" for i, kind in enumerate(result.types)]
-            found = con.sql(f"SELECT {', '.join(selects)}", params=columns).to_arrow_table()
-    return found.rename_columns(list(result.columns))
+            table = con.sql(f"SELECT {', '.join(selects)}", params=columns).to_arrow_table()
+    return table.rename_columns(list(result.columns))

@@ -1,11 +1,11 @@
-"""The functions of SQL that know of files: what each is called, gives, and how a connection gets it.
+"""The SQL functions about files: their names, their results, and how a connection gets them.
 
 `file_at` and `blob_at` are scalars; `timeline`, `tree_at`, `diff_between` and `history_of` stand in FROM.
-Each is a macro over a function in Python, which DuckDB calls with up to 2,048 rows at a time. What they
-answer comes from an `Answers` (replay/answers.py), since this room lies below the one that knows trees.
+Each is a macro over a function in Python, which DuckDB calls with up to 2,048 rows at a time. Their answers
+come from an `Answers` (replay/answers.py), since this room is below the one with trees.
 
-DuckDB calls from threads of its own, one at a time per `Answers`. An error in there is kept and raised by the
-engine as what it is; DuckDB would wrap it into a text.
+DuckDB calls from threads of its own, one at a time per `Answers`. The engine raises an error from there as it
+is; DuckDB would turn it into a text.
 """
 
 import sys
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 Texts = Sequence["str | None"]
 Rows = list[list[dict[str, Any]] | None]
 
-# Runs a SELECT of ours over the views of one store.
+# Runs one of our SELECTs over the views of one store.
 Ask = Callable[[str, Sequence[Any]], "Result"]
 
 
 class Answers(Protocol):
-    """What the functions answer, for many rows at once; None where an argument is None or nothing known."""
+    """The answers of the functions, for many rows at once; None where an argument is None or unknown."""
 
     def contents(self, paths: Texts, turns: Texts) -> "list[bytes | None]":
         """The content of a file at the end of a turn."""
 
-    def places(self, turns: Texts) -> "list[dict[str, Any] | None]":
-        """Where the events of a turn are, by PLACE."""
+    def turn_ranges(self, turns: Texts) -> "list[dict[str, Any] | None]":
+        """The range of positions of each turn's events, by TURN_RANGE."""
 
     def trees(self, turns: Texts) -> Rows:
         """The files at the end of a turn, by TREE."""
 
     def diffs(self, before: Texts, after: Texts) -> Rows:
-        """What changed from the end of one turn to the end of another, by DIFF; within the first for None."""
+        """The changes from the end of one turn to the end of another, by DIFF; within the first for None."""
 
     def histories(self, paths: Texts) -> Rows:
         """The versions of a file, newest first, by HISTORY."""
@@ -54,19 +54,19 @@ class Answers(Protocol):
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
-PLACE: Columns = (
+TURN_RANGE: Columns = (
     ("of_store", "VARCHAR", "the store, where several are asked"),
     ("of_session", "VARCHAR", "the session"),
     ("of_turn", "BIGINT", "the turn"),
     ("since", "BIGINT", "position of its first event"),
-    ("until", "BIGINT", "position behind its last event"),
+    ("until", "BIGINT", "position after its last event"),
 )
 TREE: Columns = (
     ("path", "VARCHAR", "path of the file, relative to the repository"),
     ("kind", "VARCHAR", "file, executable, symlink, submodule, or skipped: there, but not captured"),
     ("bytes", "BIGINT", "size of the content; null where unknown"),
     ("content_hash", "VARCHAR", "its content (`before_hash` and `after_hash` elsewhere); null when skipped"),
-    ("doubt", "VARCHAR", "why this is not known to be what stood there; null where it is exact"),
+    ("doubt", "VARCHAR", "why this is not known to be the content there; null where it is exact"),
 )
 DIFF: Columns = (
     ("path", "VARCHAR", "path of the file"),
@@ -76,15 +76,15 @@ DIFF: Columns = (
     ("after_hash", "VARCHAR", "content after, null when there is none"),
     ("lines_added", "BIGINT", "lines added; null when binary, withheld, or gone"),
     ("lines_removed", "BIGINT", "lines removed; null when binary, withheld, or gone"),
-    ("doubt", "VARCHAR", "why one side is not known to be what stood there; null where both are exact"),
+    ("doubt", "VARCHAR", "why one side is not known to be the content there; null where both are exact"),
     ("diff", "VARCHAR", "the change in git's format; null when binary, withheld, or gone"),
 )
 HISTORY: Columns = (
-    ("position", "BIGINT", "place of the event in the log"),
-    ("event_id", "VARCHAR", "the event that tells of the version"),
+    ("position", "BIGINT", "position of the event in the log"),
+    ("event_id", "VARCHAR", "the event that records the version"),
     ("session_id", "VARCHAR", "the session"),
     ("turn", "BIGINT", "the turn, null outside turns"),
-    ("turn_name", "VARCHAR", "what the turn is called, as file_at takes it"),
+    ("turn_name", "VARCHAR", "name of the turn, as file_at takes it"),
     ("agent", "VARCHAR", "the program that acts"),
     ("commit", "VARCHAR", "git commit"),
     ("at", "TIMESTAMP WITH TIME ZONE", "when it happened, or was recorded"),
@@ -112,7 +112,7 @@ _TIMELINE = (
     f"ORDER BY last_value({HAPPENED_AT} IGNORE NULLS) OVER (ORDER BY e.position) NULLS FIRST, e.position"
 )
 
-# What a connection is given for each function: macros over functions in Python.
+# What a connection gets for each function: macros over functions in Python.
 _MACROS = {
     "file_at": (
         "(path, turn) AS locus_text(path::VARCHAR, turn::VARCHAR), "
@@ -125,13 +125,13 @@ _MACROS = {
     "timeline": f"(turn_name) AS {_TIMELINE}",
     "tree_at": f"(turn) AS {_TABLE.format(call='locus_tree(turn::VARCHAR)')}",
     "diff_between": f"(a, b := NULL) AS {_TABLE.format(call='locus_diff(a::VARCHAR, b::VARCHAR)')}",
-    # A parameter's name would take the place of a column's.
+    # A parameter's name would hide a column's.
     "history_of": f"(name) AS TABLE SELECT {_HISTORY} "
     "FROM (SELECT unnest(locus_history(name::VARCHAR), recursive := true))",
 }
 NAMES = frozenset(_MACROS)
 
-# The views that their answers rest on.
+# The views from which their answers come.
 VIEWS = frozenset(("events", "turns"))
 
 
@@ -148,15 +148,19 @@ class Functions:
         """Make the functions of these names."""
         answers = self._answers
         made: dict[str, tuple[int, str, Callable[..., list[Any]]]] = {
-            "locus_text": (2, "VARCHAR", lambda *given: list(map(_text, answers.contents(*given)))),
+            "locus_text": (2, "VARCHAR", lambda *columns: list(map(_text, answers.contents(*columns)))),
             "locus_bytes": (2, "BLOB", answers.contents),
-            "locus_turn": (1, f"{_struct(PLACE)}[]", lambda turns: [[one] for one in answers.places(turns)]),
+            "locus_turn": (
+                1,
+                f"{_struct(TURN_RANGE)}[]",
+                lambda turns: _as_lists(answers.turn_ranges(turns)),
+            ),
             "locus_tree": (1, f"{_struct(TREE)}[]", answers.trees),
             "locus_diff": (2, f"{_struct(DIFF)}[]", answers.diffs),
             "locus_history": (1, f"{_struct(HISTORY, at='BIGINT')}[]", answers.histories),
         }
         for name, (count, kind, function) in made.items():
-            if any(name in _MACROS[one] for one in names):
+            if any(name in _MACROS[macro] for macro in names):
                 arrow_kind = con.sql(f"SELECT NULL::{kind}").to_arrow_table().schema.field(0).type
                 with _numpy():
                     con.create_function(
@@ -173,7 +177,7 @@ class Functions:
     def _vectorised(
         self, function: "Callable[..., list[Any]]", count: int, kind: "pa.DataType"
     ) -> "Callable[..., Any]":
-        """The function from lists to a list as one from Arrow columns to one."""
+        """The function from lists to a list, as a function from Arrow columns to an Arrow column."""
         import pyarrow as pa
 
         def call(*columns: Any) -> Any:
@@ -190,10 +194,10 @@ class Functions:
 
 @contextmanager
 def _numpy() -> Iterator[None]:
-    """Something called numpy while DuckDB makes a function, where that package is not installed.
+    """A stand-in called numpy while DuckDB makes a function, where that package is not installed.
 
     DuckDB refuses to make any function in Python without it, and uses nothing of it for one over Arrow:
-    2.0 looks at these two names when it makes the function, and at none when it calls it.
+    2.0 reads these two names when it makes the function, and none when it calls it.
     """
     if find_spec("numpy") is not None:
         yield
@@ -211,8 +215,12 @@ def _struct(columns: Columns, **kinds: str) -> str:
     return f"STRUCT({', '.join(f'{chr(34)}{n}{chr(34)} {kinds.get(n, kind)}' for n, kind, _ in columns)})"
 
 
+def _as_lists(values: "list[Any]") -> "list[list[Any]]":
+    return [[value] for value in values]
+
+
 def _text(content: "bytes | None") -> "str | None":
-    """The content as text; None for one that is binary: it holds a NUL byte, or is not UTF-8."""
+    """The content as text; None for a binary one: it holds a NUL byte, or is not UTF-8."""
     if content is None or b"\0" in content:
         return None
     try:

@@ -25,9 +25,9 @@ _ELIGIBLE = "happened_at is not null and rewritten is not true"
 
 @dataclass(frozen=True, slots=True)
 class TurnRef:
-    """A turn by its two numbers. `context_id` is its name in the log.
+    """A turn: its session and its number. `context_id` is its name in the log.
 
-    `since` and `until` are where its events stood when it was looked up; they spare a reader the rest.
+    `since` and `until` bound the positions of its events at the time of the look-up, to limit a reader.
     """
 
     session_id: str
@@ -45,23 +45,23 @@ class TurnRef:
 
 
 def names_a_turn(name: str) -> bool:
-    """Whether `name` can be that of nothing but a turn."""
+    """Whether `name` can only be that of a turn."""
     return name == "last" or name.startswith(("last:", "turn:", "git:"))
 
 
-# The turns of commits; of one that was recorded twice (docs/adapters.md, Git) the turn that counts.
+# The turns of commits; for a commit that was recorded twice (docs/adapters.md, Git), the turn that counts.
 _OF_COMMIT = """
 where starts_with("commit", $1) and (rewritten is not true or "commit" not in
     (select "commit" from turns where rewritten is not true and "commit" is not null))
 limit 5
 """
 
-# Of a relation with `session_id` and `turn`: without what belongs to commits that no line reaches any more.
+# For a relation with `session_id` and `turn`: excludes commits that no line reaches any more.
 NOT_REWRITTEN = "(session_id, turn) not in (select (session_id, turn) from turns where rewritten)"
 
 
 def rewritten_turns(query: Query, condition: str = "true", parameters: Sequence[Any] = ()) -> int:
-    """How many turns are of commits that no line reaches any more, of those that fit a condition."""
+    """How many of the turns that meet a condition are commits that no line reaches any more."""
     count: int = query(f"select count(*) from turns where rewritten and {condition}", parameters).rows[0][0]
     return count
 
@@ -70,74 +70,75 @@ def find_turn(query: Query, name: str) -> TurnRef:
     """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT`, `last` or
     `last:AGENT`.
 
-    `last` is the newest turn of an agent or a person, where there is none the newest commit. A turn of which
-    nobody knows when it happened is none of them.
-    Raises: NotFound, Ambiguous.
+    `last` is the newest turn of an agent or a person, or where there is none the newest commit. A turn of
+    unknown time is never the last. Raises: NotFound, Ambiguous.
     """
     if name == "last":
-        found = _turns(query, f"where agent is distinct from 'git' and {_ELIGIBLE} {_NEWEST}")
-        found = found or _turns(query, f"where {_ELIGIBLE} {_NEWEST}")
+        turns = _turns(query, f"where agent is distinct from 'git' and {_ELIGIBLE} {_NEWEST}")
+        turns = turns or _turns(query, f"where {_ELIGIBLE} {_NEWEST}")
     elif name.startswith("last:"):
         agent = name[len("last:") :]
-        found = _turns(query, f"where agent = $1 and {_ELIGIBLE} {_NEWEST}", [agent])
+        turns = _turns(query, f"where agent = $1 and {_ELIGIBLE} {_NEWEST}", [agent])
     elif name.startswith("git:"):
-        found = _turns_of_commit(query, name[len("git:") :].lower())
+        turns = _turns_of_commit(query, name[len("git:") :].lower())
     else:
-        found = _turns_by_prefix(query, name.removeprefix("turn:"))
-    if not found and names_a_turn(name) and name.startswith("last"):
+        turns = _turns_by_prefix(query, name.removeprefix("turn:"))
+    if not turns and names_a_turn(name) and name.startswith("last"):
         raise NotFound(_why_no_last(query, name.removeprefix("last").removeprefix(":")))
-    if not found:
+    if not turns:
         raise NotFound(f"no turn is called {name!r}. `locus log` lists the turns.")
-    if len(found) > 1:
-        some = ", ".join(ref.name for ref in found[:5])
-        raise Ambiguous(f"{name!r} fits several turns: {some}. Give more of the name.")
-    return found[0]
+    if len(turns) > 1:
+        names = ", ".join(ref.name for ref in turns[:5])
+        raise Ambiguous(f"{name!r} fits several turns: {names}. Give more of the name.")
+    return turns[0]
 
 
 def find_event(query: Query, event_id: str) -> int:
-    """The position of the event of that id, or of the one id that begins with it.
+    """The position of the event with this id, or with the only id that begins with it.
 
     Raises: NotFound, Ambiguous.
     """
     prefix = event_id.lower()
     if not prefix or not _HEX.issuperset(prefix):
         raise NotFound(f"{event_id!r} is not an event id (hexadecimal digits, or their beginning)")
-    found = query(
+    rows = query(
         "select event_id, position from events where starts_with(event_id, $1) limit 5", [prefix]
     ).rows
-    if not found:
+    if not rows:
         raise NotFound(f"no event's id begins with {event_id!r}. `locus log` lists events.")
-    if len(found) > 1:
-        raise Ambiguous(f"{event_id!r} fits several events: {', '.join(sorted(r[0] for r in found))}")
-    return int(found[0][1])
+    if len(rows) > 1:
+        raise Ambiguous(f"{event_id!r} fits several events: {', '.join(sorted(r[0] for r in rows))}")
+    return int(rows[0][1])
 
 
 def naming_one_with_files(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A method of a store, whose error about a turn without a tree names the newest turn that has one."""
+    """A method of a store whose error about a turn without a tree names the newest turn with one."""
 
     @wraps(method)
     def named(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(store, *args, **kwargs)
         except NoTree as error:
-            found = _turns(store.query, f"where end_tree is not null and rewritten is not true {_NEWEST}")
-            one = f"{found[0].name} is the newest turn" if found else "there is no turn here"
-            raise NoTree(f"{error}; {one} that has them. `locus log` lists turns.", error.known) from error
+            turns = _turns(store.query, f"where end_tree is not null and rewritten is not true {_NEWEST}")
+            newest = f"{turns[0].name} is the newest turn" if turns else "there is no turn here"
+            raise NoTree(f"{error}; {newest} that has them. `locus log` lists turns.", error.known) from error
 
     return named
 
 
 def _why_no_last(query: Query, agent: str) -> str:
-    """Why there is no last turn, or none of `agent`, and which name would do."""
+    """Why there is no last turn, or none of `agent`, and which name would work."""
     rows = query("select coalesce(agent, ''), count(happened_at) from turns group by 1 order by 1", []).rows
     if not rows:
         return "this store has no turns yet. `locus import git .` records a history."
-    if not agent or agent in (one for one, _ in rows):
-        of = f" of {agent}" if agent else ""
-        return f"nobody knows when the turns{of} happened, so none is the last. `locus log` lists them."
-    names = ", ".join(f"last:{one}" for one, dated in rows if one and dated)
-    there = f" There is {names}." if names else " `locus log` lists the turns."
-    return f"no turn here is of an agent called {agent!r}.{there}"
+    if not agent or agent in (name for name, _ in rows):
+        of_agent = f" of {agent}" if agent else ""
+        return (
+            f"it is not known when the turns{of_agent} happened, so none is the last. `locus log` lists them."
+        )
+    names = ", ".join(f"last:{name}" for name, dated in rows if name and dated)
+    hint = f" There is {names}." if names else " `locus log` lists the turns."
+    return f"no turn here is of an agent called {agent!r}.{hint}"
 
 
 def _turns(query: Query, condition: str, parameters: Sequence[Any] = ()) -> list[TurnRef]:

@@ -1,7 +1,7 @@
 """How much a question may see of who worked where, and wrote commits (P5, docs/people.md).
 
-Whoever asks here sees all of it. What leaves the machine sees what `people` under [export] in config.toml
-says: nothing by default, digests that are keyed with the store's own key, or all. One thread.
+A question on this machine sees all of it. Data that leaves the machine has what `people` under [export] in
+config.toml says: nothing by default, digests that are keyed with the store's own key, or all. One thread.
 """
 
 import re
@@ -21,11 +21,12 @@ _DIGITS = 16
 # Keys of payloads that name people or hosts: of a session's own events, of a commit's intent.
 KEYS = ("person", "host", "author", "committer")
 
-# Columns that tell whether a payload may name people.
+# Columns that decide whether a payload may name people.
 OF_NAMES = frozenset(("event_type", "agent"))
 
-# Names in texts, as patterns that Python and DuckDB read alike. What follows `Signed-off-by:` and the like,
-# in a text and in JSON; and whose home a path is in, also where an agent spells a path with dashes.
+# Names in texts, as patterns that Python and DuckDB read alike: the words after `Signed-off-by:` and the
+# like, in a text and in JSON; and the owner of a home in a path, also where an agent spells a path with
+# dashes.
 _BY = r"(?:[A-Za-z]+-)+[Bb][Yy]:[ \t]*"
 TRAILER = rf"((?:^|[\r\n])[ \t]*{_BY})[^\r\n]+"
 TRAILER_IN_JSON = rf'((?:"|\\n|\\r)[ \t]*{_BY})(?:[^"\\]|\\[^nr])+'
@@ -38,13 +39,13 @@ _TRAILER, _TRAILER_IN_JSON, _HOME = map(re.compile, (TRAILER, TRAILER_IN_JSON, H
 _IN_ONE_LINE = re.compile(rf"({_BY})\S.*")
 _SIGNS = ("home", "Users")
 
-# How the text of a name becomes a digest of it.
+# Makes a digest of the text of a name.
 Digest = Callable[[str], str]
 
 
 class People:
-    """What of people a question may see: all, digests of it, or nothing. `homes`: whether names of homes
-    stay, because who asks takes out all paths of this machine.
+    """How much of people a question may see: all, digests, or nothing. `homes`: whether names of homes stay,
+    because the caller removes all paths of this machine.
     """
 
     __slots__ = ("digest", "homes", "mode")
@@ -60,7 +61,7 @@ EVERYBODY = People()
 
 
 def allowed(fs: FileSystem, layout: Layout, mode: "str | None" = None, *, homes: bool = False) -> People:
-    """What may leave the store at `layout`: as `mode` says, else as its settings do."""
+    """How much may leave the store at `layout`: according to `mode`, else to its settings."""
     mode = mode or config.read(fs, layout).people
     if mode != DIGEST:
         return People(mode, homes=homes)
@@ -70,7 +71,7 @@ def allowed(fs: FileSystem, layout: Layout, mode: "str | None" = None, *, homes:
 
 
 def text_without(people: People, text: str, *, is_json: bool = False) -> str:
-    """A text, or one of JSON, without the names that have a form by which they are known."""
+    """A text, or a JSON text, without names in a recognizable form."""
     if people.mode == FULL:
         return text
     if "-by:" in text or "-By:" in text or "-BY:" in text:
@@ -81,7 +82,7 @@ def text_without(people: People, text: str, *, is_json: bool = False) -> str:
 
 
 def line_without(people: People, text: str) -> str:
-    """As `text_without`, of a text whose lines were joined: all that follows may be a name."""
+    """As `text_without`, for a text whose lines were joined: all that follows may be a name."""
     return text_without(people, text if people.mode == FULL else _IN_ONE_LINE.sub(rf"\g<1>{MARK}", text))
 
 
@@ -92,18 +93,18 @@ def names_people(event: Mapping[str, Any]) -> bool:
 
 
 def within(people: People, event: Mapping[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload of an event with as much of who worked where as may be seen."""
+    """The payload of an event with only as much of who worked where as may be seen."""
     if people.mode == FULL or not names_people(event):
         return payload
-    kept = {name: value for name, value in payload.items() if name not in KEYS}
+    shown = {name: value for name, value in payload.items() if name not in KEYS}
     if people.digest is None:
-        return kept
+        return shown
     named = {name: payload[name] for name in KEYS if payload.get(name)}
-    return kept | {name: _digested(people.digest, value) for name, value in named.items()}
+    return shown | {name: _digested(people.digest, value) for name, value in named.items()}
 
 
 def _digested(digest: Digest, who: Any) -> Any:
-    """A host, or somebody: one digest of what the column `person` says."""
+    """A host, or a person: one digest of the column `person`."""
     if not isinstance(who, dict):
         return digest(str(who))
     name, email = who.get("name"), who.get("email")

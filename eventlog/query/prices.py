@@ -1,9 +1,9 @@
 """What model calls cost, by the list prices of the library `genai-prices` (the extra `cost`).
 
-Nothing is fetched: prices are those of the installed version. A price is what the provider asks in public for
-such a call at that time, without discounts, subscriptions or batches, so every cost is an estimate. A call is
-priced only where its model is known to the library and its counts are known and make sense; any other has no
-price, which is not a price of 0 (P7). One thread.
+Nothing is fetched: prices are those of the installed version. A price is the provider's public price of such
+a call at that time, without discounts, subscriptions or batches, so every cost is an estimate. A call is
+priced only where the library knows its model and its counts are known and make sense; any other has no price,
+which is not a price of 0 (P7). One thread.
 
     prompt − cache reads − cache writes    at the price of input
     cache reads                            at theirs
@@ -31,7 +31,7 @@ SLOT_US = 1_800_000_000
 
 @dataclass(frozen=True, slots=True)
 class PriceSource:
-    """Where prices come from: a library, its version, the last day from which it knows a new price."""
+    """The source of prices: a library, its version, the day of the newest price that it knows."""
 
     library: str
     version: str
@@ -74,19 +74,19 @@ class Prices:
         self.source = PriceSource(LIBRARY, version(LIBRARY), max(newest, default=None))
 
     def known_as(self, model: "str | None") -> "str | None":
-        """`provider/model` under which a model's price is found, None where there is none."""
-        found = None if model is None else self._find(model)
-        return None if found is None else f"{found[0].id}/{found[1].id}"
+        """`provider/model` under which the library has a model's price, None where it has none."""
+        priced_as = None if model is None else self._find(model)
+        return None if priced_as is None else f"{priced_as[0].id}/{priced_as[1].id}"
 
     def cost(self, model: "str | None", at_us: int, prompt_size: int, tokens: TokenSums) -> "Decimal | None":
-        """US dollars for `tokens` of calls with prompts of about `prompt_size`, which no threshold parts."""
+        """US dollars for `tokens` of calls with prompts of about `prompt_size`, between two thresholds."""
         from genai_prices.types import ModelPrice, Usage
 
-        found = None if model is None else self._find(model)
-        if found is None:
+        priced_as = None if model is None else self._find(model)
+        if priced_as is None:
             return None
         try:
-            price = found[1].get_prices(datetime.fromtimestamp(at_us / 1e6, UTC))
+            price = priced_as[1].get_prices(datetime.fromtimestamp(at_us / 1e6, UTC))
         except (ValueError, OverflowError, OSError):  # a time that no calendar has
             return None
         flat = {name: _flat(value, prompt_size) for name, value in vars(price).items() if name[0] != "_"}
@@ -99,7 +99,7 @@ class Prices:
         )
         try:
             return ModelPrice(**flat).calc_price(usage)["total_price"]
-        except ValueError:  # no price can be told for such a mix of counts
+        except ValueError:  # such a mix of counts has no price
             return None
 
     def _find(self, model: str) -> "tuple[Provider, ModelInfo] | None":
@@ -108,16 +108,16 @@ class Prices:
         return self._known[model]
 
     def _candidates(self, model: str) -> "Iterator[tuple[Provider, ModelInfo]]":
-        """As it is; then what stands in front of a slash as the provider; then names of Amazon Bedrock."""
-        ways: list[tuple[str, str | None]] = [(model, None)]
+        """The name as it is; then with the part before a slash as the provider; then Amazon Bedrock's."""
+        names: list[tuple[str, str | None]] = [(model, None)]
         provider, slash, rest = model.partition("/")
         if slash:
-            ways += [(rest, provider), (rest, None)]
+            names += [(rest, provider), (rest, None)]
         elif "anthropic." in model:
-            ways.append((model, "aws"))
-        for name, of in ways:
+            names.append((model, "aws"))
+        for name, provider_name in names:
             try:
-                yield self._snapshot.find_provider_model(name, None, of, None)
+                yield self._snapshot.find_provider_model(name, None, provider_name, None)
             except LookupError:
                 continue
 
@@ -131,7 +131,7 @@ def load() -> "Prices | None":
 
 
 def _flat(value: Any, prompt_size: int) -> "Decimal | None":
-    """A price that does not depend on the size of a prompt any more."""
+    """The price at this size of prompt."""
     if value is None or isinstance(value, Decimal):
         return value
     above = [tier.price for tier in value.tiers if prompt_size > tier.start]
@@ -145,5 +145,5 @@ def _all_prices(providers: "list[Provider]") -> "Iterator[tuple[ModelPrice, date
             if not isinstance(model.prices, list):
                 yield model.prices, None
                 continue
-            for one in model.prices:
-                yield one.prices, getattr(one.constraint, "start_date", None)
+            for conditional in model.prices:
+                yield conditional.prices, getattr(conditional.constraint, "start_date", None)

@@ -1,10 +1,9 @@
 """Safe mode: what a statement may be, and a connection that cannot do more.
 
-Two independent walls, because either has had holes. DuckDB still writes to a file that it may read
-(`COPY` to one of `allowed_paths`), and it calls `WITH x AS (COPY …) SELECT` a SELECT; so a statement
-is parsed and every node of its tree must be on a list of harmless ones. And whatever a harmless
-statement should turn out to do, it does on an in-memory database without access to other files,
-without extensions, spill files or Python variables, whose configuration is locked.
+Two independent barriers, because each has had holes. DuckDB still writes to a file that it may read
+(`COPY` to one of `allowed_paths`), and it calls `WITH x AS (COPY …) SELECT` a SELECT. So a statement is
+parsed, and every node of its tree must be on a list of harmless ones. And it runs on an in-memory database
+whose configuration is locked, without access to other files, extensions, spill files or Python variables.
 
 Pure functions of a connection; one connection, one thread.
 """
@@ -23,7 +22,7 @@ from eventlog.query import columns
 from eventlog.query.columns import nodes
 from eventlog.query.views import NAMES
 
-# Parts of a statement that only read. The others that DuckDB knows insert, update, delete or copy.
+# Parts of a statement that only read. DuckDB's others insert, update, delete or copy.
 _QUERY_NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
 
 # Functions in FROM that read nothing but their arguments or DuckDB's own catalog. Others read files,
@@ -57,8 +56,8 @@ TABLE_FUNCTIONS = frozenset(
     )
 )
 
-# Functions in expressions that wait, write, look outside, or plan another statement than this one; and one
-# that a deeply nested text takes the whole process down with.
+# Functions in expressions that wait, write, read outside, or plan another statement than this one; and one
+# with which a deeply nested text crashes the whole process.
 _FUNCTIONS_REFUSED = frozenset(
     (
         "currval",
@@ -76,19 +75,19 @@ _FUNCTIONS_REFUSED = frozenset(
     )
 )
 
-# Functions of DuckDB's own plans trust the bytes they are given. A JSON text nested deeply enough takes the
-# process down on its way into the type VARIANT, which functions of these names ask for.
+# Functions of DuckDB's own plans trust their input. A JSON text nested deeply enough crashes the process when
+# it becomes a VARIANT, which functions of these names ask for.
 _BEGINNINGS_REFUSED = ("__internal", "variant_")
 _TYPE_REFUSED = "variant"
 
-# DuckDB is interrupted while it executes, not while it parses and binds; so that is done to little.
+# DuckDB can be interrupted while it executes, not while it parses and binds; so the text is limited.
 _TEXT_SIZE_MAX = 1_000_000
 _QUERIES_MAX = 1_000
 
-# Settings that anybody may know.
+# Settings that are not private.
 _SETTINGS = frozenset(("max_memory", "memory_limit", "threads", "timezone", "worker_threads"))
 
-# Tables of DuckDB's catalog that tell paths of this machine, or how it is set up.
+# Tables of DuckDB's catalog that show paths of this machine, or its settings.
 _TABLES_REFUSED = frozenset(
     (
         "duckdb_databases", "duckdb_extensions", "duckdb_external_file_cache", "duckdb_logs", "duckdb_memory",
@@ -96,7 +95,7 @@ _TABLES_REFUSED = frozenset(
         "pg_settings", "pragma_database_list",
     )
 )  # fmt: skip
-# DuckDB takes a table that it does not know for a file of that name.
+# DuckDB takes an unknown table for a file of that name.
 _FILE_CHARACTERS = frozenset("./\\*?[:~")
 
 _CATALOG_WORDS = ("duckdb_", "pragma_")
@@ -105,17 +104,17 @@ _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that safe mode lets through."""
+    """A statement that safe mode allows."""
 
     sql: str
-    tables: frozenset[str]  # names it reads, in lower case; views of ours, its own, or unknown ones
+    tables: frozenset[str]  # names it reads, in lower case; our views, its own, or unknown ones
     lists_catalog: bool  # it asks which tables or columns there are
     columns: "frozenset[str] | None"  # names of all columns it can mean; None when it may be any
     functions: frozenset[str] = frozenset()  # names of all functions it calls, in lower case
-    session: "str | None" = None  # the parameter that names the one session which it asks for, if it does
+    session: "str | None" = None  # the parameter with the only session that it asks for, if there is one
 
     def session_id(self, parameters: "Sequence[Any] | Mapping[str, Any] | None") -> "str | None":
-        """The one session that the statement asks for; None where it may ask for more."""
+        """The only session that the statement asks for; None where it may ask for more."""
         if self.session is None or not parameters:
             return None
         if isinstance(parameters, Mapping):
@@ -145,7 +144,7 @@ def lock(
     memory_bytes: int,
     threads: "int | None",
 ) -> None:
-    """Confine `con` to what it has attached and to reading `files`; nothing can be set after this."""
+    """Confine `con` to its attached databases and to reading `files`; no setting can change after this."""
     settings = [
         f"SET memory_limit = '{memory_bytes}B'",
         f"SET allowed_paths = [{', '.join(map(source.literal, files))}]",
@@ -166,7 +165,7 @@ def _check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
     text = statement.query.strip().rstrip(";")
     try:
         kind = statement.type
-    except ValueError:  # a kind that DuckDB knows and its Python face does not
+    except ValueError:  # a kind that DuckDB has and its Python interface lacks
         raise Refused("only a SELECT is run here. The log changes by events alone.") from None
     if kind == duckdb.StatementType.SELECT:
         tree = _tree(con, text)
@@ -191,7 +190,7 @@ def _tree(con: duckdb.DuckDBPyConnection, text: str) -> "dict[str, Any]":
 
 
 def _explained(text: str) -> str:
-    """What an EXPLAIN explains. EXPLAIN ANALYZE runs it, so it is checked like the statement itself."""
+    """The statement in an EXPLAIN. EXPLAIN ANALYZE runs it, so it is checked like any other."""
     words = text.split(None, 2)
     if len(words) > 1 and words[0].lower() == "explain":
         if words[1].lower() == "analyze" and len(words) == 3:
@@ -244,7 +243,7 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
 
 
 def _constant(call: "dict[str, Any]") -> str:
-    """The only argument of a function, in lower case; nothing where it is no constant."""
+    """The only argument of a function, in lower case; empty where it is not a constant."""
     arguments = call.get("arguments") or [{}]
     literal = arguments[0].get("expression", {}).get("literal", {})
     return str(literal.get("text", "")).lower()
@@ -252,56 +251,56 @@ def _constant(call: "dict[str, Any]") -> str:
 
 def explain_error(
     error: duckdb.Error,
-    known: Sequence[str],
-    asked: str,
+    view_names: Sequence[str],
+    question: str,
     statement: "Statement | None" = None,
     relation: "duckdb.DuckDBPyRelation | None" = None,
 ) -> QueryError:
-    """A QueryError with DuckDB's own words, and the views there are when it missed a table.
+    """A QueryError with DuckDB's own message, and a list of the views where it missed a table.
 
-    Args: asked: the text of the question, into which the line that DuckDB shows points; statement: what was
-    made of it; relation: of the statement, when it could be bound and failed while it was read.
+    Args: asked: the text of the question, to which DuckDB's line number refers; statement: the result of its
+    check; relation: of the statement, when it could be bound and failed while it was read.
     """
     message = _trimmed(error)
     if statement is not None:
-        message = _in_text(message, asked, statement.sql, relation)
+        message = _in_text(message, question, statement.sql, relation)
     if isinstance(error, duckdb.CatalogException) and "Table with name" in message:
-        message += f"\n{_hint(known)}"
+        message += f"\n{_hint(view_names)}"
     return QueryError(message)
 
 
-# DuckDB's excerpt: a line of the text that it was given, and a line with a caret below it.
+# DuckDB's excerpt: a line of its input, and a line with a caret below it.
 _EXCERPT = re.compile(r"^LINE (\d+): ", re.M)
 
 
-def _in_text(message: str, asked: str, text: str, relation: "duckdb.DuckDBPyRelation | None") -> str:
+def _in_text(message: str, question: str, text: str, relation: "duckdb.DuckDBPyRelation | None") -> str:
     """The message with the line's number counted in the text `asked`.
 
-    DuckDB counts in what it executes: the statement without what stands in front of it, and, while a relation
-    is read, with what DuckDB puts around it to limit its rows.
+    DuckDB counts in the text that it executes: the statement without the text before it and, while a relation
+    is read, within DuckDB's own query that limits its rows.
     """
-    found = _EXCERPT.search(message)
-    if found is None:
+    excerpt = _EXCERPT.search(message)
+    if excerpt is None:
         return message
     executed = text if relation is None else relation.limit(1).sql_query()
-    moved = _lines_before(text, asked) - _lines_before(text, executed)
-    head = f"LINE {int(found[1]) + moved}: "
-    line, _, caret = message[found.end() :].partition("\n")
-    wider = len(head) - len(found[0])
+    moved = _lines_before(text, question) - _lines_before(text, executed)
+    head = f"LINE {int(excerpt[1]) + moved}: "
+    line, _, caret = message[excerpt.end() :].partition("\n")
+    wider = len(head) - len(excerpt[0])
     below = " " * wider + caret if wider >= 0 else caret[-wider:]
-    return f"{message[: found.start()]}{head}{line}\n{below}" if caret else message
+    return f"{message[: excerpt.start()]}{head}{line}\n{below}" if caret else message
 
 
 def _lines_before(text: str, whole: str) -> int:
     return whole[: max(whole.find(text), 0)].count("\n")
 
 
-def _hint(known: "Sequence[str]" = ()) -> str:
-    return f"The views are {', '.join(known or NAMES)}; `describe events` shows the columns of one."
+def _hint(view_names: "Sequence[str]" = ()) -> str:
+    return f"The views are {', '.join(view_names or NAMES)}; `describe events` shows the columns of one."
 
 
 def _trimmed(error: duckdb.Error) -> str:
-    """DuckDB's message without its guesses at tables of its own and without trailing blanks."""
+    """DuckDB's message without its suggestions of its own tables and without trailing blanks."""
     lines = [line.rstrip() for line in str(error).strip().splitlines()]
-    kept = [line for line in lines if line and not line.startswith("Did you mean")]
-    return "\n".join(kept)
+    shown = [line for line in lines if line and not line.startswith("Did you mean")]
+    return "\n".join(shown)

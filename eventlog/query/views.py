@@ -1,6 +1,6 @@
-"""The views that SQL sees: what each one is, its columns, and how it is made from events.
+"""The views of SQL: what each one is, its columns, and how it is made from events.
 
-Data and text, no connection. `COLUMNS_OF` is what documentation and `describe` show. Views over one
+Data and text, no connection. Documentation and `describe` show `COLUMNS_OF`. Views over one
 event type parse the payload only in the columns a query names.
 """
 
@@ -17,10 +17,10 @@ from eventlog.query import added, costs
 Columns = d.Columns
 
 # A change of a file, as far as its lines are concerned: the hashes of its contents before and after, null
-# where there is none, and whether all lines of the one give place to all of the other (another type of file).
+# where there is none, and whether all lines of one replace all of the other (another type of file).
 Pair = tuple["str | None", "str | None", bool]
 
-# Which events say nothing of lines; `line_counts.is_unstated` says the same. A hash that is null where a
+# Which events state no line counts; `line_counts.is_unstated` is the same. A hash that is null where a
 # content should be is unknown (P7), unless the payload names a list of deferred contents.
 UNSTATED = (
     "event_type = 'file' AND operation IS DISTINCT FROM 'read' AND lines_added IS NULL "
@@ -35,12 +35,12 @@ DEFERRED = (
     "SELECT position, before_hash, after_hash, operation, path, payload FROM events "
     f"WHERE {UNSTATED} AND (({fates.NO_BEFORE}) OR ({fates.NO_AFTER})) AND contains(payload, 'deferred')"
 )
-# The hashes, empty where there is no content; the position of the change for one that was deferred.
+# The hashes, empty where there is no content; the position of the change for a deferred one.
 LINE_COUNTS = "before_hash VARCHAR, after_hash VARCHAR, whole BOOLEAN, added BIGINT, removed BIGINT"
 
 # Meaning of the envelope's columns, for documentation.
 _MEANING_OF = {
-    "position": "place of the event in the log, from 0",
+    "position": "position of the event in the log, from 0",
     "event_id": "32 hex digits; the same event has the same id",
     "event_type": "session, turn, sessions, intent, action, file, snapshot, decision, error, llm, feedback …",
     "event_kind": "fact, observation, action, decision, feedback",
@@ -51,7 +51,7 @@ _MEANING_OF = {
     "turn": "number of the turn in its session, null outside turns",
     "turn_id": "the number as text, three digits or more",
     "seq": "number of the event in its turn, from 1; null for lifecycle events",
-    "context_id": "what the event is called: {type}:{session}_{turn}_{seq}",
+    "context_id": "name of the event: {type}:{session}_{turn}_{seq}",
     "extends": "contexts it belongs under",
     "related_to": "categories and contexts it is about",
     "reinforces": "contexts it supports",
@@ -99,9 +99,9 @@ _MEANING_OF = {
 
 EVENTS: Columns = tuple((name, SQL_TYPE_OF[kind], _MEANING_OF[name]) for name, kind in COLUMNS)
 
-_PLACE = ("position", "event_id", "session_id", "turn", "seq", "context_id", "occurred_at", "agent", "repo")
+_COMMON = ("position", "event_id", "session_id", "turn", "seq", "context_id", "occurred_at", "agent", "repo")
 
-# What columns mean in views of changes of files, where they are not taken from the change's own event alone.
+# The meanings of columns in views of changes of files that do not come from the change's own event alone.
 _MEANING_OF_CHANGE = {
     "lines_added": "lines added: as its writer counted them, else counted from the contents",
     "lines_removed": "lines removed, likewise",
@@ -110,19 +110,19 @@ _MEANING_OF_CHANGE = {
 }
 
 
-# Columns that a relation brings with it (joins.py).
+# Columns that come with a relation (joins.py).
 def _brought(columns: Columns) -> "tuple[tuple[str, str, str, str], ...]":
     return tuple((name, f"={name}", kind, meaning) for name, kind, meaning in columns)
 
 
-# Of a payload: (column, key, SQL type, meaning).
+# A key of a payload: (column, key, SQL type, meaning).
 _Key = tuple[str, str, str, str]
 
 
 class _OfType:
     """A view of the events of some types: columns of the envelope, then keys of the payload.
 
-    `where` takes the place of the condition on types. A key that begins with `=` is an expression.
+    `where` replaces the condition on types. A key that begins with `=` is an expression.
     """
 
     __slots__ = ("columns", "envelope", "keys", "where")
@@ -136,10 +136,10 @@ class _OfType:
         meanings: "dict[str, str] | None" = None,
     ) -> None:
         self.where = where or f"event_type IN ({', '.join(map(repr, types))})"
-        self.envelope = (*_PLACE, *envelope)
+        self.envelope = (*_COMMON, *envelope)
         self.keys = keys
-        said = meanings or {}
-        kinds = {name: (name, kind, said.get(name, meaning)) for name, kind, meaning in EVENTS}
+        own_meanings = meanings or {}
+        kinds = {name: (name, kind, own_meanings.get(name, meaning)) for name, kind, meaning in EVENTS}
         own = tuple((name, kind, meaning) for name, _, kind, meaning in keys)
         self.columns: Columns = (*(kinds[name] for name in self.envelope), *own)
 
@@ -195,7 +195,7 @@ _OF_TYPE = {
                 "turn_name",
                 "=if(turn IS NULL, NULL, session_id || '_' || turn_id)",
                 "VARCHAR",
-                "what the turn is called: {session_id}_{turn_id}, as file_at takes it",
+                "name of the turn: {session_id}_{turn_id}, as file_at takes it",
             ),
             ("old_path", "old_path", "VARCHAR", "path before a rename"),
             ("bytes", "after_size", "BIGINT", "size of the content after"),
@@ -279,7 +279,7 @@ _OF_TYPE = {
                 "VARCHAR",
                 "which export: what follows `export:` in its consumer's name",
             ),
-            ("until", "position", "BIGINT", "everything in front of this position was exported"),
+            ("until", "position", "BIGINT", "everything before this position was exported"),
         ),
         "event_type = 'cursor' AND starts_with(title, 'export:')",
     ),
@@ -294,7 +294,7 @@ _DUPLICATES: Columns = (
         "reason",
         "VARCHAR",
         "grown: an earlier line of the same response; repeated: the same again; fork: a copy in another "
-        "session's transcript; hook: told by a hook too",
+        "session's transcript; hook: recorded by a hook too",
     ),
     ("session_id", "VARCHAR", "session of the event that does not count"),
     ("kept_session_id", "VARCHAR", "session of the event that counts"),
@@ -329,8 +329,8 @@ def _duplicates() -> str:
 
 # Lines of transcripts that could not be read.
 _MALFORMED: Columns = (
-    ("position", "BIGINT", "place of the event in the log, from 0"),
-    ("event_id", "VARCHAR", "the event that keeps the line"),
+    ("position", "BIGINT", "position of the event in the log, from 0"),
+    ("event_id", "VARCHAR", "the event that holds the line"),
     ("agent", "VARCHAR", "the agent"),
     ("session_id", "VARCHAR", "the session"),
     ("path", "VARCHAR", "the file"),
@@ -342,9 +342,9 @@ _MALFORMED: Columns = (
     ("hash", "VARCHAR", "the content that holds its bytes"),
 )
 
-# Contents that are kept for replay and left out of everything that leaves the machine (P5).
+# Contents that are stored for replay and left out of everything that leaves the machine (P5).
 _WITHHELD: Columns = (
-    ("position", "BIGINT", "place of the event in the log, from 0"),
+    ("position", "BIGINT", "position of the event in the log, from 0"),
     ("hash", "VARCHAR", "the content"),
     ("kinds", "VARCHAR[]", "kinds of secrets that it looks like it holds, or why it is withheld without"),
     ("paths", "VARCHAR[]", "files that had this content, as changes say it; null when none says so"),
@@ -356,22 +356,22 @@ def _malformed_lines() -> str:
     keys = {"path": "path", "line": "line", "offset": "offset", "size": "bytes", "begins": "begins"}
     keys["blob"] = "hash"
     kinds = {name: kind for name, kind, _ in _MALFORMED}
-    said = {name: f'{_key(key, kinds[name])} AS "{name}"' for key, name in keys.items()}
-    said["reason"] = "operation AS reason"
+    expressions = {name: f'{_key(key, kinds[name])} AS "{name}"' for key, name in keys.items()}
+    expressions["reason"] = "operation AS reason"
     return (
-        f"SELECT {', '.join(said.get(name, name) for name, _, _ in _MALFORMED)} FROM events "
+        f"SELECT {', '.join(expressions.get(name, name) for name, _, _ in _MALFORMED)} FROM events "
         "WHERE event_type = 'transcript' AND operation IN ('malformed', 'oversized') "
         f"AND NOT {LINE_SETTLED}"
     )
 
 
-# Half a line that an import has read whole since.
+# Half a line that a later import has read in full.
 LINE_SETTLED = (
     "event_id IN (SELECT cause FROM events WHERE event_type = 'transcript' "
     "AND operation = 'line_completed' AND cause IS NOT NULL)"
 )
 
-# What listings of events leave out: such halves, and the events that say so.
+# Events that listings leave out: such halves, and the events that report them.
 SHOWN_EVENTS = (
     "NOT (event_type IS NOT DISTINCT FROM 'transcript' AND (operation IS NOT DISTINCT FROM 'line_completed' "
     f"OR (operation IS NOT DISTINCT FROM 'malformed' AND {LINE_SETTLED})))"
@@ -415,14 +415,14 @@ COLUMNS_OF: "dict[str, Columns]" = {
 NAMES = tuple(COLUMNS_OF)
 
 
-# Views of changes of files, and what of them is counted from contents.
+# Views of changes of files, and their columns that are counted from contents.
 OF_FILES = frozenset(("files", "file_versions"))
 COUNTED = frozenset(("lines_added", "lines_removed"))
-# Views that have who worked where, and what calls cost.
+# Views with who worked where, and with what calls cost.
 OF_PEOPLE = frozenset(("events", "sessions", "turns"))
 OF_COST = frozenset(("sessions", "turns", "llm_calls"))
 
-# Columns that need more than their own event: by a name, the views that have them, and the columns.
+# Columns that need more than their own event: by name, the views with them, and the columns.
 # They are computed where a statement can mean one of them.
 PEOPLE, COST, COUNTS = "people", "cost", "counts"
 SETTLED = "settled"  # where the provisional id of a session may stand
@@ -449,15 +449,15 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
     SETTLED: (frozenset(NAMES) - frozenset(PROJECTIONS), settled.COLUMNS),
 }
 ALL_EXTRAS = frozenset(EXTRAS)
-# Those that a connection which has answered without them can still add.
+# Those that a connection can still add after it has answered without them.
 LATER = ALL_EXTRAS - {PEOPLE, COST, COUNTS, SETTLED}
 
 
 def over_events(name: str, *, counts: "str | None" = None, extras: frozenset[str] = ALL_EXTRAS) -> str:
     """The SELECT of a view that is no projection, out of the view `events`.
 
-    Args: counts: a table of LINE_COUNTS for changes of files, without which only what events state is
-    there; extras: which of the columns in EXTRAS have their values.
+    Args: counts: a table of LINE_COUNTS for changes of files, without which there are only the counts that
+    events state; extras: which of the columns in EXTRAS have their values.
     """
     if name in _SELECTS:
         return _SELECTS[name]()
@@ -490,7 +490,7 @@ def _errors(extras: frozenset[str]) -> str:
 
 
 def _calls(extras: frozenset[str]) -> str:
-    """The events of tools, with what other events say of them."""
+    """The events of tools, with the facts that other events add."""
     rows = f"(SELECT * FROM events WHERE {calls.ARE_CALLS})"
     rows = calls.with_command(of_calls.actions("events", rows, derived="derived" in extras))
     if "path" in extras:
@@ -499,7 +499,7 @@ def _calls(extras: frozenset[str]) -> str:
 
 
 def _asked(rows: str, extras: frozenset[str]) -> str:
-    """Calls of tools, or changes of files, with who asked for them."""
+    """Calls of tools, or changes of files, with the subagent that asked for them."""
     if "model" in extras:
         rows = joins.with_model(rows, "events")
     if "subagent" in extras:
@@ -539,7 +539,7 @@ def _changes(counts: "str | None", extras: frozenset[str]) -> str:
 
 
 def _key_of(side: str, unknown: str) -> str:
-    """What LINE_COUNTS has for the content of a change on one side."""
+    """The key in LINE_COUNTS for the content of a change on one side."""
     return f"CASE WHEN {unknown} THEN position::VARCHAR ELSE coalesce({side}_hash, '') END"
 
 

@@ -1,11 +1,11 @@
-"""What the functions of SQL answer (query/functions.py): contents, trees, differences and histories.
+"""The answers of the SQL functions (query/functions.py): contents, trees, differences and histories.
 
-For a batch of rows turns are looked up together, their events read in one query, and contents in the order in
-which packs hold them. Trees and directories that were read stay for later batches. What is withheld, was
-erased, was not captured, or is a directory has no content here: null, never a guess (P5, P7). A turn that is
-not in the log, and bytes on disk that are not what was written, are errors.
+For a batch of rows, turns are looked up together, their events read in one query, and contents read in the
+order of the packs. Trees and directories stay in memory for later batches. A content that is withheld, erased
+or not captured, and a directory, is null here, never a guess (P5, P7). A turn that is not in the log, and
+damaged bytes on disk, are errors.
 
-One thread at a time. Contents are verified by the store beneath (I24).
+One thread at a time. The store verifies contents (I24).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,10 +31,10 @@ from eventlog.blobs.tree import (
 from eventlog.query.functions import HISTORY
 from eventlog.query.lookup import TurnRef, find_turn
 from eventlog.replay.certainty import NONE
-from eventlog.replay.deferred import DeferredContents, hashed, secrets_in, told_by
+from eventlog.replay.deferred import DeferredContents, content_events_by_sql, hashed, secrets_in
 from eventlog.replay.diffs import FileDiff, diff
 from eventlog.replay.history import history
-from eventlog.replay.partial_tree import told_trees
+from eventlog.replay.partial_tree import trees_from_file_events
 from eventlog.replay.trees import TreeState, tree_at
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ _STATES_KEPT = 4_096
 _ENTRIES_KEPT = 100_000
 # Events of so many turns are read at a time.
 _TURNS_AT_ONCE = 512
-# DuckDB takes up to 2,048 rows at a time, whatever is in them.
+# DuckDB asks for up to 2,048 rows at a time, whatever their size.
 _BATCH_BYTES_MAX = 1 << 30
 
-# What says how the files of a turn were: of other payloads than those of changes only what a look tells.
+# The events from which a turn's files follow, with the payloads of changes and of actions with a capture.
 _EVENTS = """
     select e.session_id, e.turn, position, event_id, event_type, agent, operation, path, tree_hash,
         before_hash, after_hash, success, cause,
@@ -71,31 +71,31 @@ _TURNS = """
 
 
 class _Directories:
-    """Directories as they are stored, by their ids, so that they are never out of date."""
+    """Directories as they are stored, cached by their ids, so that they are never out of date."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, dict[bytes, TreeEntry]] = {}
+        self._cached: dict[bytes, dict[bytes, TreeEntry]] = {}
         self._entries = 0
 
     def read(self, state: TreeState, id: bytes) -> dict[bytes, TreeEntry]:
         """The entries of one of a tree's directories, by name."""
-        found = self._kept.get(id)
-        if found is None:
-            found = {entry.name: entry for entry in state.stored_tree(id)}
-            self._entries += len(found)
+        entries = self._cached.get(id)
+        if entries is None:
+            entries = {entry.name: entry for entry in state.stored_tree(id)}
+            self._entries += len(entries)
             if self._entries > _ENTRIES_KEPT:
-                self._kept.clear()
-                self._entries = len(found)
-            self._kept[id] = found
-        return found
+                self._cached.clear()
+                self._entries = len(entries)
+            self._cached[id] = entries
+        return entries
 
 
-# A store that stays open is asked again about the same trees.
+# An open store is asked about the same trees again.
 _DIRECTORIES: "WeakKeyDictionary[BlobStore, _Directories]" = WeakKeyDictionary()
 
 
 class StoreAnswers:
-    """The answers of one store, asked about one moment of its log."""
+    """The answers of one store, at one moment of its log."""
 
     def __init__(self, ask: "Ask", blobs: "BlobStore") -> None:
         self._ask = ask
@@ -104,7 +104,7 @@ class StoreAnswers:
         self._states: dict[TurnRef, TreeState | None] = {}
         self._directories = _DIRECTORIES.setdefault(blobs, _Directories())
         self._withheld: frozenset[str] | None = None
-        self._deferred = DeferredContents(blobs, told_by(ask))
+        self._deferred = DeferredContents(blobs, content_events_by_sql(ask))
 
     # -- what SQL asks ---------------------------------------------------------------------------
 
@@ -126,8 +126,8 @@ class StoreAnswers:
                 )
         return [None if id is None else read[id] for id in ids]
 
-    def places(self, turns: "Texts") -> "list[dict[str, Any] | None]":
-        refs = self.find(turns)
+    def turn_ranges(self, turns: "Texts") -> "list[dict[str, Any] | None]":
+        turn_refs = self.find(turns)
         return [
             None
             if ref is None
@@ -138,7 +138,7 @@ class StoreAnswers:
                 "since": ref.since,
                 "until": ref.until,
             }
-            for ref in refs
+            for ref in turn_refs
         ]
 
     def trees(self, turns: "Texts") -> "Rows":
@@ -155,16 +155,16 @@ class StoreAnswers:
     def find(self, names: "Texts") -> list[TurnRef | None]:
         """The turns of these names. Raises: NotFound, Ambiguous."""
         new = {name for name in names if name is not None and name not in self._refs}
-        places = {name: place for name in new if (place := _place(name)) is not None}
-        found = {(ref.session_id, ref.turn): ref for ref in self._turns(list(places.values()))}
+        keys = {name: key for name in new if (key := _turn_key(name)) is not None}
+        refs = {(ref.session_id, ref.turn): ref for ref in self._turns(list(keys.values()))}
         for name in new:
-            known = found.get(places[name]) if name in places else None
-            self._refs[name] = known or find_turn(self._ask, name)
+            ref = refs.get(keys[name]) if name in keys else None
+            self._refs[name] = ref or find_turn(self._ask, name)
         return [None if name is None else self._refs[name] for name in names]
 
-    def _turns(self, places: Sequence[tuple[str, int]]) -> Iterator[TurnRef]:
-        if places:
-            rows = self._ask(_TURNS, [[p[0] for p in places], [p[1] for p in places]]).rows
+    def _turns(self, keys: Sequence[tuple[str, int]]) -> Iterator[TurnRef]:
+        if keys:
+            rows = self._ask(_TURNS, [[key[0] for key in keys], [key[1] for key in keys]]).rows
             yield from (TurnRef(*row) for row in rows)
 
     # -- trees -----------------------------------------------------------------------------------
@@ -182,11 +182,11 @@ class StoreAnswers:
 
     def _read_states(self, refs: Sequence[TurnRef]) -> dict[TurnRef, TreeState | None]:
         events = self._events_of(refs)
-        self._deferred = DeferredContents(self._blobs, told_by(self._ask))
+        self._deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
         return {ref: self._state(events.get((ref.session_id, ref.turn), []), ref) for ref in refs}
 
     def _events_of(self, refs: Sequence[TurnRef]) -> dict[tuple[str, int], list[Event]]:
-        """The events of turns that say how their files were."""
+        """The events of turns from which their files follow."""
         until = max(ref.until for ref in refs if ref.until is not None)
         asked = [[r.session_id for r in refs], [r.turn for r in refs], min(r.since for r in refs), until]
         result = self._ask(_EVENTS, asked)
@@ -204,7 +204,7 @@ class StoreAnswers:
         except NoTree:
             pass
         try:
-            return told_trees(_given(events), self._blobs, ref)[1]
+            return trees_from_file_events(_given(events), self._blobs, ref)[1]
         except NoTree:
             return None
 
@@ -242,7 +242,7 @@ class StoreAnswers:
         ]
 
     def _entries(self, state: TreeState) -> Iterator[tuple[bytes, TreeEntry]]:
-        """The paths of a tree that are no directories; a content of git has its own hash here."""
+        """The paths of a tree except directories; a content that git holds has its own hash here."""
         for path, entry in state.walk():
             if entry.kind != DIRECTORY:
                 try:
@@ -294,11 +294,11 @@ class StoreAnswers:
         return rows
 
     def _of_turn(self, name: str) -> tuple[TreeState | None, TreeState | None]:
-        """The trees at start and end of a turn; of the files told of, where none was recorded."""
+        """The trees at start and end of a turn; partial trees, where none was recorded."""
         (ref,) = self.find([name])
         assert ref is not None
         events = self._events_of([ref]).get((ref.session_id, ref.turn), [])
-        deferred = DeferredContents(self._blobs, told_by(self._ask))
+        deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
         try:
             start, end = (
                 tree_at(events, self._blobs, ref.name, at, deferred=deferred) for at in ("start", "end")
@@ -307,7 +307,7 @@ class StoreAnswers:
         except NoTree:
             pass
         try:
-            return told_trees(_given(events), self._blobs, ref)
+            return trees_from_file_events(_given(events), self._blobs, ref)
         except NoTree:
             return None, None
 
@@ -317,8 +317,8 @@ class StoreAnswers:
         return [{name: getattr(version, name) for name in names} for version in versions]
 
 
-def _place(name: str) -> tuple[str, int] | None:
-    """Session and turn of a full name; None for one of another form, or a beginning."""
+def _turn_key(name: str) -> tuple[str, int] | None:
+    """Session and turn of a full name; None for another form, or the beginning of a name."""
     session, _, turn = name.removeprefix("turn:").partition("_")
     return (session, int(turn)) if turn.isascii() and turn.isdigit() and len(turn) < 19 else None
 
@@ -328,7 +328,7 @@ def _given(events: list[Event]) -> "Callable[..., Iterator[Event]]":
 
 
 def _doubt(before: TreeState, after: TreeState, file: FileDiff) -> str | None:
-    """Why a change is not known to be one, on either side."""
+    """Why it is not known whether a path changed, on either side."""
     return after.certainty.doubt(file.path) or before.certainty.doubt(file.old_path or file.path)
 
 

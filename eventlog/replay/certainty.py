@@ -1,8 +1,8 @@
 """How well a moment of a turn is known: a pure fold over the turn's events (docs/certainty.md).
 
-The only place where it is decided. Readers that hand out file states, lists, SQL and exports all carry what
-`certainty_of` says (P1, P7). The states of a turn's start and end rest on facts that columns hold, and on
-`closed_by` of its end, so that SQL folds the same (projections/definitions.py); a test holds both equal.
+Only this module decides it. Readers that hand out file states, lists, SQL and exports all carry the result of
+`certainty_of` (P1, P7). The states of a turn's start and end follow from columns, and from `closed_by` of its
+end, so that SQL folds the same (projections/definitions.py); a test holds both equal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +22,13 @@ EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
 STATES = (EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE)
 EVERYTHING = "."
 
-# Events at which it is of interest how the files were.
+# Events at which the state of the files is of interest.
 TELLS_OF_FILES = ("snapshot", "action", "file")
 
-# Events of tools: one that is told after the last look of its turn was told too late to belong to that.
+# Events of tools: one that was recorded after the last capture of its turn came too late to belong to it.
 _OF_TOOLS = ("tool_start", "action", "file")
 
-# What the fold reads of an event, beside its payload.
+# The columns that the fold reads of an event, beside its payload.
 COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "cause", "tree_hash", "success")
 
 Doubts = tuple[tuple[str, str], ...]
@@ -39,8 +39,8 @@ Fields = Mapping[str, Any]
 class Certainty:
     """How well a moment is known.
 
-    `paths` are the (path, reason) of what is not exact, sorted; the path "." stands for all of them, a
-    directory for all that is below it. `why` is a sentence, empty where the state is exact.
+    `paths` are the (path, reason) of the paths that are not exact, sorted; the path "." stands for all of
+    them, a directory for all paths below it. `why` is a sentence, empty where the state is exact.
     """
 
     state: str
@@ -60,9 +60,9 @@ class Certainty:
         return None
 
     def doubts(self, wanted: Sequence[str] = ()) -> Doubts:
-        """Those of `paths` that concern what was asked for: files, or directories with what is below.
+        """Those of `paths` that concern the wanted files, or directories with the paths below them.
 
-        Without `wanted` all of them.
+        Without `wanted`, all of them.
         """
         names = [doubt_bytes(name.removeprefix("./").strip("/")) for name in wanted]
         if not names or b"" in names or b"." in names:
@@ -70,7 +70,7 @@ class Certainty:
         return tuple(pair for pair in self.paths if any(_meet(doubt_bytes(pair[0]), name) for name in names))
 
     def with_doubts(self, more: Iterable[tuple[str, str]], why: str) -> "Certainty":
-        """The same with other paths that are not exact, because of `why`; what is doubted already stays."""
+        """The same with more paths that are not exact, because of `why`; earlier doubts stay."""
         doubts = dict(self.paths)
         for path, reason in more:
             doubts.setdefault(path, reason)
@@ -89,7 +89,7 @@ def _is_below(path: bytes, above: bytes) -> bool:
 
 
 def doubt_bytes(path: str) -> bytes:
-    """A path as events write it; one that they cannot have written stands for itself."""
+    """The bytes of a path as events write it, or of a path that no event can have written."""
     try:
         return path_bytes(path)
     except ValueError:
@@ -102,18 +102,20 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
     Args:
         events: all events of the turn in position order, with the columns `COLUMNS` and the payload.
         running: the process of the turn lives (`eventlog/base/activity.py`).
-    Whoever has the trees adds what only these say: contents that are still open, and what differs in the
+    A caller with the trees adds what only they show: contents that are still open, and differences from the
     next one. Raises: KeyError when there is no event `at`.
     """
     timeline = list(events)
     snapshots = [event for event in timeline if event["event_type"] == "snapshot"]
     if not any(event.get("tree_hash") is not None for event in snapshots):
         if running:
-            return _everything(RUNNING, "the turn is still running, and no look has been finished in it yet")
+            return _everything(RUNNING, "the turn is still running, and no capture has finished in it yet")
         if any(event.get("success") is False for event in snapshots):
             if at == "end" and is_open(timeline):
-                return _everything(UNFINISHED, "no end of the turn was seen, and no look was finished in it")
-            return _everything(FAILED, "no look at the directory was finished in this turn")
+                return _everything(
+                    UNFINISHED, "no end of the turn was seen, and no capture was finished in it"
+                )
+            return _everything(FAILED, "no capture of the directory was finished in this turn")
         return _everything(NONE, "this turn records no tree")
     if at == "start":
         return _of_start(snapshots[0])
@@ -126,7 +128,7 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
 
 
 def status_words(status: str | None, at_end: Certainty) -> str:
-    """A turn's status for people: one without an end whose process is gone is not active."""
+    """A turn's status for people: a turn without an end whose process is gone is not active."""
     return NOT_CLOSED if status == "active" and at_end.state in (UNFINISHED, FAILED, NONE) else status or ""
 
 
@@ -135,28 +137,27 @@ NOT_CLOSED = "interrupted, not closed yet"
 
 def is_open(events: Iterable[Fields]) -> bool:
     """Whether a turn has no end yet, so that it matters whether its process lives."""
-    found = True
+    open_so_far = True
     for event in events:
         kind, operation = event["event_type"], event.get("operation")
         if (kind, operation) in (("turn", "end"), ("snapshot", "turn_end")):
-            found = False
+            open_so_far = False
         elif (kind, operation) == ("turn", "resume"):
-            found = True
-    return found
+            open_so_far = True
+    return open_so_far
 
 
-def is_look(event: Fields) -> bool:
-    """Whether an event tells of a look at the directory, also of one that failed."""
+def is_capture(event: Fields) -> bool:
+    """Whether an event reports a capture of the directory, also a failed one."""
     if event["event_type"] == "snapshot":
         return True
     return event["event_type"] == "action" and _capture(event).get("state") in _FAILURES
 
 
-def end_of_looks(timeline: Sequence[Fields]) -> int:
+def end_of_captures(timeline: Sequence[Fields]) -> int:
     """The index after the last event that belongs to the end of a turn.
 
-    Where a look was made at its end, that is the last look: what is told of the turn after it was found by
-    other turns, and later.
+    Where a capture was made at its end, that is the last one: other turns found the later events, and later.
     """
     snapshots = [n for n, event in enumerate(timeline) if event["event_type"] == "snapshot"]
     if any(timeline[n].get("operation") == "turn_end" for n in snapshots):
@@ -165,8 +166,8 @@ def end_of_looks(timeline: Sequence[Fields]) -> int:
 
 
 def effects_end(timeline: Sequence[Fields], moment: int) -> int:
-    """The index after the last event that belongs to the moment of `timeline[moment]`: of an action, the
-    changes in the same frame, and the look that found them, which ends the frame."""
+    """The index after the last event that belongs to the moment of `timeline[moment]`: for an action, the
+    changes in the same frame, and the capture that found them, which ends the frame."""
     end = moment + 1
     if timeline[moment]["event_type"] != "action":
         return end
@@ -180,9 +181,9 @@ def effects_end(timeline: Sequence[Fields], moment: int) -> int:
     return end
 
 
-def next_look(timeline: Sequence[Fields], end: int) -> Fields | None:
-    """The first look at or after the index `end`."""
-    return next((event for event in timeline[end:] if is_look(event)), None)
+def next_capture(timeline: Sequence[Fields], end: int) -> Fields | None:
+    """The first capture at or after the index `end`."""
+    return next((event for event in timeline[end:] if is_capture(event)), None)
 
 
 def _is_effect(event: Fields, action: object) -> bool:
@@ -191,8 +192,8 @@ def _is_effect(event: Fields, action: object) -> bool:
 
 def _of_start(first: Fields) -> Certainty:
     if first.get("operation") != "turn_start":
-        return _everything(FAILED, "no look was made at the start of the turn; the files are later ones")
-    return _of_look(first)
+        return _everything(FAILED, "no capture was made at the start of the turn; the files are later ones")
+    return _of_capture(first)
 
 
 def _of_end(timeline: Sequence[Fields], snapshots: Sequence[Fields], running: bool) -> Certainty:
@@ -203,20 +204,20 @@ def _of_end(timeline: Sequence[Fields], snapshots: Sequence[Fields], running: bo
         if ends and _payload(ends[-1]).get("closed_by") is not None:
             return _of_closed(snapshots[-1])
         if any(event.get("operation") == "turn_end" for event in snapshots):
-            return _of_look(snapshots[-1])
+            return _of_capture(snapshots[-1])
     if running and (goes_on or not ends):
-        return _everything(RUNNING, "the turn is still running; its files are those of the last look")
+        return _everything(RUNNING, "the turn is still running; its files are those of the last capture")
     if goes_on:
         seen = "the turn went on after its end, and no other end was seen"
     else:
-        seen = "the turn ended without a look" if ends else "no end of the turn was seen"
-    return _everything(UNFINISHED, f"{seen}; its files are those of the last look")
+        seen = "the turn ended without a capture" if ends else "no end of the turn was seen"
+    return _everything(UNFINISHED, f"{seen}; its files are those of the last capture")
 
 
 def _of_closed(last: Fields) -> Certainty:
     """The end of a turn whose process was gone before it ended."""
     if last.get("tree_hash") is None or _capture(last).get("state") != "late":
-        return _everything(UNFINISHED, f"{_GONE}; its files are those of the last look")
+        return _everything(UNFINISHED, f"{_GONE}; its files are those of the last capture")
     doubts = dict(_pending(_capture(last)) if last.get("success") is False else ()) | dict(_late(last))
     return Certainty(
         UNFINISHED, f"{_GONE}; its files are those found afterwards", tuple(sorted(doubts.items()))
@@ -224,22 +225,24 @@ def _of_closed(last: Fields) -> Certainty:
 
 
 def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Certainty:
-    """A moment between two looks: paths that the later one found changed may have changed on either side."""
+    """A moment between two captures: it is unknown on which side a path changed."""
     if timeline[moment].get("agent") == "git":
-        return Certainty(EXACT)  # a commit's changes are all that there were
+        return Certainty(EXACT)  # a commit has no other changes
     end = effects_end(timeline, moment)
-    base = next((n for n in range(end - 1, -1, -1) if is_look(timeline[n])), None)
+    base = next((n for n in range(end - 1, -1, -1) if is_capture(timeline[n])), None)
     if base is None:
-        return _everything(FAILED, "no look at the directory had been made by then")
-    known = _of_look(timeline[base])
-    if moment <= base or known.state == FAILED:
-        return known
-    after = next((n for n in range(end, len(timeline)) if is_look(timeline[n])), None)
+        return _everything(FAILED, "no capture of the directory had been made by then")
+    before = _of_capture(timeline[base])
+    if moment <= base or before.state == FAILED:
+        return before
+    after = next((n for n in range(end, len(timeline)) if is_capture(timeline[n])), None)
     if after is None and at_end.state not in (EXACT, PARTIAL):
         return at_end
     if after is None and timeline[moment]["event_type"] in _OF_TOOLS:
-        return _everything(FAILED, "no look was made after it; the files are those of the turn's last look")
-    doubts = dict(known.paths)
+        return _everything(
+            FAILED, "no capture was made after it; the files are those of the turn's last capture"
+        )
+    doubts = dict(before.paths)
     for event in timeline[base + 1 : end]:
         for path in _changed(event):
             doubts.pop(path, None)
@@ -247,28 +250,28 @@ def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Cer
         doubts |= {path: why for path, why in _between(timeline[end : after + 1]) if path not in doubts}
     if not doubts:
         return Certainty(EXACT)
-    why = known.why or "some paths changed before the next look"
-    return Certainty(PARTIAL if known.state == EXACT else known.state, why, tuple(sorted(doubts.items())))
+    why = before.why or "some paths changed before the next capture"
+    return Certainty(PARTIAL if before.state == EXACT else before.state, why, tuple(sorted(doubts.items())))
 
 
 def _between(events: Sequence[Fields]) -> Iterable[tuple[str, str]]:
-    """What may have changed between a moment and the look that ends `events`."""
-    look = events[-1]
-    capture = _capture(look)
-    state = _of_look(look).state
+    """The paths that may have changed between a moment and the capture that ends `events`."""
+    snapshot = events[-1]
+    capture = _capture(snapshot)
+    state = _of_capture(snapshot).state
     if state in (FAILED, PARTIAL):
-        yield EVERYTHING, "the next look at the directory was not whole"
+        yield EVERYTHING, "the next capture of the directory was not complete"
     elif capture.get("state") == "baseline" or "told" in capture:
-        yield EVERYTHING, "the next look does not tell of each change that it found"
+        yield EVERYTHING, "the next capture does not name each change that it found"
     if state == UNFINISHED:
-        yield from _late(look)
+        yield from _late(snapshot)
     for event in events:
         for path in _changed(event):
-            yield path, "it changed at some time between this event and the next look"
+            yield path, "it changed at some time between this event and the next capture"
 
 
 def _changed(event: Fields) -> Iterable[str]:
-    """The paths that a file event tells changes of."""
+    """The paths that a file event changes."""
     if is_change(event):
         for path in (event.get("path"), _payload(event).get("old_path")):
             if path is not None:
@@ -276,21 +279,21 @@ def _changed(event: Fields) -> Iterable[str]:
 
 
 def is_change(event: Fields) -> bool:
-    """Whether an event tells of a change in the working directory: no tree holds what lies outside of it."""
+    """Whether an event reports a change in the working directory: no tree holds files outside of it."""
     is_file = event["event_type"] == "file" and event.get("operation") != "read"
     return is_file and not is_outside(str(event.get("path") or ""))
 
 
-def _of_look(look: Fields) -> Certainty:
-    """What one look knows of its own moment."""
-    capture = _capture(look)
-    if look.get("tree_hash") is None:
+def _of_capture(snapshot: Fields) -> Certainty:
+    """The certainty of a capture's own moment."""
+    capture = _capture(snapshot)
+    if snapshot.get("tree_hash") is None:
         reason = _FAILURES.get(str(capture.get("state")), "no tree was recorded then")
-        return _everything(FAILED, f"{reason}; the files are those of an earlier look, if there is one")
-    if look.get("success") is False:
+        return _everything(FAILED, f"{reason}; the files are those of an earlier capture, if there is one")
+    if snapshot.get("success") is False:
         return Certainty(PARTIAL, "its capture was not finished in time", _pending(capture))
     if capture.get("state") == "late":
-        return Certainty(UNFINISHED, f"{_GONE}; its files are those found afterwards", _late(look))
+        return Certainty(UNFINISHED, f"{_GONE}; its files are those found afterwards", _late(snapshot))
     return Certainty(EXACT)
 
 
@@ -301,27 +304,27 @@ def _everything(state: str, why: str) -> Certainty:
 _GONE = "the process of the turn was gone before it ended"
 _FAILURES = {
     "busy": "another capture was at work",
-    "failed": "the look at the directory failed",
-    "missed": "nothing was heard of the turn when it began",
-    "partial": "the look at the directory was not finished in time",
+    "failed": "the capture of the directory failed",
+    "missed": "no hook reported the beginning of the turn",
+    "partial": "the capture of the directory was not finished in time",
 }
 
 
-def _late(look: Fields) -> Doubts:
-    reason = "it changed after the last look before the process ended"
-    return _listed(_capture(look), "paths", "count", reason)
+def _late(snapshot: Fields) -> Doubts:
+    reason = "it changed after the last capture before the process ended"
+    return _listed(_capture(snapshot), "paths", "count", reason)
 
 
 def _pending(capture: Fields) -> Doubts:
-    doubts = dict(_listed(capture, "pending_paths", "pending", "it was not looked at in time"))
-    warning = capture.get("warning")  # git could not say what belongs to the tree
+    doubts = dict(_listed(capture, "pending_paths", "pending", "it was not captured in time"))
+    warning = capture.get("warning")  # git could not list what belongs to the tree
     if warning is not None or not doubts:
         doubts[EVERYTHING] = str(warning or "its capture was not finished in time")
     return tuple(sorted(doubts.items()))
 
 
 def _listed(capture: Fields, paths: str, count: str, reason: str) -> Doubts:
-    """The paths that a look names; "." where it names fewer than it counted."""
+    """The paths that a capture names; "." where it names fewer than it counted."""
     doubts: dict[str, str] = {}
     listed = capture.get(paths)
     for item in listed if isinstance(listed, list) else []:

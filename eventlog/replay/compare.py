@@ -1,8 +1,8 @@
-"""What differs between two trees: a list of changed paths, without a look at contents (docs/design.md §14).
+"""The differences between two trees: a list of changed paths, without reading contents (docs/design.md §14).
 
-Both trees are walked side by side and equal sub-trees are skipped, so the cost follows what changed and
-not how large the trees are. What one side could not capture is listed with its reason and is no change:
-whether it changed cannot be known, and it is never told as deleted (P1, P7). Pure but for reading trees.
+Both trees are walked side by side and equal sub-trees are skipped, so the cost follows the changes and not
+the size of the trees. A path that one side could not capture is listed with its reason and is no change:
+whether it changed is unknown, and it is never reported as deleted (P1, P7). Pure but for reading trees.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ ADD, EDIT, DELETE, RENAME, MODE, TYPE = "add", "edit", "delete", "rename", "mode
 
 ROOT = b"."  # the whole tree, as a path
 
-# Kinds whose contents may take each other's place under another name.
+# Kinds that a rename may turn into each other.
 _FAMILY = {**dict.fromkeys(FILES, FILE), SYMLINK: SYMLINK}
 
 _Entries = dict[bytes, TreeEntry]
@@ -51,7 +51,7 @@ class PathChange:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A path of which one side at least was not captured, and why."""
+    """A path that was not captured on at least one side, and why."""
 
     path: bytes
     before: TreeEntry | None
@@ -59,13 +59,13 @@ class Missing:
     reason: str
 
     def concerns(self, path: bytes) -> bool:
-        """Whether this is about the file or folder at `path`, or about a folder that it was in."""
+        """Whether this is about the file or folder at `path`, or about a folder above it."""
         return _is_below(self.path, path) or _is_below(path, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeComparison:
-    """What differs between two trees, in order of paths."""
+    """The differences between two trees, in order of paths."""
 
     changes: tuple[PathChange, ...]
     missing: tuple[Missing, ...]
@@ -73,29 +73,29 @@ class TreeComparison:
 
 def compare(before: "TreeState", after: "TreeState") -> TreeComparison:
     """How `before` becomes `after`. Raises: NotFound, Corruption when a tree cannot be read."""
-    unsaid = {**_unsaid(before), **_unsaid(after)}
+    unstated = {**_unstated(before), **_unstated(after)}
     doubts = {**_doubts(before), **_doubts(after)}
     changes: list[PathChange] = []
     missing: list[Missing] = []
     for path, old, new in _differences(before, after):
-        reason = _reason(unsaid, path) or _skipped(before, old) or _skipped(after, new)
+        reason = _reason(unstated, path) or _skipped(before, old) or _skipped(after, new)
         if reason is not None:
             missing.append(Missing(path, old, new, reason))
         else:
             changes.append(PathChange(path, _operation(old, new), old, new))
-    told = {one.path for one in missing}
-    missing += [Missing(path, None, None, why) for path, why in doubts.items() if path not in told]
+    listed = {entry.path for entry in missing}
+    missing += [Missing(path, None, None, why) for path, why in doubts.items() if path not in listed]
     changes.sort(key=lambda change: change.path)
     return TreeComparison(
         tuple(with_renames(changes)),
-        tuple(sorted(missing, key=lambda one: one.path)),
+        tuple(sorted(missing, key=lambda entry: entry.path)),
     )
 
 
 def with_renames(changes: Sequence[PathChange]) -> list[PathChange]:
-    """The changes, with what was deleted in one place and added in another as one.
+    """The changes, with a deletion and an addition of one content as a rename.
 
-    Equal contents are paired, and always: first those of one last name, then in order of paths.
+    Equal contents are always paired: first those with the same last name, then in order of paths.
     """
     gone = [(c, c.before) for c in changes if c.operation == DELETE and c.before and c.before.kind in _FAMILY]
     added = [(c, c.after) for c in changes if c.operation == ADD and c.after and c.after.kind in _FAMILY]
@@ -111,14 +111,14 @@ def with_renames(changes: Sequence[PathChange]) -> list[PathChange]:
             if candidates and change.path not in partner:
                 old = partner[change.path] = candidates.pop()
                 taken.add(old.path)
-    kept = []
+    result = []
     for change in changes:
         if change.operation == ADD and change.path in partner:
             old = partner[change.path]
-            kept.append(PathChange(change.path, RENAME, old.before, change.after, old.path))
+            result.append(PathChange(change.path, RENAME, old.before, change.after, old.path))
         elif change.operation != DELETE or change.path not in taken:
-            kept.append(change)
-    return kept
+            result.append(change)
+    return result
 
 
 def _content_and_name(entry: TreeEntry, path: bytes) -> tuple[bytes, ...]:
@@ -132,7 +132,7 @@ def _content(entry: TreeEntry, _path: bytes) -> tuple[bytes, ...]:
 def _differences(
     before: "TreeState", after: "TreeState"
 ) -> Iterator[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
-    """(path, entry before, entry after) of all that differs below the directories of both trees."""
+    """(path, entry before, entry after) of each difference below the directories of both trees."""
     if before.root == after.root:
         return
     trees = [(state.stored_tree, state.root) for state in (before, after)]
@@ -142,7 +142,7 @@ def _differences(
     while stack:
         path, old, new = stack.pop()
         if any(entry is not None and entry.kind == SKIPPED for entry in (old, new)):
-            yield path, old, new  # what a folder held there may be there still, unseen
+            yield path, old, new  # what a folder held there may still exist, unseen
             continue
         inside_old = before.get_tree(old.id, path) if old is not None and old.kind == DIRECTORY else None
         inside_new = after.get_tree(new.id, path) if new is not None and new.kind == DIRECTORY else None
@@ -150,8 +150,8 @@ def _differences(
         if inside_old is not None and inside_new is not None:
             _open(stack, path + b"/", inside_old, inside_new)
             continue
-        # A directory on one side only: what is in it differs, or itself where nothing is in it. Beside
-        # a file it is told by its contents alone.
+        # A directory on one side only: its entries differ, or the directory itself where it is empty. Beside
+        # a file only its entries are listed.
         if inside_old:
             _open(stack, path + b"/", inside_old, ())
         if inside_new:
@@ -170,7 +170,7 @@ def _open(
     before: Iterable[TreeEntry],
     after: Iterable[TreeEntry],
 ) -> None:
-    """Put what differs between two directories on the stack."""
+    """Push the differences between two directories on the stack."""
     if prefix.count(b"/") > DEPTH_MAX:
         raise Refused(f"the directories at {prefix[:80]!r}… are nested deeper than {DEPTH_MAX} levels")
     old: _Entries = {entry.name: entry for entry in before}
@@ -182,20 +182,20 @@ def _open(
 
 
 def _hashed(state: "TreeState", entry: TreeEntry) -> TreeEntry:
-    """The entry with the id of its content, as far as that can be had."""
+    """The entry with the id of its content, where that can be read."""
     try:
         return hashed(state.blobs, entry)
     except NotFound:
-        return entry  # whoever shows its content says why
+        return entry  # the code that shows its content reports why
 
 
 def _is_same(old: TreeEntry | None, new: TreeEntry | None) -> bool:
-    """Whether a content that was deferred turned out to be the one on the other side."""
+    """Whether a deferred content is equal to the content on the other side."""
     return old is not None and new is not None and (old.kind, old.id) == (new.kind, new.id)
 
 
 def differing(before: "TreeState", after: "TreeState") -> Iterator[bytes]:
-    """The paths that differ, or of which one side has no content."""
+    """The paths that differ, or that have no content on one side."""
     return (path for path, _, _ in _differences(before, after))
 
 
@@ -213,21 +213,21 @@ def _operation(old: TreeEntry | None, new: TreeEntry | None) -> str:
     return MODE if old.id == new.id else EDIT
 
 
-def _unsaid(state: "TreeState") -> dict[bytes, str]:
-    """What the events behind a snapshot did not say."""
+def _unstated(state: "TreeState") -> dict[bytes, str]:
+    """The paths whose contents the events after a snapshot do not name."""
     return {doubt_bytes(path): reason for path, reason in state.missing}
 
 
 def _doubts(state: "TreeState") -> dict[bytes, str]:
-    """All that is not exact."""
+    """Every path that is not exact."""
     return {doubt_bytes(path): reason for path, reason in state.certainty.paths}
 
 
-def _reason(unsaid: dict[bytes, str], path: bytes) -> str | None:
-    """Why a path is not known: itself, or a folder that it was in."""
-    while unsaid:
-        if path in unsaid:
-            return unsaid[path]
+def _reason(unstated: dict[bytes, str], path: bytes) -> str | None:
+    """Why a path, or a folder above it, is not known."""
+    while unstated:
+        if path in unstated:
+            return unstated[path]
         path, slash, _ = path.rpartition(b"/")
         if not slash:
             break

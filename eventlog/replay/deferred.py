@@ -1,8 +1,8 @@
-"""What became of contents that a hook deferred: one layer under everything that reads trees (P1).
+"""What became of contents that a hook deferred: one layer below everything that reads trees (P1).
 
 In a tree such a file is an entry `s` that names a list (docs/certainty.md §3). Here it becomes the entry of
-its stored content, or of the content that git holds, or an entry `s` with the reason why neither is to be
-had. The place in the list is the path, so the same directory under two names may hold two things: entries
+its stored content, or of the content that git holds, or an entry `s` with the reason why neither can be
+read. The list has a row for each path, so one directory under two names may hold different files: entries
 are resolved with their paths.
 
 Contents of git have no id of ours until they are read. Their entries carry one that is made of git's,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.query.functions import Ask
 
-# What is read of the events that say what became of deferred contents.
+# The columns that are read of events about deferred contents.
 COLUMNS = ("before_hash", "tree_hash", "payload")
 EVENT_TYPE = "content"
 
@@ -39,26 +39,26 @@ _LOST = "its content was deferred, and could not be stored: "
 _GIT_CONTEXT = "locus 2026 git object v1"
 
 # All events of the type `content`, with COLUMNS.
-Told = Callable[[], Iterable[Mapping[str, Any]]]
+ContentEvents = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 class _Elsewhere:
-    """What is in no pack of a store: contents that git holds, and reasons made here."""
+    """Contents in no pack of a store: those that git holds, and reasons made here."""
 
     def __init__(self, directory: str) -> None:
-        self.objects: dict[bytes, bytes] = {}  # git's id, by the id that stands for it
+        self.objects: dict[bytes, bytes] = {}  # git's id, by our id that stands for it
         self.texts: dict[bytes, bytes] = {}
-        self.hashed: dict[bytes, bytes] = {}  # the id that stands for an object, by that of what was read
-        self.secrets: dict[bytes, tuple[str, ...]] = {}  # in contents that were looked through
+        self.hashed: dict[bytes, bytes] = {}  # the id that stands for an object, by the id of its content
+        self.secrets: dict[bytes, tuple[str, ...]] = {}  # in contents that were searched for them
         self._git = GitContents(directory)
 
     def get(self, id: bytes) -> bytes | None:
-        """Raises: NotFound when git should hold it, and does not."""
+        """Raises: NotFound when git should hold it and does not."""
         if id in self.hashed:
             try:
                 return self._git.read(self.objects[self.hashed[id]])
             except NotFound:
-                return None  # a pack may have it by now
+                return None  # a pack may hold it by now
         if id not in self.objects:
             return self.texts.get(id)
         data = self._git.read(self.objects[id])
@@ -87,17 +87,17 @@ _ELSEWHERE: "WeakKeyDictionary[BlobStore, _Elsewhere]" = WeakKeyDictionary()
 
 
 def elsewhere_of(blobs: "BlobStore") -> _Elsewhere:
-    """What is known of contents beside a store's packs; made, and told to the store, at the first call."""
-    found = _ELSEWHERE.get(blobs)
-    if found is None:
-        found = _Elsewhere(os.path.dirname(blobs.layout.root))
-        _ELSEWHERE[blobs] = found
-        blobs.elsewhere = found.get
-    return found
+    """The contents beside a store's packs; made, and attached to the store, at the first call."""
+    elsewhere = _ELSEWHERE.get(blobs)
+    if elsewhere is None:
+        elsewhere = _Elsewhere(os.path.dirname(blobs.layout.root))
+        _ELSEWHERE[blobs] = elsewhere
+        blobs.elsewhere = elsewhere.get
+    return elsewhere
 
 
 def hashed(blobs: "BlobStore", entry: TreeEntry) -> TreeEntry:
-    """The entry with the id of its content, which is read for that where git holds it.
+    """The entry with the id of its content; a content that git holds is read for that.
 
     Raises: NotFound when git does not hold it any more.
     """
@@ -108,9 +108,9 @@ def hashed(blobs: "BlobStore", entry: TreeEntry) -> TreeEntry:
 
 
 def secrets_in(blobs: "BlobStore", id: bytes) -> tuple[str, ...]:
-    """The kinds of secrets in a content that git holds, which nobody looked through when it was recorded.
+    """The kinds of secrets in a content that git holds, which was not searched when it was recorded.
 
-    Of contents in packs the log says it. Raises: NotFound when git does not hold it any more.
+    For contents in packs the log states them. Raises: NotFound when git no longer holds it.
     """
     elsewhere = _ELSEWHERE.get(blobs)
     if elsewhere is None or not elsewhere.is_of_git(id):
@@ -121,7 +121,7 @@ def secrets_in(blobs: "BlobStore", id: bytes) -> tuple[str, ...]:
 
 
 def withheld_of_git(blobs: "BlobStore") -> frozenset[str]:
-    """The hashes of those contents of git, of all that were read so far, that hold a secret."""
+    """The hashes of the contents that git holds, were read so far, and hold a secret."""
     elsewhere = _ELSEWHERE.get(blobs)
     read = () if elsewhere is None else tuple(elsewhere.hashed)
     return frozenset(to_text(id) for id in read if _holds_secret(blobs, id))
@@ -131,44 +131,44 @@ def _holds_secret(blobs: "BlobStore", id: bytes) -> bool:
     try:
         return bool(secrets_in(blobs, id))
     except NotFound:
-        return False  # nobody can show it either
+        return False  # it cannot be shown either
 
 
-def told_by(ask: "Ask") -> Told:
-    """The events of a store that is asked in SQL."""
+def content_events_by_sql(ask: "Ask") -> ContentEvents:
+    """The `content` events of a store, read with SQL."""
 
-    def told() -> Iterable[Mapping[str, Any]]:
+    def events() -> Iterable[Mapping[str, Any]]:
         from eventlog.base import jsontext
 
         columns = ", ".join(COLUMNS)
-        found = ask(f"select {columns} from events where event_type = '{EVENT_TYPE}' order by position", ())
-        for before, tree, payload in found.rows:
+        result = ask(f"select {columns} from events where event_type = '{EVENT_TYPE}' order by position", ())
+        for before, tree, payload in result.rows:
             yield {"before_hash": before, "tree_hash": tree, "payload": jsontext.object_of(payload)}
 
-    return told
+    return events
 
 
 def is_of_git(blobs: "BlobStore", id: bytes) -> bool:
-    """Whether a content is read from git, and stands in no pack as far as is known."""
+    """Whether a content is read from git, and is in no known pack."""
     elsewhere = _ELSEWHERE.get(blobs)
     return elsewhere is not None and elsewhere.is_of_git(id)
 
 
-def told_in(events: Callable[..., Iterable[Mapping[str, Any]]]) -> Told:
-    """Those of a store, by its `events`."""
+def content_events_in(events: Callable[..., Iterable[Mapping[str, Any]]]) -> ContentEvents:
+    """The `content` events of a store, read with its `events`."""
     return lambda: events(event_types=(EVENT_TYPE,), columns=COLUMNS)
 
 
-def nothing_told() -> Iterable[Mapping[str, Any]]:
+def no_content_events() -> Iterable[Mapping[str, Any]]:
     return ()
 
 
 class DeferredContents:
-    """Resolves the entries of deferred files, as of one moment of the log."""
+    """Resolves the entries of deferred files, at one moment of the log."""
 
-    def __init__(self, blobs: "BlobStore", told: Told = nothing_told) -> None:
+    def __init__(self, blobs: "BlobStore", content_events: ContentEvents = no_content_events) -> None:
         self._blobs = blobs
-        self._told = told
+        self._content_events = content_events
         self._lists: dict[bytes, _List] = {}
         self._list_of: dict[bytes, bytes | None] = {}  # by the id of an entry's sentence
         self._stored: dict[bytes, list[Mapping[str, Any]]] | None = None
@@ -186,66 +186,66 @@ class DeferredContents:
         return entry if list_id is None else self._resolved(entry, path, list_id)
 
     def doubts(self, lists: Iterable[bytes], tree: EditedTree) -> Iterable[tuple[str, str]]:
-        """The paths of these lists that a tree holds as deferred, and whose content is not to be had."""
+        """The paths of these lists that a tree holds as deferred, and whose content cannot be read."""
         of_git: dict[bytes, list[bytes]] = {}
         for list_id in lists:
             for path in self._list(list_id).paths():
                 entry = tree.get(path)
                 if entry is None or entry.kind != SKIPPED or self._named_by(entry.id) != list_id:
                     continue
-                found = self._list(list_id).find(path)
-                if isinstance(found, str):
-                    yield path_text(path), found
-                elif isinstance(found, DeferredFile) and found.object is not None:
-                    of_git.setdefault(found.object, []).append(path)
+                content = self._list(list_id).find(path)
+                if isinstance(content, str):
+                    yield path_text(path), content
+                elif isinstance(content, DeferredFile) and content.object is not None:
+                    of_git.setdefault(content.object, []).append(path)
         for object, why in elsewhere_of(self._blobs).absent(of_git).items() if of_git else ():
             yield from ((path_text(path), why) for path in of_git[object])
 
     def stored(self, list_id: bytes, path: bytes) -> str | None:
-        """The hash of the content that a list means at `path`, once it is stored."""
-        found = self._list(list_id).find(path)
-        return to_text(found.id) if isinstance(found, TreeEntry) else None
+        """The hash of the content of a list's `path`, once it is stored."""
+        content = self._list(list_id).find(path)
+        return to_text(content.id) if isinstance(content, TreeEntry) else None
 
     def open_files(self, list_id: bytes) -> Iterable[DeferredFile]:
-        """The files of a list of which no event says what became, and which git does not hold."""
+        """The files of a list that no event resolves, and that git does not hold."""
         of_list = self._list(list_id)
         return [row for row in of_list.rows() if of_list.find(row.path) in (OPEN, ABSENT)]
 
     def _resolved(self, entry: TreeEntry, path: bytes, list_id: bytes) -> TreeEntry:
-        found = self._list(list_id).find(path)
+        content = self._list(list_id).find(path)
         elsewhere = elsewhere_of(self._blobs)
-        if isinstance(found, str):
-            return TreeEntry(entry.name, SKIPPED, elsewhere.add_text(found), entry.size)
-        if isinstance(found, DeferredFile):
-            assert found.object is not None
-            return TreeEntry(entry.name, found.kind, elsewhere.add_object(found.object), found.size)
-        return TreeEntry(entry.name, found.kind, found.id, found.size)
+        if isinstance(content, str):
+            return TreeEntry(entry.name, SKIPPED, elsewhere.add_text(content), entry.size)
+        if isinstance(content, DeferredFile):
+            assert content.object is not None
+            return TreeEntry(entry.name, content.kind, elsewhere.add_object(content.object), content.size)
+        return TreeEntry(entry.name, content.kind, content.id, content.size)
 
     def _named_by(self, sentence_id: bytes) -> bytes | None:
         if sentence_id not in self._list_of:
             try:
                 self._list_of[sentence_id] = list_of(self._blobs.get(sentence_id))
             except (NotFound, Corruption):
-                self._list_of[sentence_id] = None  # whoever shows the entry says so
+                self._list_of[sentence_id] = None  # the code that shows the entry reports it
         return self._list_of[sentence_id]
 
     def _list(self, list_id: bytes) -> "_List":
-        found = self._lists.get(list_id)
-        if found is None:
-            found = self._lists[list_id] = _List(self._blobs, list_id, self._events_of(list_id))
-        return found
+        deferred_list = self._lists.get(list_id)
+        if deferred_list is None:
+            deferred_list = self._lists[list_id] = _List(self._blobs, list_id, self._events_of(list_id))
+        return deferred_list
 
     def _events_of(self, list_id: bytes) -> list[Mapping[str, Any]]:
         if self._stored is None:
             self._stored = {}
-            for event in self._told():
+            for event in self._content_events():
                 for id in _ids([event.get("before_hash")]):
                     self._stored.setdefault(id, []).append(event)
         return self._stored.get(list_id, [])
 
 
 class _List:
-    """One list, and what the log says of its files."""
+    """One list, and the events about its files."""
 
     def __init__(self, blobs: "BlobStore", list_id: bytes, events: Iterable[Mapping[str, Any]]) -> None:
         self._rows: dict[bytes, DeferredFile] = {}
@@ -262,7 +262,7 @@ class _List:
                 try:
                     self._trees.append(EditedTree(blobs.get_tree, root))
                 except (NotFound, Corruption):
-                    continue  # what it stored is not there; the files stay open
+                    continue  # its tree is absent; the files stay open
             self._lost |= dict(_lost_of(event))
 
     def paths(self) -> Iterable[bytes]:
@@ -272,7 +272,7 @@ class _List:
         return self._rows.values()
 
     def find(self, path: bytes) -> "TreeEntry | DeferredFile | str":
-        """The entry of the stored content, the row of one that git holds, or why there is neither."""
+        """The entry of the stored content, the row of a content that git holds, or why there is neither."""
         for tree in self._trees:
             try:
                 entry = tree.get(path)
@@ -310,7 +310,7 @@ def _ids(texts: Iterable[object]) -> Iterable[bytes]:
 
 
 def lists_of(event: Mapping[str, Any]) -> list[bytes]:
-    """The lists that entries of a snapshot's tree refer to, as its event says."""
+    """The lists that entries of a snapshot's tree refer to, according to its event."""
     payload = event.get("payload")
     capture = payload.get("capture") if isinstance(payload, Mapping) else None
     lists = capture.get("lists") if isinstance(capture, Mapping) else None

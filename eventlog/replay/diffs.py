@@ -1,8 +1,8 @@
-"""Diffs made from contents whenever somebody wants to see one: of two trees, of one file event (S1-31).
+"""Diffs, made from contents on demand: of two trees, of one file event (S1-31).
 
 The log stores no diff text where both contents are known: it would be most of a segment. Contents are
 read when they are asked for, one change at a time, so that a large diff costs the memory of its largest
-file. One thread; the store beneath verifies what it reads (I24).
+file. One thread; the store verifies what it reads (I24).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.replay.trees import TreeState
 
-# A larger content counts as binary and is not read: git draws its line here too.
+# A larger content counts as binary and is not read: git has the same limit.
 TEXT_MAX = 512 << 20
 
 Reader = Callable[[bytes], bytes]
 
 
 class FileDiff:
-    """One change with its contents. Nothing is read before a count or the text is asked for.
+    """One change with its contents. Nothing is read before a caller asks for a count or the text.
 
     Raises, when it reads: NotFound (a content is no longer in the store), Corruption.
     """
@@ -109,7 +109,7 @@ class Diff:
     """What changed between two trees.
 
     `changes` are the changed paths without their contents, in order; iterating gives each with its
-    lines. `missing` is what one side did not capture, with the reasons (P1).
+    lines. `missing` are the paths that one side did not capture, with the reasons (P1).
     """
 
     before: "TreeState"
@@ -127,9 +127,9 @@ class Diff:
             yield from file.patch(binary=binary)
 
     def within(self, paths: Sequence[str]) -> "Diff":
-        """What concerns these files and folders; a rename does under both of its names.
+        """The part that concerns these files and folders; a rename concerns both of its names.
 
-        Raises: NotFound for a path of which neither side knows.
+        Raises: NotFound for a path that neither side has.
         """
         unknown = next((path for path in paths if not self.knows(path)), None)
         if unknown is not None:
@@ -143,23 +143,23 @@ class Diff:
         return replace(
             self,
             changes=tuple(c for c in self.changes if any(map(c.concerns, wanted))),
-            missing=tuple(one for one in self.missing if any(map(one.concerns, wanted))),
+            missing=tuple(gap for gap in self.missing if any(map(gap.concerns, wanted))),
         )
 
     def knows(self, path: str) -> bool:
-        """Whether one side has something at `path`, or should have."""
+        """Whether one side has an entry at `path`, or should have."""
         wanted = _bytes_of(path).rstrip(b"/")
         return (
             _has(self.before, wanted)
             or _has(self.after, wanted)
-            or any(one.path != ROOT and one.concerns(wanted) for one in self.missing)
+            or any(gap.path != ROOT and gap.concerns(wanted) for gap in self.missing)
         )
 
 
 def diff(before: "TreeState", after: "TreeState") -> Diff:
     """What changed from `before` to `after`. Raises: NotFound, Corruption when a tree cannot be read."""
-    found = compare(before, after)
-    return Diff(before, after, found.changes, found.missing)
+    comparison = compare(before, after)
+    return Diff(before, after, comparison.changes, comparison.missing)
 
 
 def _bytes_of(path: str) -> bytes:
@@ -183,7 +183,7 @@ def _has(state: "TreeState", path: bytes) -> bool:
 
 
 def diff_of(event: Mapping[str, Any], blobs: "BlobStore") -> str | None:
-    """The diff of a file event, to be shown: the one stored with it, else made from its contents.
+    """The diff of a file event, for display: the one stored with it, else one made from its contents.
 
     None when a content is binary, was not captured, or is no longer in the store (P7).
     """

@@ -1,7 +1,7 @@
 """A nested tree that is changed path by path; only the directories that changed are encoded again.
 
 It starts from a stored root and reads directories when a path leads into them, so a change costs the
-depth of its path, not the size of the tree. Used by whoever follows a series of changes: replay at an
+depth of its path, not the size of the tree. For code that follows a series of changes: replay at an
 event, and the import of a history. One instance belongs to one thread; entries are values.
 """
 
@@ -38,28 +38,28 @@ class _Directory:
 
 
 class EditedTree:
-    """A tree in memory, over `read`, which gives the entries of a stored one."""
+    """A tree in memory, over `read`, which returns the entries of a stored one."""
 
     def __init__(self, read: Reader, root: bytes | None = None) -> None:
         self._read = read
         self._root = _Directory(root, read(root) if root is not None else ())
 
     def get(self, path: bytes) -> TreeEntry | None:
-        """What stands at `path`; a directory that was visited has its id as last written, or zeros."""
+        """The entry at `path`; a visited directory has its id as last written, or zeros."""
         *folders, name = path.split(b"/")
         directory = self._root
         for folder in folders:
-            found = self._enter(directory, folder)
-            if found is None:
+            child = self._enter(directory, folder)
+            if child is None:
                 return None
-            directory = found
+            directory = child
         below = directory.below.get(name)
         if below is not None:
             return TreeEntry(name, DIRECTORY, below.id or bytes(32), below.size)
         return directory.entries.get(name)
 
     def put(self, path: bytes, kind: bytes, id: bytes, size: int) -> None:
-        """Let `path` be this entry; folders on the way are made, and take the place of files."""
+        """Put this entry at `path`; folders on the way are made, and replace files."""
         *folders, name = path.split(b"/")
         directory = self._root
         directory.id = None
@@ -76,25 +76,25 @@ class EditedTree:
         directory.entries[name] = TreeEntry(name, kind, id, size)
 
     def remove(self, path: bytes, *, prune: bool) -> bool:
-        """Take `path` away; False when it was not there.
+        """Remove `path`; False when it did not exist.
 
-        Args: prune: also the folders that are empty without it, as git does, which keeps no empty ones.
+        Args: prune: also remove the folders that are empty without it, as git does.
         """
         *folders, name = path.split(b"/")
-        way = [self._root]
+        directories = [self._root]
         for folder in folders:
-            found = self._enter(way[-1], folder)
-            if found is None:
+            child = self._enter(directories[-1], folder)
+            if child is None:
                 return False
-            way.append(found)
-        gone = way[-1].entries.pop(name, None) or way[-1].below.pop(name, None)
+            directories.append(child)
+        gone = directories[-1].entries.pop(name, None) or directories[-1].below.pop(name, None)
         if gone is None:
             return False
-        way[-1].rows.pop(name, None)
-        for directory in way:
+        directories[-1].rows.pop(name, None)
+        for directory in directories:
             directory.id = None
         if prune:
-            for parent, folder in zip(way[-2::-1], folders[::-1], strict=True):
+            for parent, folder in zip(directories[-2::-1], folders[::-1], strict=True):
                 if parent.below[folder]:
                     break
                 del parent.below[folder]
@@ -137,5 +137,5 @@ def _row(entry: TreeEntry) -> bytes:
 
 
 def no_trees(id: bytes) -> Iterable[TreeEntry]:
-    """A reader for a tree that starts empty: there is nothing to read."""
+    """A reader for a tree that starts empty."""
     raise NotFound(f"tree {id.hex()} is not here")

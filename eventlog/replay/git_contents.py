@@ -1,7 +1,7 @@
 """Contents that a git repository holds, read by their ids and hashed as git does.
 
-Git runs as a child with the settings of worktree/git.py: nothing is fetched, no program of a configuration is
-started, no object stands for another one. One `GitContents` belongs to one thread; its child ends with it.
+Git runs as a child with the settings of worktree/git.py: it fetches nothing, starts no configured program,
+and replaces no object. One `GitContents` belongs to one thread; its child ends with it.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class GitContents:
         return data
 
     def absent(self, objects: Iterable[bytes]) -> dict[bytes, str]:
-        """Those of `objects` that cannot be read, with the reason; none of them is read for that."""
+        """Those of `objects` that git lacks, with the reason; none is read for that."""
         wanted = list(dict.fromkeys(objects))
         names = "".join(f"{object.hex()}\n" for object in wanted).encode()
         question = ["--no-replace-objects", "cat-file", "--buffer", "--batch-check=%(objecttype)"]
@@ -90,11 +90,11 @@ class GitContents:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """Let it go: it waits for nothing but our next question."""
+    """End the child: it waits only for our next request."""
     for pipe in (child.stdin, child.stdout):
         try:
             if pipe is not None:
                 pipe.close()
         except OSError:
-            pass  # it had ended before what was asked reached it
+            pass  # it had ended before the request reached it
     child.wait()

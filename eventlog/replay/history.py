@@ -1,10 +1,9 @@
-"""The history of one file: its versions as the log tells them, followed back through renames (S1-55).
+"""The history of one file: its versions in the log, followed back through renames (S1-55).
 
-A version is a file event that concerns the path: it was added, edited, deleted or renamed, hither or
-away. Where a rename brought a content to the path, the versions of the old path up to then belong to
-it as well. Snapshots are not searched: to know what each of them holds at a path would mean to read
-trees of every turn of the log. Reads the log by the query that it is given, and contents only where an
-event does not say its line counts.
+A version is a file event that concerns the path: it was added, edited, deleted, or renamed to or from the
+path. Where a rename brought a content to the path, the older versions of the old path belong to it as well.
+Snapshots are not searched: that would read trees of every turn of the log. Reads the log through the given
+query, and contents only where an event does not state its line counts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +19,7 @@ from eventlog.blobs.tree import SKIPPED, TreeEntry
 from eventlog.projections.definitions import HAPPENED_AT, TURN_ORDER_AT
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import Certainty, doubt_bytes
-from eventlog.replay.deferred import DeferredContents, hashed, told_by
+from eventlog.replay.deferred import DeferredContents, content_events_by_sql, hashed
 from eventlog.replay.line_counts import count, deferred_content, pair_of
 from eventlog.replay.trees import list_named_by
 
@@ -32,24 +31,24 @@ Query = Callable[[str, Sequence[Any]], "Result"]
 
 TurnCertainty = Callable[[str], Certainty]
 
-# Events outside turns are on no line, and are not left out.
+# Events outside turns belong to no line; they are included.
 _ON_LINE = f"(turn is null or {NOT_REWRITTEN})"
 
-# Where an event stands in the order in which things happened: when (µs, of a commit as commits are ordered),
+# By which events are put in the order in which they happened: when (µs, of a commit as commits are ordered),
 # the place of its commit on the line, position; -1 for what is unknown.
-Place = tuple[int, int, int]
+OrderKey = tuple[int, int, int]
 
-# (place of the rename, old path, new path)
-Rename = tuple[Place, str, str]
+# (order key of the rename, old path, new path)
+Rename = tuple[OrderKey, str, str]
 
 _AT_US = (
     "coalesce(epoch_us(CASE WHEN o.line_place IS NOT NULL THEN o.turn_at "
     f"ELSE coalesce({HAPPENED_AT}, o.turn_at) END), -1)"
 )
-# The changes of files, each with its `place`.
+# The changes of files, each with its `order_key`.
 _CHANGES = f"""(
     SELECT e.*, ({_AT_US}, coalesce(o.line_place, -1),
-        e.position) AS place
+        e.position) AS order_key
     FROM events AS e LEFT JOIN (
         SELECT session_id, turn, line_place, {TURN_ORDER_AT} AS turn_at FROM turns) AS o
     ON o.session_id = e.session_id AND o.turn = e.turn
@@ -69,8 +68,8 @@ class FileVersion:
     Hashes and line counts are None where they are unknown, `turn` outside turns. `at` is when it
     happened, in microseconds since 1970.
     `title` and `user_request` are those of the turn. `doubt` says why the file at the end of that turn is not
-    known, so that there may have been a later version in it: None where it is, or where all that is known
-    of a turn is what its tools told.
+    known, so that there may have been a later version in it. It is None where the file is known, or where the
+    tools of the turn are the only source.
     """
 
     position: int
@@ -94,7 +93,7 @@ class FileVersion:
 
     @property
     def turn_name(self) -> str | None:
-        """How the turn is called, None outside turns."""
+        """The name of the turn, None outside turns."""
         return None if self.turn is None else f"{self.session_id}_{turn_id_of(self.turn)}"
 
 
@@ -110,18 +109,18 @@ def history(
     conditions, parameters = [], []
     for name, end in lineage(path, renames).items():
         parameters.append(name)
-        conditions.append(f"(path = ${len(parameters)} and place < {end})")
-    away = [str(place[-1]) for place, old, _ in renames if old == path]
+        conditions.append(f"(path = ${len(parameters)} and order_key < {end})")
+    away = [str(order_key[-1]) for order_key, old, _ in renames if old == path]
     conditions += [f"position in ({', '.join(away)})"] if away else []
-    found = query(
-        f"select {_VALUES} from {_CHANGES} where ({' or '.join(conditions)}){on_line} order by place desc"
+    rows = query(
+        f"select {_VALUES} from {_CHANGES} where ({' or '.join(conditions)}){on_line} order by order_key desc"
         + (f" limit {limit}" if limit is not None else ""),
         parameters,
     ).rows
-    prompts = _prompts(query, {(row[2], row[3]) for row in found})
-    deferred = DeferredContents(blobs, told_by(query))
-    versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in found]
-    return [_counted(one, row, blobs, deferred) for one, row in zip(versions, found, strict=True)]
+    prompts = _prompts(query, {(row[2], row[3]) for row in rows})
+    deferred = DeferredContents(blobs, content_events_by_sql(query))
+    versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in rows]
+    return [_counted(version, row, blobs, deferred) for version, row in zip(versions, rows, strict=True)]
 
 
 def with_doubts(
@@ -131,36 +130,36 @@ def with_doubts(
 
     Args: certainty: of the end of a turn, by its name.
     """
-    sessions = sorted({one.session_id for one in versions if one.session_id and one.turn is not None})
+    sessions = sorted({v.session_id for v in versions if v.session_id and v.turn is not None})
     rows = query(
         "select session_id, turn from turns where list_contains($1, session_id) "
         "and end_certainty not in ('exact', 'none')",
         [sessions],
     ).rows
-    doubtful = set(rows) & {(one.session_id, one.turn) for one in versions}
-    known = {key: certainty(f"{key[0]}_{turn_id_of(key[1])}") for key in doubtful}
+    doubtful = set(rows) & {(version.session_id, version.turn) for version in versions}
+    certainties = {key: certainty(f"{key[0]}_{turn_id_of(key[1])}") for key in doubtful}
     return [
-        replace(one, doubt=known[one.session_id, one.turn].doubt(one.path))
-        if (one.session_id, one.turn) in known
-        else one
-        for one in versions
+        replace(version, doubt=certainties[version.session_id, version.turn].doubt(version.path))
+        if (version.session_id, version.turn) in certainties
+        else version
+        for version in versions
     ]
 
 
-def lineage(path: str, renames: Iterable[Rename]) -> dict[str, Place]:
-    """The paths whose versions belong to `path`, each with the place up to which they do."""
+def lineage(path: str, renames: Iterable[Rename]) -> dict[str, OrderKey]:
+    """The paths whose versions belong to `path`, each with the order key up to which they do."""
     into: dict[str, list[Rename]] = {}
     for rename in renames:
         into.setdefault(rename[2], []).append(rename)
-    ends: dict[str, Place] = {}
+    ends: dict[str, OrderKey] = {}
     todo = [(path, _NO_END)]
     while todo:
         name, end = todo.pop()
-        known = ends.get(name, _NO_BEGINNING)
-        if end <= known:
+        known_end = ends.get(name, _NO_BEGINNING)
+        if end <= known_end:
             continue
         ends[name] = end
-        todo += [(old, place) for place, old, _ in into.get(name, ()) if known <= place < end]
+        todo += [(old, order_key) for order_key, old, _ in into.get(name, ()) if known_end <= order_key < end]
     return ends
 
 
@@ -169,9 +168,9 @@ _NO_BEGINNING, _NO_END = (-2, 0, 0), (2**63 - 1, 0, 0)
 
 def _renames(query: Query, on_line: str) -> list[Rename]:
     """All renames of the log; they are few."""
-    rows = query(f"select place, path, payload from {_CHANGES} where operation = 'rename'{on_line}", ()).rows
-    found = [(tuple(place), _old_path(payload), path) for place, path, payload in rows]
-    return [(place, old, path) for place, old, path in found if old is not None and path is not None]
+    sql = f"select order_key, path, payload from {_CHANGES} where operation = 'rename'{on_line}"
+    renames = [(tuple(key), _old_path(payload), path) for key, path, payload in query(sql, ()).rows]
+    return [(key, old, path) for key, old, path in renames if old is not None and path is not None]
 
 
 def _prompts(
@@ -199,7 +198,7 @@ def _version(
 def _stored(
     version: FileVersion, row: tuple[Any, ...], blobs: "BlobStore", deferred: DeferredContents
 ) -> FileVersion:
-    """The version with the hashes of contents that were deferred when the event told of it."""
+    """The version with the hashes of contents that were deferred when it was recorded."""
     event = _event_of(version, row)
     before = version.before_hash or deferred_content(event, "before_deferred", deferred)
     version = replace(version, before_hash=before)
@@ -207,18 +206,18 @@ def _stored(
         for list_id in list_named_by(event):
             entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
             try:
-                found = hashed(blobs, deferred.entry(entry, doubt_bytes(version.path)))
+                content = hashed(blobs, deferred.entry(entry, doubt_bytes(version.path)))
             except NotFound:
-                continue  # git does not hold it any more
-            if found.kind != SKIPPED:
-                return replace(version, after_hash=to_text(found.id))
+                continue  # git no longer holds it
+            if content.kind != SKIPPED:
+                return replace(version, after_hash=to_text(content.id))
     return version
 
 
 def _counted(
     version: FileVersion, row: tuple[Any, ...], blobs: "BlobStore", deferred: DeferredContents
 ) -> FileVersion:
-    """The version with its line counts, where the contents can say what the event does not."""
+    """The version with its line counts, from the contents where the event does not state them."""
     pair = pair_of(_event_of(version, row), deferred)
     if pair is None:
         return version
@@ -230,7 +229,7 @@ def _counted(
 
 
 def _event_of(version: FileVersion, row: tuple[Any, ...]) -> dict[str, Any]:
-    """What the event of a version says of contents and lines."""
+    """The fields of a version's event about contents and lines."""
     names = ("operation", "path", "before_hash", "after_hash", "lines_added", "lines_removed")
     payload = jsontext.object_of(row[_FIELDS.index("payload")])
     return {"event_type": "file", "payload": payload, **{name: getattr(version, name) for name in names}}

@@ -1,8 +1,8 @@
 """How many lines a change of a file added and removed, counted from its contents before and after.
 
-A count is a function of two contents, and contents are named by their hashes: so it belongs to no event, is
-the same whoever counts, and may be forgotten at any time (I22). Counts are kept in `index/line-counts`, which
-maintenance writes and erasure removes; what is not in there is counted when it is asked for (docs/sql.md).
+A count is a function of two contents, and contents are named by their hashes. So it belongs to no event, is
+always the same, and may be deleted at any time (I22). Counts are cached in `index/line-counts`, which
+maintenance writes and erasure removes; others are counted when a query asks for them (docs/sql.md).
 
     the file: MAGIC, then for each pair of contents 16 bytes of its key, lines added and removed as signed
     64-bit little-endian numbers (both -1: binary or too large), then the BLAKE3 digest of all that, 32 bytes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eventlog.query.views import Pair
     from eventlog.replay.deferred import DeferredContents
 
-# The last digit is raised by hand when another count comes of the same contents.
+# The last digit is raised by hand when the same contents give another count.
 MAGIC = b"locus line counts 1\n"
 NAME = "line-counts"
 
@@ -54,7 +54,7 @@ class LineCounts:
     def __init__(
         self, fs: FileSystem, layout: Layout, blobs: "BlobStore", rows: "Rows | None" = None
     ) -> None:
-        """Args: rows: the events of a store, which say what became of deferred contents, for `fill`."""
+        """Args: rows: the events of a store, for `fill` to resolve deferred contents."""
         self._fs = fs
         self._layout = layout
         self._blobs = blobs
@@ -69,28 +69,29 @@ class LineCounts:
         """
         for pair in pairs:
             with self._one_at_a_time:
-                found = self._of(pair)
-            yield (None, None) if found == _BINARY else found
+                counts = self._of(pair)
+            yield (None, None) if counts == _BINARY else counts
 
     def fill(self, events: "Iterable[Event | dict[str, Any]]") -> None:
-        """Give changes of files that state no counts those of their contents, in place."""
-        from eventlog.replay.deferred import DeferredContents, nothing_told, told_in
+        """Add the counts to changes of files that state none, in place."""
+        from eventlog.replay.deferred import DeferredContents, content_events_in, no_content_events
 
-        deferred = DeferredContents(self._blobs, told_in(self._rows) if self._rows else nothing_told)
+        content_events = content_events_in(self._rows) if self._rows else no_content_events
+        deferred = DeferredContents(self._blobs, content_events)
         changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]
         for (event, _), counts in zip(changes, self(pair for _, pair in changes), strict=True):
             if counts is not None:
                 event["lines_added"], event["lines_removed"] = counts
 
     def deferred(self, ask: "Ask") -> "Iterator[tuple[Pair, Pair]]":
-        """(key, contents) of each change of contents that were deferred and are stored by now.
+        """(key, contents) of each change whose contents were deferred and are stored by now.
 
-        The key has the position of the change in place of each content that was deferred.
+        In the key the position of the change stands for each deferred content.
         """
         from eventlog.query import views
-        from eventlog.replay.deferred import DeferredContents, told_by
+        from eventlog.replay.deferred import DeferredContents, content_events_by_sql
 
-        deferred = DeferredContents(self._blobs, told_by(ask))
+        deferred = DeferredContents(self._blobs, content_events_by_sql(ask))
         for position, before, after, operation, path, payload in ask(views.DEFERRED, ()).rows:
             event = {
                 "event_type": "file", "before_hash": before, "after_hash": after, "operation": operation,
@@ -104,7 +105,7 @@ class LineCounts:
             yield (old, new, pair[2]), pair
 
     def count_all(self, query: "Callable[..., Result]") -> int:
-        """Count every change that nobody has counted, and keep that; how many were new.
+        """Count every uncounted change, and store the counts. Returns: how many were new.
 
         Raises: EventLogError.
         """
@@ -117,9 +118,9 @@ class LineCounts:
             return self.save(pairs)
 
     def save(self, pairs: "Sequence[Pair]") -> int:
-        """Count what these pairs lack, and keep the counts of exactly these; how many were new.
+        """Count the uncounted pairs, and store the counts of exactly these pairs. Returns: how many were new.
 
-        Nothing is written while an erasure is under way, or while another process writes what is derived.
+        Nothing is written while an erasure is under way, or while another process writes derived files.
         Raises: OSError, EventLogError.
         """
         if not pairs and not self._fs.exists(self._layout.index(NAME)):
@@ -135,14 +136,14 @@ class LineCounts:
                 self._known = {**(self._known or {}), **before}
             for _ in self(pairs):
                 pass
-            known = self._load()
-            kept = {key: known[key] for key in map(_key, pairs) if key in known}
-            if kept != before:
-                self._write(kept)
-            return len(kept.keys() - before.keys())
+            all_counts = self._load()
+            retained = {key: all_counts[key] for key in map(_key, pairs) if key in all_counts}
+            if retained != before:
+                self._write(retained)
+            return len(retained.keys() - before.keys())
 
     def forget(self) -> None:
-        """Let go of all counts, so that they are made anew."""
+        """Delete all counts, so that they are made anew."""
         with self._one_at_a_time:
             self._known = {}
         try:
@@ -151,13 +152,13 @@ class LineCounts:
             pass
 
     def _of(self, pair: "Pair") -> "Counts | None":
-        known, key = self._load(), _key(pair)
-        if key not in known:
+        counts, key = self._load(), _key(pair)
+        if key not in counts:
             try:
-                known[key] = count(self._blobs, pair) or _BINARY
+                counts[key] = count(self._blobs, pair) or _BINARY
             except EventLogError:
-                return None  # not in the store; it may come
-        return known[key]
+                return None  # not in the store yet
+        return counts[key]
 
     def _load(self) -> "dict[bytes, Counts]":
         if self._known is None:
@@ -165,7 +166,7 @@ class LineCounts:
         return self._known
 
     def _read(self) -> "dict[bytes, Counts]":
-        """What the file holds; nothing when it is absent, damaged or of another version."""
+        """The counts in the file; none when it is absent, damaged or of another version."""
         try:
             data = read_file(self._fs, self._layout.index(NAME))
         except OSError:
@@ -212,12 +213,12 @@ def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
 
 
 def _is_large(blobs: "BlobStore", id: bytes) -> bool:
-    place = blobs.locations((id,)).get(id)
-    return place is not None and place[-1] > CONTENT_MAX
+    location = blobs.locations((id,)).get(id)
+    return location is not None and location[-1] > CONTENT_MAX
 
 
 def is_unstated(event: "Mapping[str, Any]") -> bool:
-    """Whether this is a change of a file whose event does not say how many lines; as `views.UNSTATED`."""
+    """Whether this is a change of a file whose event states no line counts; as `views.UNSTATED`."""
     return (
         event.get("event_type") == "file"
         and event.get("operation") != "read"
@@ -227,9 +228,9 @@ def is_unstated(event: "Mapping[str, Any]") -> bool:
 
 
 def pair_of(event: "Mapping[str, Any]", deferred: "DeferredContents") -> "Pair | None":
-    """The contents that say how many lines a change changed, where its event does not.
+    """The contents from which a change's line counts follow, where its event does not state them.
 
-    None where the event says it, and where a content is not known, or was deferred and is not stored yet.
+    None where the event states them, and where a content is unknown, or was deferred and is not stored yet.
     """
     if not is_unstated(event):
         return None
@@ -247,7 +248,7 @@ def pair_of(event: "Mapping[str, Any]", deferred: "DeferredContents") -> "Pair |
 
 
 def deferred_content(event: "Mapping[str, Any]", key: str, deferred: "DeferredContents") -> "str | None":
-    """The hash of a content that a change names by its list, which stands under `key` in the payload."""
+    """The hash of a content that a change names by its list, under `key` in the payload."""
     payload = event.get("payload")
     if not isinstance(payload, Mapping) or key not in payload:
         return None

@@ -1,12 +1,11 @@
 """Which lines differ between two texts, as numbers and as unified hunks; bytes in, bytes out.
 
-A line ends at a newline byte and nowhere else, so every byte survives. Pure functions. Any two byte
-strings give a diff that turns one exactly into the other. How well it is chosen: lines that the other
-side lacks cannot be matched, and without them most texts are few edits apart, which Myers' greedy
-search finds. Where they are not, lines that occur once on both sides hold the texts together (the
-longest run of them in both orders), and what is between two of them is compared the same way. Where no
-such line is left either, the search goes to the furthest point it reaches, and starts again there. All
-work is counted, and when the allowance is used up what is left stands as replaced.
+A line ends at a newline byte and nowhere else, so every byte survives. Pure functions. Any two byte strings
+give a diff that turns one exactly into the other. Lines that the other side lacks cannot be matched; without
+them most texts are few edits apart, and Myers' greedy search finds those. Else lines that occur once on both
+sides serve as anchors (the longest run of them in both orders), and the text between two anchors is compared
+the same way. Where no such line is left, the search goes to the furthest point that it reaches, and starts
+again there. All work is counted; when the allowance is used up, the rest is shown as replaced.
 """
 
 from bisect import bisect_left
@@ -22,11 +21,11 @@ CONTEXT_LINES = 3
 
 T = TypeVar("T", bound=Hashable)
 
-# Above this a stretch is shown as replaced without a look at its lines: each costs 100 bytes and more.
+# A longer stretch is shown as replaced, without comparing its lines: each costs 100 bytes and more.
 LINES_MAX = 2_000_000
-# Some tenths of a microsecond each: seconds at most for one pair of texts.
+# Each takes some tenths of a microsecond: seconds at most for one pair of texts.
 _STEPS_MAX = 4_000_000
-# The greedy search keeps its fronts to walk back: some 8,000 numbers at this distance.
+# The greedy search stores its fronts to walk back: some 8,000 numbers at this distance.
 _DISTANCE_MAX = 128
 
 # A search this far costs less than the tables for unique lines, and most gaps end in it.
@@ -35,17 +34,17 @@ _NEAR = 24
 _CHUNK = 1 << 16
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 
-# Pieces [a1, a2) of the old text give place to pieces [b1, b2) of the new one.
+# Pieces [b1, b2) of the new text replace pieces [a1, a2) of the old one.
 Block = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A stretch of one text in pieces, each a line, or one piece of many lines that nobody looked into."""
+    """A stretch of one text in pieces, each a line; or one piece of many lines that were not compared."""
 
     data: bytes
     ends: Sequence[int]  # piece i is data[ends[i]:ends[i + 1]]
-    lines: Sequence[int]  # how many lines of the text stand before piece i
+    lines: Sequence[int]  # how many lines of the text precede piece i
 
     def text(self, first: int, last: int) -> bytes:
         return self.data[self.ends[first] : self.ends[last]]
@@ -97,7 +96,7 @@ class LineDiff:
 
 
 def line_diff(old: bytes, new: bytes) -> LineDiff:
-    """How `old` becomes `new`. Only the stretch in which they differ is looked at line by line."""
+    """How `old` becomes `new`. Only the stretch in which they differ is compared line by line."""
     start, tail = _common_ends(old, new)
     middles = old[start : len(old) - tail], new[start : len(new) - tail]
     counts = [_count(middle) for middle in middles]
@@ -107,8 +106,8 @@ def line_diff(old: bytes, new: bytes) -> LineDiff:
         blocks = [(0, len(pieces[0]), 0, len(pieces[1]))]
     else:
         split = [BytesIO(middle).readlines() for middle in middles]
-        pieces = [list(map(len, some)) for some in split]
-        lines = [range(len(some) + 1) for some in split]
+        pieces = [list(map(len, middle_lines)) for middle_lines in split]
+        lines = [range(len(middle_lines) + 1) for middle_lines in split]
         blocks = changes(*split)
     context = _Context.around(old, start, len(old) - tail)
     return LineDiff(
@@ -127,21 +126,21 @@ class _Context:
     start: int  # where that stretch begins in both texts
     lines_before: int
     lead: Sequence[int]  # sizes of the lines before it
-    trail: Sequence[int]  # and of those behind it
+    trail: Sequence[int]  # and of those after it
 
     @classmethod
     def around(cls, text: bytes, start: int, end: int) -> "_Context":
         lead: list[int] = []
         trail: list[int] = []
-        at = start
-        while at and len(lead) < CONTEXT_LINES:
-            before = text.rfind(b"\n", 0, at - 1) + 1
-            lead.insert(0, at - before)
-            at = before
+        offset = start
+        while offset and len(lead) < CONTEXT_LINES:
+            before = text.rfind(b"\n", 0, offset - 1) + 1
+            lead.insert(0, offset - before)
+            offset = before
         while end < len(text) and len(trail) < CONTEXT_LINES:
-            behind = text.find(b"\n", end) + 1 or len(text)
-            trail.append(behind - end)
-            end = behind
+            after = text.find(b"\n", end) + 1 or len(text)
+            trail.append(after - end)
+            end = after
         return cls(start, text.count(b"\n", 0, start), lead, trail)
 
     def side(self, text: bytes, pieces: Sequence[int], lines: Sequence[int]) -> _Side:
@@ -177,9 +176,9 @@ def _common_ends(old: bytes, new: bytes) -> tuple[int, int]:
             tail += size
         else:
             size >>= 1
-    # The tail begins behind the first newline in it: what is before that may belong to a changed line.
-    behind = old.find(b"\n", len(old) - tail) + 1
-    return start, len(old) - behind if behind else 0
+    # The tail begins after its first newline: bytes before that may belong to a changed line.
+    tail_start = old.find(b"\n", len(old) - tail) + 1
+    return start, len(old) - tail_start if tail_start else 0
 
 
 def _count(text: bytes) -> int:
@@ -196,16 +195,16 @@ def _marked(sign: bytes, text: bytes) -> bytes:
 
 
 def changes(a: Sequence[T], b: Sequence[T]) -> list[Block]:
-    """The stretches of `a` that give place to stretches of `b`, in order; all else is equal."""
+    """The stretches of `a` that stretches of `b` replace, in order; the rest is equal."""
     kept_a, kept_b = bytearray(len(a)), bytearray(len(b))
     _match(a, b, kept_a, kept_b)
     return list(_blocks(kept_a, kept_b))
 
 
 def _match(a: Sequence[T], b: Sequence[T], kept_a: bytearray, kept_b: bytearray) -> None:
-    """Mark what stays, equally many on both sides and in one order.
+    """Mark the lines that stay: equally many on both sides, in one order.
 
-    A gap is (indices into `a`, indices into `b`): what may still be matched between two marked lines.
+    A gap is (indices into `a`, indices into `b`): lines between two marked ones that may still match.
     """
     steps = 0
     gaps: list[tuple[Sequence[int], Sequence[int]]] = [(range(len(a)), range(len(b)))]
@@ -228,7 +227,7 @@ def _match(a: Sequence[T], b: Sequence[T], kept_a: bytearray, kept_b: bytearray)
             continue
         steps += len(rows_a) + len(rows_b)
         lines_a, lines_b = [a[i] for i in rows_a], [b[j] for j in rows_b]
-        # A line that the other side does not have can be matched with nothing.
+        # A line that the other side lacks matches nothing.
         there_a, there_b = set(lines_a), set(lines_b)
         if there_a != there_b:
             gaps.append((_those_in(there_b, rows_a, lines_a), _those_in(there_a, rows_b, lines_b)))
@@ -249,7 +248,7 @@ def _match(a: Sequence[T], b: Sequence[T], kept_a: bytearray, kept_b: bytearray)
 def _between(
     pairs: Sequence[tuple[int, int]], rows_a: Sequence[int], rows_b: Sequence[int]
 ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-    """The gaps before, between and behind pairs."""
+    """The gaps before, between and after pairs."""
     at_a = at_b = 0
     for i, j in pairs:
         if i > at_a and j > at_b:
@@ -258,31 +257,31 @@ def _between(
     yield rows_a[at_a:], rows_b[at_b:]
 
 
-def _those_in(there: set[T], rows: Sequence[int], lines: Sequence[T]) -> list[int]:
-    return list(compress(rows, map(there.__contains__, lines)))
+def _those_in(other_lines: set[T], rows: Sequence[int], lines: Sequence[T]) -> list[int]:
+    return list(compress(rows, map(other_lines.__contains__, lines)))
 
 
 def _anchors(a: Sequence[T], b: Sequence[T]) -> list[tuple[int, int]]:
     """Lines that occur once in `a` and once in `b`: the longest run of pairs that rises in both."""
-    count_a, count_b, place_b = Counter(a), Counter(b), dict(zip(b, range(len(b)), strict=True))
-    pairs = [(i, place_b[line]) for i, line in enumerate(a) if count_a[line] == 1 == count_b[line]]
-    places = [j for _, j in pairs]
-    if all(map(lt, places, places[1:])):
+    count_a, count_b, index_b = Counter(a), Counter(b), dict(zip(b, range(len(b)), strict=True))
+    pairs = [(i, index_b[line]) for i, line in enumerate(a) if count_a[line] == 1 == count_b[line]]
+    indices_b = [j for _, j in pairs]
+    if all(map(lt, indices_b, indices_b[1:])):
         return pairs
-    # Of all runs of n + 1 pairs so far: the lowest that one ends in `b`, and that last pair.
+    # Of all runs of n + 1 pairs so far: the lowest end in `b`, and the last pair of that run.
     ends: list[int] = []
     last: list[int] = []
     before: list[int] = []
-    for at, j in enumerate(places):
-        place = bisect_left(ends, j)
-        ends[place : place + 1] = [j]
-        last[place : place + 1] = [at]
-        before.append(last[place - 1] if place else -1)
+    for index, j in enumerate(indices_b):
+        length = bisect_left(ends, j)
+        ends[length : length + 1] = [j]
+        last[length : length + 1] = [index]
+        before.append(last[length - 1] if length else -1)
     run = []
-    at = last[-1]
-    while at >= 0:
-        run.append(pairs[at])
-        at = before[at]
+    index = last[-1]
+    while index >= 0:
+        run.append(pairs[index])
+        index = before[index]
     return run[::-1]
 
 
@@ -291,8 +290,8 @@ def _greedy(a: Sequence[T], b: Sequence[T], allowance: int) -> tuple[list[tuple[
     pairs: list[tuple[int, int]] = []
     i = j = steps = 0
     while i < len(a) and j < len(b) and steps <= allowance:
-        some, i, j, walked = _reach(a, b, i, j, _DISTANCE_MAX)
-        pairs += some
+        pairs_on_path, i, j, walked = _reach(a, b, i, j, _DISTANCE_MAX)
+        pairs += pairs_on_path
         steps += walked
     return pairs, steps
 
@@ -304,12 +303,12 @@ _Chain = tuple[int, int, int, "_Chain"] | None
 def _reach(
     a: Sequence[T], b: Sequence[T], i0: int, j0: int, limit: int
 ) -> tuple[list[tuple[int, int]], int, int, int]:
-    """The pairs on the path that leads furthest from (i0, j0) with few edits, its end, and the steps.
+    """The pairs on the path that leads furthest from (i0, j0) with few edits; its end; the steps taken.
 
-    Myers' search: `front` says how far one gets on each diagonal k = i - j, one edit more each round.
+    Myers' search: `front` is the furthest i on each diagonal k = i - j; each round allows one more edit.
     """
     n, m, middle = len(a), len(b), i0 - j0
-    front = {middle - 1: i0 - 1}  # a place before the beginning, from which the first step leads there
+    front = {middle - 1: i0 - 1}  # a point before the beginning, from which the first step leads there
     chains: dict[int, _Chain] = {middle - 1: None}
     furthest = (i0 + j0, i0, middle)
     steps = 0
@@ -342,12 +341,12 @@ def _reach(
     link = chains[k]
     while link is not None:
         start, end, diagonal, link = link
-        pairs += [(at, at - diagonal) for at in range(end - 1, start - 1, -1)]
+        pairs += [(index, index - diagonal) for index in range(end - 1, start - 1, -1)]
     return pairs[::-1], i, i - k, steps
 
 
 def _blocks(kept_a: bytearray, kept_b: bytearray) -> Iterator[Block]:
-    """What was not marked, in stretches."""
+    """The stretches without marks."""
     i = j = 0
     gone = new = -1  # the next line without a mark on each side
     while True:
@@ -365,5 +364,5 @@ def _blocks(kept_a: bytearray, kept_b: bytearray) -> Iterator[Block]:
 
 
 def _find(marks: bytearray, mark: int, start: int) -> int:
-    found = marks.find(mark, start)
-    return len(marks) if found < 0 else found
+    index = marks.find(mark, start)
+    return len(marks) if index < 0 else index

@@ -1,6 +1,6 @@
-"""Whether a turn of which the log has no end is still running (docs/certainty.md).
+"""Whether a turn without an end in the log is still running (docs/certainty.md).
 
-What hooks note in `live/` decides (eventlog/base/activity.py). A turn that was never there, because a program
+The notes of hooks in `live/` decide (eventlog/base/activity.py). A turn without a note, because a program
 records it through Python, counts as running for an hour after its last event, unless a later turn of its
 session began.
 """
@@ -28,14 +28,18 @@ def is_running(
 
 
 def state_of(open_now: Sequence[OpenTurn], of_turn: Sequence[Mapping[str, Any]], now_s: float) -> bool:
-    """Whether the turn with these events is under way, as far as the turns that hooks noted say."""
+    """Whether the turn with these events is under way, judged by the turns that hooks noted."""
     turns = {_names(event) for event in of_turn if event.get("agent_turn_id") is not None}
     sessions = {(agent, session) for agent, session, _ in turns}
-    noted = [one for one in open_now if (one.agent, one.session) in sessions]
+    noted = [noted_turn for noted_turn in open_now if (noted_turn.agent, noted_turn.session) in sessions]
     if noted:
-        return any((one.agent, one.session, one.turn) in turns and one.state(now_s) != DEAD for one in noted)
+        return any(
+            (noted_turn.agent, noted_turn.session, noted_turn.turn) in turns
+            and noted_turn.state(now_s) != DEAD
+            for noted_turn in noted
+        )
     if any("hook_us" in (event.get("payload") or ()) for event in of_turn):
-        return False  # hooks told it, and none of them has noted it
+        return False  # hooks recorded it, and it has no note
     recorded = [int(event["recorded_at"]) for event in of_turn if event.get("recorded_at") is not None]
     return bool(recorded) and now_s - max(recorded) / 1e6 <= UNKNOWN_S_MAX
 
@@ -45,5 +49,5 @@ def _names(event: Mapping[str, Any]) -> tuple[object, object, object]:
 
 
 def _has_later_turn(events: "Events", ref: "TurnRef") -> bool:
-    found = events(ref.since, session_id=ref.session_id, event_types=("turn",), columns=("turn",))
-    return any(event["turn"] is not None and int(str(event["turn"])) > ref.turn for event in found)
+    later_events = events(ref.since, session_id=ref.session_id, event_types=("turn",), columns=("turn",))
+    return any(event["turn"] is not None and int(str(event["turn"])) > ref.turn for event in later_events)

@@ -1,8 +1,8 @@
-"""The files that a turn's tools told of, where no tree of the whole directory was recorded.
+"""Partial trees: the files in a turn's file events, where no tree of the whole directory was recorded.
 
-A transcript says what tools did to files and nothing of the others. From that come two trees which hold only
-the files told of: as they were before the turn's first change to each, and as they are after its last. They
-are good for differences and single files, not for a replay (P1). Pure but for what `blobs` reads.
+A transcript says what tools did to some files and nothing of the others. From that come two trees with only
+those files: as they were before the turn's first change to each, and as they are after its last. They serve
+differences and single files, not a replay (P1). Pure but for what `blobs` reads.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,9 +22,9 @@ from eventlog.replay.trees import (
     Running,
     TreeState,
     apply,
-    keep,
     kind_of_mode,
     no_tree,
+    store_encoding,
     trees_of,
 )
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 _UNKNOWN = "its content before this turn is not known"
 
 
-def trees_or_told(
+def trees_or_partial(
     events: Events, blobs: "BlobStore", ref: TurnRef, running: Running | None = None
 ) -> tuple[TreeState, TreeState]:
-    """The trees at start and end of a turn; where none was recorded, those of the files told of."""
+    """The trees at start and end of a turn; where none was recorded, the partial trees."""
     try:
         before, after = trees_of(events, blobs, ref, "start", "end", running=running)
     except NoTree as error:
-        return told_trees(events, blobs, ref, error.known)
+        return trees_from_file_events(events, blobs, ref, error.known)
     return before, after
 
 
 def files_at(
     tree: Callable[[TurnRef, str], TreeState], events: Events, blobs: "BlobStore", ref: TurnRef, at: str
 ) -> TreeState:
-    """The tree at a moment of a turn; where none was recorded, the files that its tools told of.
+    """The tree at a moment of a turn; where none was recorded, the partial tree.
 
     Args: tree: `Store.tree`. Raises: NoTree.
     """
@@ -57,22 +57,22 @@ def files_at(
     except NoTree as error:
         if at not in ("start", "end"):
             raise
-        return told_trees(events, blobs, ref, error.known)[at == "end"]
+        return trees_from_file_events(events, blobs, ref, error.known)[at == "end"]
 
 
-def told_trees(
+def trees_from_file_events(
     events: Events, blobs: "BlobStore", ref: TurnRef, known: Certainty | None = None
 ) -> tuple[TreeState, TreeState]:
-    """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none.
+    """The files in a turn's file events, at its start and at its end. Raises: NoTree when it has none.
 
-    Those outside of the repository stand in neither. Args: known: how it is with the files of the turn, for
+    Files outside of the repository stand in neither tree. Args: known: the certainty of the turn's files, for
     that error.
     """
     of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
-    files = [one for one in of_turn if one["event_type"] == "file" and one["operation"] != "read"]
+    files = [event for event in of_turn if event["event_type"] == "file" and event["operation"] != "read"]
     if not files:
-        raise no_tree(ref.name, known, ", and no tool told of a file")
-    files = [one for one in files if is_change(one)]
+        raise no_tree(ref.name, known, ", and it has no file events")
+    files = [event for event in files if is_change(event)]
     return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
 
 
@@ -87,20 +87,20 @@ def _state(
     seen: set[str] = set()
     for event in files:
         _put_before(tree, event, seen, missing)
-    told = list(applied)
-    for event in told:
+    events = list(applied)
+    for event in events:
         apply(tree, event, missing)
     made: dict[bytes, bytes] = {}
-    root = tree.write(lambda encoding: keep(made, encoding))
-    ids = tuple(str(event["event_id"]) for event in told)
+    root = tree.write(lambda encoding: store_encoding(made, encoding))
+    ids = tuple(str(event["event_id"]) for event in events)
     unsaid = tuple(sorted(missing.items()))
-    why = "no tree was recorded then; these are the files that the turn's tools told of"
-    known = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)
-    return TreeState(turn, at, root, "", ids, unsaid, blobs, made, known, DeferredContents(blobs))
+    why = "no tree was recorded then; these are the files in the turn's file events"
+    certainty = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)
+    return TreeState(turn, at, root, "", ids, unsaid, blobs, made, certainty, DeferredContents(blobs))
 
 
 def _put_before(tree: EditedTree, event: Mapping[str, Any], seen: set[str], missing: dict[str, str]) -> None:
-    """Let a file stand as it did before the first event about it."""
+    """Put a file into the tree as it was before the first event about it."""
     payload = event.get("payload") or {}
     path = str(event.get("path") or "")
     source = str(payload.get("old_path") or path)

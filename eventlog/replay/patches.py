@@ -23,7 +23,7 @@ from eventlog.blobs.tree import (
 from eventlog.replay.compare import ADD, DELETE, MODE, RENAME, TYPE, PathChange
 from eventlog.replay.linediff import LineDiff
 
-# What git has: a mode that is narrower is one of its two in a patch.
+# Git's modes: a narrower mode becomes one of git's two in a patch.
 _MODE_OF_KIND = {FILE: b"100644", EXECUTABLE: b"100755", SYMLINK: b"120000", SUBMODULE: b"160000"}
 _NOWHERE = b"/dev/null"
 _NO_ID = b"0" * 40
@@ -35,7 +35,7 @@ _SHORT_ESCAPES = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b
 
 
 def mode_of(entry: TreeEntry | None) -> str | None:
-    """The mode as git writes it, also where git has no such; of a directory that of git's trees."""
+    """The mode as git writes it, also for modes that git lacks; for a directory, that of git's trees."""
     if entry is None:
         return None
     if entry.kind in MODE_OF_KIND:
@@ -44,7 +44,7 @@ def mode_of(entry: TreeEntry | None) -> str | None:
 
 
 def sections(change: PathChange) -> list[PathChange]:
-    """The parts in which a change is written: another type is a deletion and an addition.
+    """The parts in which a change is written: a change of type is a deletion and an addition.
 
     An empty directory has none; git knows no such thing, and no modes but two.
     """
@@ -70,7 +70,7 @@ def patch(
     old, new = change.old_path or change.path, change.path
     a, b = quoted(b"a/" + old), quoted(b"b/" + new)
     yield b"diff --git %b %b\n" % (a, b)
-    # Without a single line here git takes a binary change for no patch at all, and trips over the next.
+    # Without a line here git takes a binary change for no patch at all, and fails at the next.
     yield from _head(change, with_mode=lines is None and contents is None)
     name_a = _NOWHERE if change.before is None else a
     name_b = _NOWHERE if change.after is None else b
@@ -82,17 +82,16 @@ def patch(
         else:
             yield b"Binary files %b and %b differ\n" % (name_a, name_b)
         return
-    for at, hunk in enumerate(lines.hunks()):
-        if not at:
+    for number, hunk in enumerate(lines.hunks()):
+        if not number:
             yield b"--- %b\n+++ %b\n" % (_ended(name_a), _ended(name_b))
         yield hunk
 
 
 def quoted(name: bytes) -> bytes:
-    """A name as git prints it with its default settings.
+    """A name as git prints it with its default settings, but for a folder whose name ends with a space.
 
-    But for one in which a folder's name ends with a space: git's own form of that one git cannot read
-    (it takes the space for the end of the first of two names).
+    Git cannot read its own form of that (it takes the space for the end of the first of two names).
     """
     if all(0x20 <= c < 0x7F and c not in b'"\\' for c in name) and b" /" not in name:
         return name
@@ -112,7 +111,7 @@ def _head(change: PathChange, *, with_mode: bool) -> Iterator[bytes]:
         before is not None
         and after is not None
         and (
-            # git must know that it is a symlink that goes away, where a directory takes its place.
+            # Git must know that a directory replaces a symlink.
             with_mode or before.kind != after.kind or (change.operation == RENAME and before.kind == SYMLINK)
         )
     ):
@@ -123,13 +122,13 @@ def _head(change: PathChange, *, with_mode: bool) -> Iterator[bytes]:
 
 
 def _binary(before: bytes | None, after: bytes | None) -> Iterator[bytes]:
-    """Both contents whole, so that it applies forwards and backwards."""
+    """Both contents in full, so that the patch applies forwards and backwards."""
     yield b"GIT binary patch\n"
     for data in (after or b"", before or b""):
         yield b"literal %d\n" % len(data)
         packed = zlib.compress(data)
-        for at in range(0, len(packed), _ROW_BYTES):
-            row = packed[at : at + _ROW_BYTES]
+        for offset in range(0, len(packed), _ROW_BYTES):
+            row = packed[offset : offset + _ROW_BYTES]
             size = len(row) + (64 if len(row) <= 26 else 70)  # A to Z, then a to z
             yield b"%c%b\n" % (size, b85encode(row, pad=True))
         yield b"\n"
@@ -143,14 +142,14 @@ def _lasting_mode(change: PathChange) -> bytes:
 
 
 def _git_id(data: bytes | None) -> bytes:
-    """What a repository with SHA-1 ids calls a content."""
+    """The id of a content in a repository with SHA-1 ids."""
     if data is None:
         return _NO_ID
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest().encode()
 
 
 def _ended(name: bytes) -> bytes:
-    """A name on its own line: a tab tells a reader where one with spaces ends."""
+    """A name on its own line: a tab marks the end of a name with spaces."""
     return name + b"\t" if b" " in name else name
 
 

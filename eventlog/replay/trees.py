@@ -1,8 +1,8 @@
-"""The tree of a turn, from the log alone: a snapshot, and the file events behind it (docs/design.md §14).
+"""The tree of a turn, from the log alone: a snapshot, and the file events after it (docs/design.md §14).
 
-`tree_at` is a fold over the events of one turn; nothing is read but the trees on the way to a changed path,
-and, for a moment between two looks, what differs in the next one. What an event does not say (a content that
-was not captured) is listed, and the path is left out. How well the moment is known is part of it: a wrong
+`tree_at` is a fold over the events of one turn. It reads only the trees on the way to a changed path and,
+for a moment between two captures, those that differ in the next one. A path whose content an event does not
+name (it was not captured) is listed and left out. The certainty of the moment is part of the tree: a wrong
 file is worse than a missing one (P1, P7, docs/certainty.md).
 """
 
@@ -32,24 +32,24 @@ from eventlog.blobs.tree import (
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
-from eventlog.replay.deferred import DeferredContents, lists_of, told_in
+from eventlog.replay.deferred import DeferredContents, content_events_in, lists_of
 from eventlog.replay.edited_tree import EditedTree
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.checkout.materialize import Report
 
-# What is read of the events of a turn: by this fold, that of certainty, and for liveness.
+# The columns of a turn's events that this fold, the fold of certainty and the test of liveness read.
 COLUMNS = (
     *certainty.COLUMNS, "after_hash", "before_hash", "payload",
     "agent_session_id", "agent_turn_id", "recorded_at",
 )  # fmt: skip
-# Where neither looks nor changes nor ends are told, only a moment that is asked for is of interest.
+# Other events matter only when the caller asks for the moment of one.
 TYPES = ("snapshot", "file", "action", "turn")
 
 # `Store.events`, or the same of one view.
 Events = Callable[..., Iterator[Event]]
-# Whether the process of the turn with these events lives.
+# Whether the process of the turn with these events is alive.
 Running = Callable[[Sequence[Mapping[str, Any]]], bool]
 
 _KIND_OF_MODE = {
@@ -58,19 +58,19 @@ _KIND_OF_MODE = {
 
 
 def no_tree(turn: str, known: Certainty | None = None, why: str = "") -> NoTree:
-    """The error of a turn without a tree. Args: known: how it is with its files; why: what else lacks."""
-    said = f" ({known.state}: {known.why})" if known is not None and known.state != NONE else why
-    return NoTree(f"{turn}: no tree was recorded in this turn{said}, so its files are not known", known)
+    """The error of a turn without a tree. Args: known: the certainty of its files; why: other reasons."""
+    reason = f" ({known.state}: {known.why})" if known is not None and known.state != NONE else why
+    return NoTree(f"{turn}: no tree was recorded in this turn{reason}, so its files are not known", known)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeState:
     """The files at one moment of a turn.
 
-    `root` is the id of the whole tree, as it is stored. `applied` are the file events that came after the
-    snapshot, `missing` the (path, reason) of what those events could not say. `certainty` says how well
-    the moment is known, and lists all that is not exact, these among it. `blobs` reads the contents of
-    all its entries.
+    `root` is the id of the whole tree, as it is stored. `applied` are the file events after the snapshot,
+    `missing` the (path, reason) of the contents that those events do not name. `certainty` says how well the
+    moment is known, and lists every path that is not exact, these included. `blobs` reads the contents of all
+    its entries.
     """
 
     turn: str
@@ -83,7 +83,7 @@ class TreeState:
     made: Mapping[bytes, bytes]  # encodings of trees that are in no pack, by id
     certainty: Certainty
     deferred: DeferredContents = field(compare=False)
-    ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
+    ignored_count: int | None = None  # entries left out because git ignored them; None: unknown
     root_mode: int | None = None  # of the directory itself; None: 0755, or unknown
 
     @property
@@ -95,27 +95,27 @@ class TreeState:
         return self.deferred.entries(self.stored_tree(id), folder)
 
     def stored_tree(self, id: bytes) -> tuple[TreeEntry, ...]:
-        """The same as it was recorded, deferred contents and all."""
+        """The same as it was recorded, with deferred contents unresolved."""
         encoding = self.made.get(id)
         return self.blobs.get_tree(id) if encoding is None else decode_tree(encoding)
 
     def walk(self) -> Iterator[tuple[bytes, TreeEntry]]:
-        """Every path with its entry, a directory before what is in it, in order of names."""
+        """Every path with its entry, a directory before its entries, in order of names."""
         from eventlog.checkout.materialize import walk
 
         for path, entry in walk(self.blobs, self.root, self.made):
             yield path, self.deferred.entry(entry, path)
 
     def entry(self, path: str) -> TreeEntry:
-        """What stands at `path`. Raises: NotFound."""
+        """The entry at `path`. Raises: NotFound."""
         wanted = _wanted(path)
-        found = EditedTree(self.stored_tree, self.root).get(wanted)
-        if found is None:
+        entry = EditedTree(self.stored_tree, self.root).get(wanted)
+        if entry is None:
             why = dict(self.missing).get(path, "no such path")
             doubt = self.certainty.doubt(path)
             unsure = f" (not known for sure: {doubt})" if doubt not in (None, why) else ""
             raise NotFound(f"{path}: {why} in {self.turn} at {self.at}{unsure}")
-        return self.deferred.entry(found, wanted)
+        return self.deferred.entry(entry, wanted)
 
     def file(self, path: str) -> bytes:
         """The content of the file at `path`; of a symlink, its target. Raises: NotFound, Refused."""
@@ -164,17 +164,17 @@ def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
-    deferred = DeferredContents(blobs, told_in(events))
-    found = events_of(events, ref, *moments)
-    is_running = running is not None and certainty.is_open(found) and running(found)
-    return [tree_at(found, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]
+    deferred = DeferredContents(blobs, content_events_in(events))
+    timeline = events_of(events, ref, *moments)
+    is_running = running is not None and certainty.is_open(timeline) and running(timeline)
+    return [tree_at(timeline, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]
 
 
 def events_of(events: Events, ref: TurnRef, *moments: str) -> list[Event]:
-    """The events of a turn that say how its files were at these moments, in order."""
+    """The events of a turn from which its files at these moments follow, in order."""
     of_turn = partial(events, ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
-    found = list(of_turn(event_types=TYPES)) if all(at in ("start", "end") for at in moments) else []
-    return found or list(of_turn(event_types=None))  # of which at least the names are of interest
+    timeline = list(of_turn(event_types=TYPES)) if all(at in ("start", "end") for at in moments) else []
+    return timeline or list(of_turn(event_types=None))  # at least their names are of interest
 
 
 def tree_at(
@@ -201,7 +201,7 @@ def tree_at(
         tree = EditedTree(blobs.get_tree, root)
         for event in files:
             apply(tree, event, missing)
-        root = tree.write(lambda encoding: keep(made, encoding))
+        root = tree.write(lambda encoding: store_encoding(made, encoding))
     state = TreeState(
         turn=turn,
         at=at,
@@ -225,7 +225,7 @@ def _ignored_count(snapshot: Mapping[str, Any]) -> int | None:
 
 
 def _root_mode(snapshot: Mapping[str, Any]) -> int | None:
-    """The mode of the directory, where a snapshot says a narrower one than the usual."""
+    """The mode of the directory, where a snapshot states a narrower one than the usual."""
     text = (snapshot.get("payload") or {}).get("root_mode")
     try:
         mode = int(text[3:], 8) if isinstance(text, str) and text.startswith("040") else 0o755
@@ -237,34 +237,34 @@ def _root_mode(snapshot: Mapping[str, Any]) -> int | None:
 def _with_contents(
     state: TreeState, timeline: Sequence[Mapping[str, Any]], made_of: Sequence[Mapping[str, Any]]
 ) -> Certainty:
-    """How well a state is known, with what only the trees say."""
+    """The certainty of a state, with the doubts that only the trees show."""
     known = state.certainty.with_doubts(state.missing, "some contents were not captured")
     lists = {id for event in made_of for id in (*lists_of(event), *list_named_by(event))}
     tree = EditedTree(state.stored_tree, state.root) if lists else None
-    open_ones = () if tree is None else state.deferred.doubts(sorted(lists), tree)
-    known = known.with_doubts(open_ones, "some contents were deferred, and are not known")
+    open_contents = () if tree is None else state.deferred.doubts(sorted(lists), tree)
+    known = known.with_doubts(open_contents, "some contents were deferred, and are not known")
     if state.at in ("start", "end") or known.doubt(EVERYTHING) is not None:
         return known
-    return known.with_doubts(_found_later(state, timeline), "some paths changed before the next look")
+    return known.with_doubts(_found_later(state, timeline), "some paths changed before the next capture")
 
 
 def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The paths that the next look found otherwise than they are at this moment between two looks.
+    """The paths that differ between this moment, between two captures, and the next capture.
 
-    The events of the turn do not tell of all of them: some changes were told by other turns.
+    The events of the turn do not name all of them: other turns recorded some of the changes.
     """
-    at = next(n for n, event in enumerate(timeline) if event["event_id"] == state.at)
-    end = certainty.effects_end(timeline, at)
-    look = certainty.next_look(timeline, end)
-    if look is None or look.get("tree_hash") is None or timeline[at].get("agent") == "git":
+    index = next(n for n, event in enumerate(timeline) if event["event_id"] == state.at)
+    end = certainty.effects_end(timeline, index)
+    snapshot = certainty.next_capture(timeline, end)
+    if snapshot is None or snapshot.get("tree_hash") is None or timeline[index].get("agent") == "git":
         return
-    if any(map(certainty.is_look, timeline[at:end])):
+    if any(map(certainty.is_capture, timeline[index:end])):
         return
     from eventlog.replay.compare import differing
 
-    after = replace(state, root=from_text(str(look["tree_hash"])), made={})
+    after = replace(state, root=from_text(str(snapshot["tree_hash"])), made={})
     for path in differing(state, after):
-        yield path_text(path), "the next look at the directory found it otherwise"
+        yield path_text(path), "the next capture of the directory found it different"
 
 
 def moment(
@@ -272,19 +272,19 @@ def moment(
 ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The snapshot that a moment of a turn rests on, and the changes between the two.
 
-    A moment of which nothing is known, because no look had been finished by then, rests on the next one.
+    A moment before the first finished capture rests on that capture.
     Raises: as `tree_at`.
     """
     whole = timeline = list(events)
     if at == "start":
         timeline = []
     elif at == "end":
-        timeline = timeline[: certainty.end_of_looks(timeline)]
+        timeline = timeline[: certainty.end_of_captures(timeline)]
     else:
-        found = next((i for i, event in enumerate(timeline) if event["event_id"] == at), None)
-        if found is None:
+        index = next((i for i, event in enumerate(timeline) if event["event_id"] == at), None)
+        if index is None:
             raise NotFound(f"{turn} has no event {at}; `locus timeline {turn}` lists its events")
-        timeline = timeline[: certainty.effects_end(timeline, found)]
+        timeline = timeline[: certainty.effects_end(timeline, index)]
     base = next((i for i in range(len(timeline) - 1, -1, -1) if _has_tree(timeline[i])), None)
     if base is None:
         later = next((event for event in whole if _has_tree(event)), None)
@@ -295,7 +295,7 @@ def moment(
 
 
 def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -> None:
-    """Let one file event happen to `tree`; what it does not say goes to `missing`."""
+    """Apply one file event to `tree`; a path whose content it does not name goes to `missing`."""
     payload = event.get("payload") or {}
     path = str(event.get("path") or "")
     operation = event.get("operation")
@@ -307,7 +307,7 @@ def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -
         return
     before = tree.get(old_name)
     if operation in ("delete", "rename"):
-        # Git tells of files only: where a folder stands by now, another file of the commit put it there.
+        # Git names files only: a folder that stands there now comes from another file of the commit.
         if before is not None and not (prune and before.kind == DIRECTORY):
             tree.remove(old_name, prune=prune)
         missing.pop(path_text(old_name), None)
@@ -323,7 +323,7 @@ def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -
 
 
 def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEntry | None) -> TreeEntry | str:
-    """The entry that a file event leaves behind, or the reason why it is not known."""
+    """The entry after a file event, or the reason why it is not known."""
     mode = payload.get("after_mode")
     kind = kind_of_mode(mode)
     if kind is None:
@@ -353,11 +353,11 @@ def list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
         if named is not None:
             yield from_text(str(named))
     except InvalidEvent:
-        return  # it names nothing of ours; the content counts as not captured
+        return  # it names no list; the content counts as not captured
 
 
 def kind_of_mode(mode: object) -> bytes | None:
-    """The kind of entry that a git mode in a file event's payload says; None when it says none."""
+    """The kind of entry that a git mode in a file event's payload means; None when there is none."""
     return _KIND_OF_MODE.get(str(mode)) if mode is not None else None
 
 
@@ -381,7 +381,7 @@ def _has_tree(event: Mapping[str, Any]) -> bool:
     return event["event_type"] == "snapshot" and event.get("tree_hash") is not None
 
 
-def keep(made: dict[bytes, bytes], encoding: bytes) -> bytes:
+def store_encoding(made: dict[bytes, bytes], encoding: bytes) -> bytes:
     id = tree_id(encoding)
     made[id] = encoding
     return id

@@ -1,11 +1,10 @@
 """Counts, durations, errors, tokens and cost of a log: in total, and by day, session, model and so on.
 
-All of one moment of the log: `asking` pins a view, and every question of an answer goes to it. What happened
-counts at its own time, or where that is unknown when it was recorded; days, weeks and months are those of
-UTC, or of the zone asked for. A turn counts on
-the day it began, a session on every day on which something was done in it. Model calls are those of the view
-`llm_calls`, each counted once (P3). A count over nothing is 0, a sum over nothing is null, and so is a figure
-that cannot be told by the dimension asked for (P7). One thread.
+All figures are of one snapshot of the log: `asking` pins a view, and every question of an answer goes to it.
+An event counts at its own time, or where that is unknown when it was recorded; days, weeks and months are
+those of UTC, or of the wanted zone. A turn counts on the day it began, a session on every day with activity
+in it. Model calls are those of the view `llm_calls`, each counted once (P3). A count over nothing is 0, a sum
+over nothing is null, and so is a figure that does not exist in the wanted dimension (P7). One thread.
 """
 
 from collections import defaultdict
@@ -37,13 +36,12 @@ DIMENSIONS = (
 )  # fmt: skip
 OF_TIME = ("day", "week", "month", "window")
 
-_AT = HAPPENED_AT
 _WINDOW_HOURS = 5
 _HOURS_OF_400_YEARS = 146_097 * 24  # after which the calendar repeats itself
 _HOURS_BEFORE_1970 = 719_162 * 24  # since the year 1
 
 
-# The µs of a time by the reader's clock, as an expression of the time.
+# Makes an SQL expression for the µs that the reader's clock shows, from one for a time.
 Local = Callable[[str], str]
 
 
@@ -57,24 +55,24 @@ def _dates(at: str, local: Local) -> "dict[str, str]":
     return {name: f"strftime(make_timestamp({local(at)}), '{form}')" for name, form in forms.items()}
 
 
-# `{cost}`: what it cost, where that is asked for.
+# `{cost}`: the cost of the call, where the caller wants it.
 _CALLS = (
     f"(select {quoted(names_of(LLM_CALLS))}, happened, repo, person, host, {{cost}} as cost "
     "from llm_calls join "
-    f"(select position, repo, person, host, {_AT} as happened from events where event_type = 'llm') "
+    f"(select position, repo, person, host, {HAPPENED_AT} as happened from events where event_type = 'llm') "
     "using (position))"
 )
 _ACTIONS = "event_type in ('action', 'mcp_action')"
 _CHANGES = "event_type = 'file' and operation is distinct from 'read'"
 _ERRORS = "event_type = 'error'"
-# Directories that are recorded for being empty: changes, and of no file. Few events lack both hashes.
+# Changes of empty directories, which are of no file. Few events lack both hashes.
 _EMPTY_DIRECTORIES = (
     f"(select position from events where {_CHANGES} and before_hash is null and after_hash is null and "
     "'040000' in (try(json_extract_string(payload, '$.after_mode')), "
     "try(json_extract_string(payload, '$.before_mode'))))"
 )
 _ALL_REWRITTEN = "(select session_id from turns group by 1 having bool_and(coalesce(rewritten, false)))"
-# What an import adds of its own accord happens when it runs, and makes nobody busy on that day.
+# Events that an import adds itself happen when it runs, and do not count as activity on that day.
 _DOINGS = (
     "turn",
     "intent",
@@ -91,13 +89,13 @@ _DOINGS = (
 _WHO = {"person": "person", "host": "host"}
 
 
-# What a row of each relation is counted under. Where a dimension is missing the relation has no say in it.
+# The keys under which a row of each relation counts. A relation without a dimension adds nothing to it.
 _OF_SESSIONS = {"agent": "agent", "repo": "repo", **_WHO}
 
 
 def _of_events(local: Local) -> "dict[str, str]":
     names = ("agent", "repo", "tool", "path")
-    return {**_dates(_AT, local), "session": "session_id", **{name: name for name in names}, **_WHO}
+    return {**_dates(HAPPENED_AT, local), "session": "session_id", **{name: name for name in names}, **_WHO}
 
 
 def _of_turns(local: Local) -> "dict[str, str]":
@@ -123,11 +121,11 @@ _TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is known under one key. Times in µs or ms as named, tokens as in the view `llm_calls`.
+    """The figures of one key. Times in µs or ms as named, tokens as in the view `llm_calls`.
 
-    `cost_usd` is that of the calls that have a price; `unpriced_calls` have none, and `unpriced_tokens`
-    (prompt and completion) is what those report. Of `lines_unknown` changes it is not known how many
-    lines came or went: the sums are those of the others.
+    `cost_usd` is that of the calls with a price; `unpriced_calls` have none, and report `unpriced_tokens`
+    (prompt and completion). The line counts of `lines_unknown` changes are unknown: the sums are those of the
+    others.
     """
 
     key: "str | None" = None
@@ -138,7 +136,7 @@ class Figures:
     tool_calls: "int | None" = None
     tool_succeeded: "int | None" = None
     tool_failed: "int | None" = None
-    tool_unknown: "int | None" = None  # it is not known whether they worked
+    tool_unknown: "int | None" = None  # with an unknown result
     tool_total_ms: "int | None" = None
     tool_median_ms: "int | None" = None
     errors: "int | None" = None
@@ -163,18 +161,18 @@ class Figures:
     @property
     def tokens(self) -> "int | None":
         """Prompt and completion."""
-        known = [n for n in (self.prompt_tokens, self.completion_tokens) if n is not None]
-        return sum(known) if known else None
+        counts = [n for n in (self.prompt_tokens, self.completion_tokens) if n is not None]
+        return sum(counts) if counts else None
 
     @property
     def success(self) -> "float | None":
-        """The share of tool calls that went well, of those that say."""
-        said = (self.tool_succeeded or 0) + (self.tool_failed or 0)
-        return (self.tool_succeeded or 0) / said if said else None
+        """The share of successful tool calls, of those with a known result."""
+        with_result = (self.tool_succeeded or 0) + (self.tool_failed or 0)
+        return (self.tool_succeeded or 0) / with_result if with_result else None
 
     def described(self) -> "dict[str, Any]":
         """Every figure by its name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 Rows = dict["str | None", list[Figures]]
@@ -182,7 +180,7 @@ Rows = dict["str | None", list[Figures]]
 
 @contextmanager
 def asking(store: "Store") -> "Iterator[Query]":
-    """A way to ask SQL, every time of the same moment of the log."""
+    """A way to ask in SQL, always about the same snapshot of the log."""
     from eventlog.query.engine import run
 
     with store.view() as view:
@@ -195,7 +193,7 @@ def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> 
 
 
 def by(query: Query, dimension: str, prices: "Prices | None", since: "int | None" = None) -> "list[Figures]":
-    """A row for each: days from the oldest, sessions from the newest, of the others the largest first."""
+    """A row for each key: days from the oldest, sessions from the newest, others from the largest."""
     return tell(query, (dimension,), prices, since)[dimension]
 
 
@@ -213,48 +211,50 @@ def tell(
     rewritten: bool = False,
     zone: "tzinfo | None" = None,
 ) -> Rows:
-    """The rows of several dimensions with one look at each relation; None is the total, one row.
+    """The rows of several dimensions, with one query of each relation; None is the total, one row.
 
-    Args: rewritten: count commits too that no line reaches any more; zone: whose days, weeks and months.
+    Args: rewritten: also count commits that no line reaches any more; zone: whose days, weeks and months.
     """
     assert set(dimensions) <= {None, *DIMENSIONS}, dimensions
-    found: dict[str | None, _Found] = {dimension: {} for dimension in dimensions}
-    if None in found:
-        found[None][None] = {}
+    figures: dict[str | None, _FiguresByKey] = {dimension: {} for dimension in dimensions}
+    if None in figures:
+        figures[None][None] = {}
     left_out = not rewritten and rewritten_turns(query) > 0
     local = _utc if zone is None else zones.local(zone, *_span(query))
-    takes = (
+    readings = (
         partial(_events, left_out, local),
         partial(_sessions, left_out),
         partial(_turns, left_out, local),
         partial(_calls, prices, local),
     )
-    for take in takes:
-        for dimension, key, said in take(query, dimensions, since):
-            found[dimension].setdefault(key, {}).update(said)
-    # An error that has no path says nothing of paths.
-    found.get("path", {}).pop(None, None)
-    told: Rows = {}
-    for dimension, keys in found.items():
+    for reading in readings:
+        for dimension, key, counts in reading(query, dimensions, since):
+            figures[dimension].setdefault(key, {}).update(counts)
+    # An error without a path does not count by path.
+    figures.get("path", {}).pop(None, None)
+    rows_by_dimension: Rows = {}
+    for dimension, keys in figures.items():
         nothing: dict[str, Any] = dict.fromkeys(_counts_of(dimension, prices), 0)
         labels = _labels(query, prices, dimension, keys)
-        rows = [Figures(key=key, label=labels.get(key), **nothing | said) for key, said in keys.items()]
-        told[dimension] = _ordered(query, dimension, rows)
-    return told
+        rows = [Figures(key=key, label=labels.get(key), **nothing | counts) for key, counts in keys.items()]
+        rows_by_dimension[dimension] = _ordered(query, dimension, rows)
+    return rows_by_dimension
 
 
-_Found = dict["str | None", dict[str, Any]]
-_Told = Iterator[tuple["str | None", "str | None", dict[str, Any]]]
+_FiguresByKey = dict["str | None", dict[str, Any]]
+_KeyedFigures = Iterator[tuple["str | None", "str | None", dict[str, Any]]]
 
 
 def _span(query: Query) -> "tuple[int, int]":
     """The first and the last time of the log, in µs; both 0 of an empty one."""
-    first, last = query(f"select epoch_us(min({_AT})), epoch_us(max({_AT})) from events", []).rows[0]
+    first, last = query(
+        f"select epoch_us(min({HAPPENED_AT})), epoch_us(max({HAPPENED_AT})) from events", []
+    ).rows[0]
     return first or 0, last or 0
 
 
 def _counts_of(dimension: "str | None", prices: "Prices | None") -> "list[str]":
-    """What is 0 under a key of which nothing is said."""
+    """The figures that are 0 for a key without rows."""
     names = ["sessions"]
     if dimension is None or dimension in _OF_TURNS:
         names.append("turns")
@@ -285,20 +285,22 @@ def _weight(row: Figures) -> "tuple[int | Decimal | None, ...]":
 
 
 class _Sets:
-    """Several groupings in one statement: what to select, how to group, and which one a row is of."""
+    """Several groupings in one statement: its SELECT, its GROUP BY, and the dimension of a row."""
 
-    def __init__(self, of: "dict[str, str]", dimensions: "Sequence[str | None]", *, also: str = "") -> None:
-        self._names = [name for name in of if name in dimensions]
+    def __init__(
+        self, columns: "dict[str, str]", dimensions: "Sequence[str | None]", *, also: str = ""
+    ) -> None:
+        self._names = [name for name in columns if name in dimensions]
         self.known: list[str | None] = [*self._names, *([None] if None in dimensions else [])]
         quoted = {name: f'"{name}"' for name in self._names}  # some are words of SQL
         sets = ", ".join(f"({', '.join(filter(None, (name, also)))})" for name in quoted.values())
         empty = f"({also})" if None in dimensions else ""
         self.group = f"group by grouping sets ({', '.join(filter(None, (sets, empty)))})"
-        self.keys = "".join(f"{of[name]} as {as_name}, " for name, as_name in quoted.items())
+        self.keys = "".join(f"{columns[name]} as {as_name}, " for name, as_name in quoted.items())
         self.select = "".join(f"{name}, grouping({name}) = 0, " for name in quoted.values())
 
     def read(self, row: "tuple[Any, ...]") -> "tuple[str | None, str | None, tuple[Any, ...]]":
-        """The dimension, the key, and what was selected behind `select`."""
+        """The dimension, the key, and the columns that were selected after `select`."""
         rest = row[2 * len(self._names) :]
         for n, name in enumerate(self._names):
             if row[2 * n + 1]:
@@ -312,7 +314,7 @@ def _since(at: str, since: "int | None") -> str:
 
 def _events(
     left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
-) -> _Told:
+) -> _KeyedFigures:
     """Sessions, tools, errors, changes of files."""
     sets = _Sets(_of_events(local), dimensions)
     if not sets.known:
@@ -328,7 +330,7 @@ def _events(
             select {sets.keys} session_id as session_of, path as path_of, event_type, operation, success,
                 duration_ms, added, removed
             from events left join changed using (position)
-            where event_type in {_DOINGS} and {_since(_AT, since)}
+            where event_type in {_DOINGS} and {_since(HAPPENED_AT, since)}
                 and {f"(turn is null or {NOT_REWRITTEN})" if left_out else "true"}
                 and position not in {_EMPTY_DIRECTORIES})
         select {sets.select}
@@ -347,16 +349,16 @@ def _events(
     of_errors = _resolutions(local, query, sets.known, since) if any(row[-6] for row in rows) else {}
     for row in rows:
         dimension, key, (sessions, of_tool, of_path, *rest) = sets.read(row)
-        said: dict[str, Any] = dict(zip(names, rest, strict=True))
-        said["tool_median_ms"] = _whole(said["tool_median_ms"])
-        said["sessions"] = {"tool": of_tool, "path": of_path}.get(dimension or "", sessions)
-        said |= _resolved(of_errors.get((dimension, key), []), said["errors"])
-        if dimension in ("tool", "path"):  # of each other they know nothing
+        counts: dict[str, Any] = dict(zip(names, rest, strict=True))
+        counts["tool_median_ms"] = _whole(counts["tool_median_ms"])
+        counts["sessions"] = {"tool": of_tool, "path": of_path}.get(dimension or "", sessions)
+        counts |= _resolved(of_errors.get((dimension, key), []), counts["errors"])
+        if dimension in ("tool", "path"):  # tools have no figures of files, paths none of tools
             gone = names[:6] if dimension == "path" else names[7:]
-            said = {name: value for name, value in said.items() if name not in gone}
-            if not (said["errors"] or said.get("tool_calls") or said.get("file_changes")):
+            counts = {name: value for name, value in counts.items() if name not in gone}
+            if not (counts["errors"] or counts.get("tool_calls") or counts.get("file_changes")):
                 continue
-        yield dimension, key, said
+        yield dimension, key, counts
 
 
 _Failures = list[failures.FoundError]
@@ -365,33 +367,35 @@ _Failures = list[failures.FoundError]
 def _resolutions(
     local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
 ) -> "dict[tuple[str | None, str | None], _Failures]":
-    """The errors looked through for their end, by dimension and key."""
+    """The errors with their resolutions, by dimension and key."""
     keys = [name for name in dimensions if name is not None]
     select = "".join(f", {_of_events(local)[name]}" for name in keys)
     rows = query(
-        f"select position{select} from events where {_ERRORS} and {_since(_AT, since)} "
+        f"select position{select} from events where {_ERRORS} and {_since(HAPPENED_AT, since)} "
         f"order by position desc limit {failures.ERRORS_MAX}",
         [],
     ).rows
-    of = {row[0]: row[1:] for row in rows}
-    found: dict[tuple[str | None, str | None], _Failures] = defaultdict(list)
+    keys_by_position = {row[0]: row[1:] for row in rows}
+    failures_by_key: dict[tuple[str | None, str | None], _Failures] = defaultdict(list)
     for failure in failures.failures(query, since=since):
-        found[None, None].append(failure)
-        for name, key in zip(keys, of[failure.position], strict=True):
-            found[name, key].append(failure)
-    return found
+        failures_by_key[None, None].append(failure)
+        for name, key in zip(keys, keys_by_position[failure.position], strict=True):
+            failures_by_key[name, key].append(failure)
+    return failures_by_key
 
 
-def _resolved(found: _Failures, errors: int) -> "dict[str, int | None]":
-    known = len(found) == errors  # else there are more than are ever looked through
+def _resolved(errors_read: _Failures, errors: int) -> "dict[str, int | None]":
+    is_complete = len(errors_read) == errors  # else there are more than one answer reads
     return {
-        "errors_open": sum(failure.resolved is None for failure in found) if known else None,
-        "resolve_median_us": failures.median_us(found),
+        "errors_open": sum(failure.resolved is None for failure in errors_read) if is_complete else None,
+        "resolve_median_us": failures.median_us(errors_read),
     }
 
 
-def _sessions(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
-    """The sessions of the log (docs/sql.md), whatever happened in them."""
+def _sessions(
+    left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+) -> _KeyedFigures:
+    """The sessions of the log (docs/sql.md), also those without figures."""
     sets = _Sets(_OF_SESSIONS, dimensions)
     if not sets.known:
         return
@@ -410,7 +414,7 @@ def _sessions(left_out: bool, query: Query, dimensions: "Sequence[str | None]", 
 
 def _turns(
     left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
-) -> _Told:
+) -> _KeyedFigures:
     sets = _Sets(_of_turns(local), dimensions)
     if not sets.known:
         return
@@ -435,7 +439,7 @@ def _calls(
     query: Query,
     dimensions: "Sequence[str | None]",
     since: "int | None",
-) -> _Told:
+) -> _KeyedFigures:
     """Tokens and cost, which is that of SQL (docs/costs.md)."""
     sets = _Sets(_of_calls(local), dimensions)
     if not sets.known:
@@ -456,44 +460,45 @@ def _calls(
     windows: list[tuple[str, dict[str, Any]]] = []
     for row in rows:
         dimension, key, (of_sessions, *figures) = sets.read(row)
-        said = dict(zip(names, figures, strict=True))
-        if not said["llm_calls"] and dimension is not None:
+        counts = dict(zip(names, figures, strict=True))
+        if not counts["llm_calls"] and dimension is not None:
             continue
         if prices is None:
-            said = {name: said[name] for name in ("llm_calls", *_TOKENS)}
-        elif said["cost_usd"] is not None:
-            said["cost_usd"] = said["cost_usd"].normalize()
+            counts = {name: counts[name] for name in ("llm_calls", *_TOKENS)}
+        elif counts["cost_usd"] is not None:
+            counts["cost_usd"] = counts["cost_usd"].normalize()
         if dimension == "model":
-            said["sessions"] = of_sessions
+            counts["sessions"] = of_sessions
         if dimension != "window":
-            yield dimension, key, said
+            yield dimension, key, counts
         elif key is not None:
-            windows.append((key, said))
-    for key, said in _windows(windows):
-        yield "window", key, said
+            windows.append((key, counts))
+    for key, counts in _windows(windows):
+        yield "window", key, counts
 
 
 def _windows(hours: "list[tuple[str, dict[str, Any]]]") -> "Iterator[tuple[str, dict[str, Any]]]":
-    """Five-hour windows, as subscriptions have them, of hours since 1970: one begins with the full hour of
-    the first call that no window before has."""
+    """Five-hour windows, as subscriptions have them, from hours since 1970: each begins with the full hour of
+    the
+    first call after the window before."""
     began = -_WINDOW_HOURS
-    found: dict[int, dict[str, Any]] = {}
-    for hour, said in sorted((int(key), said) for key, said in hours):
+    windows: dict[int, dict[str, Any]] = {}
+    for hour, counts in sorted((int(key), counts) for key, counts in hours):
         if hour >= began + _WINDOW_HOURS:
             began = hour
-        sums = found.setdefault(began, {})
-        for name, n in said.items():
-            known = [one for one in (sums.get(name), n) if one is not None]
-            sums[name] = sum(known[1:], known[0]) if known else None
-    for hour, sums in found.items():
+        sums = windows.setdefault(began, {})
+        for name, n in counts.items():
+            addends = [addend for addend in (sums.get(name), n) if addend is not None]
+            sums[name] = sum(addends[1:], addends[0]) if addends else None
+    for hour, sums in windows.items():
         yield _hour_name(hour), sums
 
 
 def _hour_name(hour: int) -> str:
     """An hour since 1970 in UTC, also of a year that Python's calendar does not reach."""
     cycles, rest = divmod(hour + _HOURS_BEFORE_1970, _HOURS_OF_400_YEARS)
-    at = datetime(1, 1, 1) + timedelta(hours=rest)
-    return f"{at.year + 400 * cycles:04d}-{at:%m-%dT%H:%MZ}"
+    moment = datetime(1, 1, 1) + timedelta(hours=rest)
+    return f"{moment.year + 400 * cycles:04d}-{moment:%m-%dT%H:%MZ}"
 
 
 def _labels(

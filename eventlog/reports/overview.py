@@ -1,4 +1,4 @@
-"""What a page shows: the figures in total and by each dimension, cut to what fits. One thread."""
+"""The data of a page: the figures in total and by each dimension, cut to fit. One thread."""
 
 import datetime
 from collections import Counter
@@ -14,9 +14,9 @@ from eventlog.search.failures import FoundError, failures, median_us
 
 ROWS_MAX = 15
 _PERIODS_MAX = 70
-# One wrong clock must not draw thousands of empty years: beyond this, gaps are left out.
+# One wrong clock must not draw thousands of empty years: in a longer span, gaps are left out.
 _FILLED_DAYS_MAX = 70 * 365
-# Name, where the one that a day is in begins, and how long it is.
+# Name, the first day of the unit that holds a day, and its length in days.
 _UNITS: "tuple[tuple[str, Callable[[datetime.date], datetime.date], int], ...]" = (
     ("day", lambda at: at, 1),
     ("week", lambda at: at - datetime.timedelta(days=at.weekday()), 7),
@@ -27,7 +27,7 @@ _UNITS: "tuple[tuple[str, Callable[[datetime.date], datetime.date], int], ...]" 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A day, a week from its Monday, or a month, and what was done in it."""
+    """A day, a week from its Monday, a month or a year, with its figures."""
 
     begins: datetime.date
     tokens: int
@@ -47,14 +47,14 @@ class ErrorKind:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything on a page; lists hold at most ROWS_MAX rows, `more` says of which there are others."""
+    """Everything on a page; lists hold at most ROWS_MAX rows, `more` counts the others."""
 
     project: str
     made_at: datetime.datetime
     since: "int | None"
     prices: "PriceSource | None"
     total: Figures
-    days: "tuple[str | None, str | None]"  # the first and the last with anything in it
+    days: "tuple[str | None, str | None]"  # the first and the last with activity
     unit: str  # day, week, month or year
     periods: "list[Period]"
     models: "list[Figures]"
@@ -69,24 +69,26 @@ class Overview:
 def gather(
     query: Query, project: str, prices: "Prices | None", since: "int | None", now: datetime.datetime
 ) -> Overview:
-    """All of it, from one moment of the log (`figures.asking`)."""
-    told = figures.tell(query, (None, "day", "model", "agent", "tool", "path", "session"), prices, since)
-    days = [row for row in told["day"] if _is_busy(row)]
-    lists = {f"{name}s": told[name] for name in ("model", "agent", "tool", "path", "session")}
-    # A path that only errors name was not changed, and a session without a turn has nothing to show.
+    """Read all of it, from one snapshot of the log (`figures.asking`)."""
+    figures_by = figures.tell(
+        query, (None, "day", "model", "agent", "tool", "path", "session"), prices, since
+    )
+    days = [row for row in figures_by["day"] if _is_busy(row)]
+    lists = {f"{name}s": figures_by[name] for name in ("model", "agent", "tool", "path", "session")}
+    # A path that only errors name was not changed, and a session without a turn has no figures.
     lists["paths"] = [row for row in lists["paths"] if row.file_changes]
     lists["sessions"] = [row for row in lists["sessions"] if row.turns or row.llm_calls]
     lists["tools"] = [row for row in lists["tools"] if row.tool_calls]
     errors = _kinds(failures(query, since=since))
-    known = [row.key for row in days if _date(row.key) is not None]
+    dates = [row.key for row in days if _date(row.key) is not None]
     unit, periods = _periods(days)
     return Overview(
         project=project,
         made_at=now,
         since=since,
         prices=prices.source if prices else None,
-        total=told[None][0],
-        days=(known[0], known[-1]) if known else (None, None),
+        total=figures_by[None][0],
+        days=(dates[0], dates[-1]) if dates else (None, None),
         unit=unit,
         periods=periods,
         errors=errors[:ROWS_MAX],
@@ -102,34 +104,38 @@ def _is_busy(row: Figures) -> bool:
     return any((row.turns, row.llm_calls, row.tool_calls, row.file_changes, row.errors))
 
 
-def _kinds(found: "list[FoundError]") -> "list[ErrorKind]":
-    counts = Counter(failure.error_type for failure in found)
+def _kinds(errors: "list[FoundError]") -> "list[ErrorKind]":
+    counts = Counter(failure.error_type for failure in errors)
     kinds = []
     for name, n in counts.most_common():
-        of = [failure for failure in found if failure.error_type == name]
-        kinds.append(ErrorKind(name, n, sum(one.resolved is None for one in of), median_us(of)))
+        same_type = [failure for failure in errors if failure.error_type == name]
+        kinds.append(
+            ErrorKind(name, n, sum(error.resolved is None for error in same_type), median_us(same_type))
+        )
     return kinds
 
 
 def _periods(days: "list[Figures]") -> "tuple[str, list[Period]]":
     """Days without a gap, or weeks, months, years where there would be too many of them."""
-    known = {day: row for row in days if (day := _date(row.key)) is not None}
-    if not known:
+    rows_by_date = {day: row for row in days if (day := _date(row.key)) is not None}
+    if not rows_by_date:
         return "day", []
-    first, last = min(known), max(known)
-    fitting = (one for one in _UNITS if (last - first).days < one[2] * _PERIODS_MAX)
+    first, last = min(rows_by_date), max(rows_by_date)
+    fitting = (unit_row for unit_row in _UNITS if (last - first).days < unit_row[2] * _PERIODS_MAX)
     unit, begin, _ = next(fitting, _UNITS[-1])
-    found: dict[datetime.date, list[Figures]] = {}
+    rows_by_period: dict[datetime.date, list[Figures]] = {}
     if (last - first).days < _FILLED_DAYS_MAX:
         for n in range((last - first).days + 1):
-            found.setdefault(begin(first + datetime.timedelta(days=n)), [])
-    for day in sorted(known):
-        found.setdefault(begin(day), []).append(known[day])
-    return unit, [_period(begins, rows) for begins, rows in sorted(found.items())][-_PERIODS_MAX - 1 :]
+            rows_by_period.setdefault(begin(first + datetime.timedelta(days=n)), [])
+    for day in sorted(rows_by_date):
+        rows_by_period.setdefault(begin(day), []).append(rows_by_date[day])
+    return unit, [_period(begins, rows) for begins, rows in sorted(rows_by_period.items())][
+        -_PERIODS_MAX - 1 :
+    ]
 
 
 def _date(day: "str | None") -> "datetime.date | None":
-    """None for what no calendar has: a clock can say anything."""
+    """The date of a day, None for one beyond the calendar: a clock can be wrong."""
     try:
         return None if day is None else datetime.date.fromisoformat(day)
     except ValueError:

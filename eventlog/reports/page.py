@@ -1,8 +1,8 @@
-"""One HTML document that needs nothing else: no network, no script, no file beside it. Pure.
+"""One self-contained HTML document: no network, no script, no other file. Pure.
 
-Recorded text is foreign: everything is escaped, and what changes the order of text or is no character is
-spelled out. The policy in the document lets a browser load nothing and use the one style sheet in it, known
-by its hash. Same overview, same bytes.
+Recorded text is foreign: everything is escaped, and control characters and marks of direction are spelled
+out. The policy in the document allows a browser only the style sheet in it, by its hash. Same overview, same
+bytes.
 """
 
 import base64
@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from eventlog.reports.drawing import columns, round_scale, share
 from eventlog.reports.figures import Figures
+from eventlog.reports.number_text import compact, dollars, spell_duration, whole
 from eventlog.reports.overview import ErrorKind, Overview
-from eventlog.reports.spelled import compact, dollars, spell_duration, whole
 from eventlog.reports.style import STYLE
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -202,7 +202,7 @@ def _sessions(seen: Overview) -> str:
 def _table(title: str, heads: Cells, rows: "Sequence[Cells]", more: int) -> str:
     if not rows:
         return ""
-    head = "".join(f'<th scope="col">{one}</th>' for one in heads)
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     rest = f'<p class="dim">and {more:,} more</p>' if more else ""
     return _card(

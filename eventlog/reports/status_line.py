@@ -1,8 +1,8 @@
-"""The line of `locus statusline`: what a store knows of a session, for an agent's status bar.
+"""The line of `locus statusline`: the state and the cost of a session, for an agent's status bar.
 
 It reads the notes of hooks (`live/*.told`, `live/<session>.calls`), their failures and `live/costs`, and no
-part of the log; so it takes as long for a large store as for a small one. What cannot be read is unknown, and
-is shown as "–". docs/costs.md has what stands where. Writes nothing. On the hook path.
+part of the log, so its time does not depend on the size of the store. An unreadable value is unknown, and is
+shown as "–". docs/costs.md describes the line. Writes nothing. On the hook path.
 """
 
 import os
@@ -25,34 +25,34 @@ COSTS = "costs"
 FORMAT = 1
 UNKNOWN = "–"
 _BETWEEN = " · "
-_SIZE_MAX = 64 << 10  # of a file's end, which is all that is read
+_SIZE_MAX = 64 << 10  # only the end of a file is read
 _FRESH_S = 24 * 3600  # failures of hooks that are older need no attention
 _ID_SIZE = 8
 
 
-def line(said: "Event", environ: "Mapping[str, str]", now_s: float) -> str:
-    """One line without an end.
+def line(status: "Event", environ: "Mapping[str, str]", now_s: float) -> str:
+    """One line, without a newline.
 
-    Args: said: what the agent gave its status line; now_s: Unix time.
+    Args: status: the agent's input to its status line; now_s: Unix time.
     """
-    layout = _store(said, environ)
+    layout = _store(status, environ)
     if layout is None:
         return "locus: not recorded"
-    session = text_of(said, "session_id")
+    session = text_of(status, "session_id")
     turns = activity.open_turns(layout)
     parts = [f"locus: {_recording(layout, session, turns, now_s)}", *_costs(layout, session, now_s)]
     return _harmless(_BETWEEN.join(parts + _attention(layout, turns, now_s)))
 
 
-def _store(said: "Event", environ: "Mapping[str, str]") -> "Layout | None":
+def _store(status: "Event", environ: "Mapping[str, str]") -> "Layout | None":
     """The store that hooks of this session record to."""
-    workspace = object_of(said, "workspace")
-    cwd = text_of(said, "cwd") or text_of(workspace, "current_dir")
+    workspace = object_of(status, "workspace")
+    cwd = text_of(status, "cwd") or text_of(workspace, "current_dir")
     project = text_of(workspace, "project_dir")
     around = dict(environ) | ({} if project is None else {"CLAUDE_PROJECT_DIR": project})
     try:
         root = find_store(Call("claude-code", {} if cwd is None else {"cwd": cwd}), around)
-    except (EventLogError, ValueError):  # a store that hooks refuse, too; a path that is none
+    except (EventLogError, ValueError):  # a store that hooks refuse as well; an invalid path
         return None
     return None if root is None else Layout(root)
 
@@ -68,20 +68,20 @@ def _recording(layout: Layout, session: "str | None", turns: "list[activity.Open
 
 
 def _costs(layout: Layout, session: "str | None", now_s: float) -> "list[str]":
-    """What the session and the day cost, as maintenance last wrote it."""
-    known = _written_costs(layout)
-    of_session = object_of(known, "sessions").get(short(session)) if session is not None else None
-    is_today = known.get("day") == time.strftime("%Y-%m-%d", time.localtime(now_s))
-    today = known.get("today") if is_today else None
+    """The costs of the session and of the day, as maintenance last wrote them."""
+    costs = _written_costs(layout)
+    of_session = object_of(costs, "sessions").get(short(session)) if session is not None else None
+    is_today = costs.get("day") == time.strftime("%Y-%m-%d", time.localtime(now_s))
+    today = costs.get("today") if is_today else None
     return [f"session {_dollars(of_session)}", f"today {_dollars(today)}"]
 
 
 def _written_costs(layout: Layout) -> "Event":
     try:
-        known = jsontext.decode(_end_of(layout.live(COSTS)))
+        costs = jsontext.decode(_end_of(layout.live(COSTS)))
     except (OSError, ValueError, RecursionError):
         return {}
-    return known if isinstance(known, dict) and known.get("format") == FORMAT else {}
+    return costs if isinstance(costs, dict) and costs.get("format") == FORMAT else {}
 
 
 def _dollars(cost: object) -> str:
@@ -104,13 +104,13 @@ def _attention(layout: Layout, turns: "list[activity.OpenTurn]", now_s: float) -
 
 
 def _fresh_failures(layout: Layout, now_s: float) -> int:
-    """How many failures hooks have noted lately; each line begins with its Unix time."""
+    """How many failures hooks noted lately; each line begins with its Unix time."""
     try:
         lines = _end_of(f"{layout.directory(TMP_DIR)}/hook-errors.log").split(b"\n")
     except OSError:
         return 0
     times = [int(word) for line in lines if (word := line.partition(b" ")[0][:16]).isdigit()]
-    return sum(abs(now_s - at) < _FRESH_S for at in times)
+    return sum(abs(now_s - noted_s) < _FRESH_S for noted_s in times)
 
 
 def _end_of(path: str) -> bytes:
@@ -122,5 +122,5 @@ def _end_of(path: str) -> bytes:
 
 
 def _harmless(text: str) -> str:
-    """Without what a terminal would obey: ids are an agent's words."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+    """The text without control characters of a terminal: ids come from an agent."""
+    return "".join(character if character.isprintable() else "?" for character in text)

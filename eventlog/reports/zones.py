@@ -1,4 +1,4 @@
-"""The reader's clock in SQL, without DuckDB's own list of zones: as Python's `zoneinfo` has them. Pure."""
+"""The reader's clock in SQL, with the zones of Python's `zoneinfo` and not DuckDB's own. Pure."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -6,7 +6,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 _STEP = timedelta(hours=12)
-# Before and after these a clock goes on as it went there.
+# Before and after these times a clock keeps its offset.
 _FIRST_US, _LAST_US = 0, 4_102_444_800_000_000
 
 
@@ -35,20 +35,20 @@ def _local_name() -> str:
 
 
 def local(zone: tzinfo, first_us: int, last_us: int) -> Callable[[str], str]:
-    """Makes of a time in SQL the µs that a clock in `zone` shows, for times from `first_us` to `last_us`."""
+    """A function from an SQL time to the µs of a clock in `zone`, from `first_us` to `last_us`."""
     offsets = list(_offsets(zone, first_us, last_us))
     before = offsets[0][1]
-    changes = [(at, now - old) for (_, old), (at, now) in pairwise(offsets)]
+    changes = [(time, now - old) for (_, old), (time, now) in pairwise(offsets)]
 
-    def shown(at: str) -> str:
-        steps = "".join(f" + if(epoch_us({at}) >= {since}, {change}, 0)" for since, change in changes)
-        return f"(epoch_us({at}) + {before}{steps})"
+    def shown(time: str) -> str:
+        steps = "".join(f" + if(epoch_us({time}) >= {since}, {change}, 0)" for since, change in changes)
+        return f"(epoch_us({time}) + {before}{steps})"
 
     return shown
 
 
 def _offsets(zone: tzinfo, first_us: int, last_us: int) -> Iterator[tuple[int, int]]:
-    """From when on (µs) the zone has which offset (µs): the first one, then each change."""
+    """(since, offset) of the zone, both in µs: the first one, then each change."""
     first, last = (min(max(us, _FIRST_US), _LAST_US) / 1e6 for us in (first_us, last_us))
     at, end = datetime.fromtimestamp(first, UTC) - _STEP, datetime.fromtimestamp(last, UTC) + _STEP
     offset = _offset(zone, at)
@@ -70,6 +70,6 @@ def _changed_at(zone: tzinfo, before: datetime, after: datetime) -> int:
     return round(after.timestamp()) * 1_000_000
 
 
-def _offset(zone: tzinfo, at: datetime) -> int:
-    found = at.astimezone(zone).utcoffset() or timedelta()
-    return round(found.total_seconds() * 1e6)
+def _offset(zone: tzinfo, moment: datetime) -> int:
+    offset = moment.astimezone(zone).utcoffset() or timedelta()
+    return round(offset.total_seconds() * 1e6)

@@ -1,4 +1,4 @@
-"""What is known of the events in an index besides their words: enough to rank and to filter them.
+"""Facts of the events in an index besides their words: enough to rank and to filter them.
 
 A row of `events` holds some thousand events as columns of numbers, compressed together: a row for each would
 be as large as its words.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TYPE, SESSION, PATH = 1, 2, 3  # kinds of names
 
-# No time is known.
+# Stands for an unknown time.
 _NEVER = -(1 << 63)
 
 
@@ -41,7 +41,7 @@ class Block:
         self.times.append(_NEVER if time is None else time)
 
     def write(self, con: sqlite3.Connection) -> None:
-        """Put it into the table `events`."""
+        """Write it to the table `events`."""
         if not self.positions:
             return
         first, last = self.positions[0], self.positions[-1]
@@ -65,15 +65,15 @@ class Blocks:
         return [row[0] for row in self._con.execute("SELECT first FROM events ORDER BY first")]
 
     def each(self, positions: "Sequence[int]") -> "Iterator[tuple[int, Block, int]]":
-        """Of ascending positions (position, block, number in it); of what is in no block nothing."""
+        """(position, block, index in it) of ascending positions; nothing for those in no block."""
         block = None
         for position in positions:
             if block is None or position > block.positions[-1]:
                 block = self._block(position)
             if block is not None:
-                at = bisect_left(block.positions, position)
-                if at < len(block.positions) and block.positions[at] == position:
-                    yield position, block, at
+                index = bisect_left(block.positions, position)
+                if index < len(block.positions) and block.positions[index] == position:
+                    yield position, block, index
 
     def _block(self, position: int) -> "Block | None":
         number = bisect_left(self._firsts, position + 1) - 1
@@ -101,17 +101,17 @@ class Names:
     def __init__(self, con: sqlite3.Connection) -> None:
         self._con = con
         self._known: dict[tuple[int, str], int] = {}
-        self.fresh: list[tuple[int, int, str]] = []  # (number, kind, name), for who indexes them
+        self.fresh: list[tuple[int, int, str]] = []  # (number, kind, name), to be indexed
 
     def number(self, kind: int, name: "str | None") -> int:
         if not name:
             return 0
-        known = self._known.get((kind, name))
-        if known is None:
+        number = self._known.get((kind, name))
+        if number is None:
             if len(self._known) > 50_000:
                 self._known.clear()
-            known = self._known[kind, name] = self._find(kind, name)
-        return known
+            number = self._known[kind, name] = self._find(kind, name)
+        return number
 
     def _find(self, kind: int, name: str) -> int:
         row = self._con.execute("SELECT id FROM names WHERE kind = ? AND name = ?", [kind, name]).fetchone()

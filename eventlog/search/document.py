@@ -1,4 +1,4 @@
-"""What of an event is searched: its words, and what is kept of it to show a hit.
+"""The searchable words of an event, and its text that the index stores to show a hit.
 
 Pure. Left out are raw input of hooks, which adapters turn into events of their own, the store's bookkeeping,
 and texts that are no words: hashes, and data without spaces.
@@ -11,16 +11,16 @@ import orjson
 from eventlog.base import jsontext
 from eventlog.secrets.erased_rules import ERASED
 
-# Raw input, and what the store says to itself.
+# Raw input, and the store's own bookkeeping.
 UNSEARCHED_TYPES = frozenset(
     ("hook", "cursor", "maintenance", "retention", "withheld", "erasure", "content", "llm_copy")
 )
 
-# Of a text; what is longer is output that nobody reads to its end.
+# Of a text; the rest is output that nobody reads to its end.
 TEXT_SIZE_MAX = 1_000_000
 # Of a text that stands in the blob store, in bytes.
 MOVED_SIZE_MAX = 64 << 10
-# What is kept beside the index of each event's text, to show hits without reading the log.
+# Of each event's text that is stored beside the index, to show hits without reading the log.
 KEPT_SIZE_MAX = 4_000
 # Larger files are data.
 CONTENT_BYTES_MAX = 1 << 20
@@ -30,7 +30,7 @@ _HASH_PREFIXES = ("blake3:", "sha256:")
 
 
 def body_of(payload: "str | None", title: "str | None") -> str:
-    """The texts of a payload, one behind the other; what the title says already is left out."""
+    """The texts of a payload, one after the other, without a text that equals the title."""
     return "" if not payload or payload == "{}" else _body(_decoded(payload), title)
 
 
@@ -46,12 +46,12 @@ def bodies_of(payloads: "Sequence[str | None]", titles: "Sequence[str | None]") 
 
 
 def _body(value: object, title: "str | None") -> str:
-    found = _texts(value)
-    if len(found) > 1:
-        found = list(dict.fromkeys(found))
-    if title is not None and title in found:
-        found.remove(title)
-    text = "\n".join(found)
+    texts = _texts(value)
+    if len(texts) > 1:
+        texts = list(dict.fromkeys(texts))
+    if title is not None and title in texts:
+        texts.remove(title)
+    text = "\n".join(texts)
     if len(text) > TEXT_SIZE_MAX:
         text = text[:TEXT_SIZE_MAX]
     return text if text.isascii() else clean(text)
@@ -63,7 +63,7 @@ def clean(text: str) -> str:
 
 
 def text_of(content: bytes) -> "str | None":
-    """A file's content as text, None where it is none."""
+    """A file's content as text, None where it is not text."""
     if len(content) > CONTENT_BYTES_MAX or b"\0" in content[:8_000]:
         return None
     text = content.decode("utf-8", "replace")
@@ -80,29 +80,29 @@ def _decoded(payload: str) -> object:
 
 
 def _texts(value: object) -> "list[str]":
-    """All texts below, but not the names they have. Not recursive: a payload may be nested deeply."""
-    found: list[str] = []
+    """All texts in a value, without their keys. Not recursive: a payload may be nested deeply."""
+    texts: list[str] = []
     waiting: list[object] = [value]
     while waiting:
-        one = waiting.pop()
-        if type(one) is dict:
-            inside: Iterable[object] = one.values() if ERASED not in one else _without_mark(one)
-        elif type(one) is list:
-            inside = one
+        node = waiting.pop()
+        if type(node) is dict:
+            inside: Iterable[object] = node.values() if ERASED not in node else _without_mark(node)
+        elif type(node) is list:
+            inside = node
         else:
-            inside = (one,)
+            inside = (node,)
         for item in inside:
             if type(item) is str:
                 if len(item) < _DATA_SIZE_MIN:
                     if item and not item.startswith(_HASH_PREFIXES):
-                        found.append(item)
+                        texts.append(item)
                 elif " " in item or "\n" in item:
-                    found.append(item)
+                    texts.append(item)
             elif type(item) is dict or type(item) is list:
                 waiting.append(item)
-    return found
+    return texts
 
 
 def _without_mark(payload: "dict[str, object]") -> "list[object]":
-    """The values of a payload that was erased whole, but for the id of the erasure."""
+    """The values of a wholly erased payload, without the id of the erasure."""
     return [value for key, value in payload.items() if key != ERASED]

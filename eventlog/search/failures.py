@@ -1,7 +1,7 @@
-"""Errors of the log, whether each was dealt with, and how long that took.
+"""Errors of the log, whether each was resolved, and how long that took.
 
-The view `errors` says which are resolved (`projections/resolutions.py`); an error of which that is not known
-counts as open (P7). Reads through the query it is given; writes nothing.
+The view `errors` says which are resolved (`projections/resolutions.py`); an error whose resolution is unknown
+counts as open (P7). Reads through the given query; writes nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from eventlog.base.paths import within_sql
 from eventlog.projections.definitions import DATED_ERRORS
 from eventlog.query.lookup import Query
 
-# More are not looked through for one answer.
+# The most that one answer reads.
 ERRORS_MAX = 10_000
 
 
@@ -44,7 +44,7 @@ class FoundError:
 
     @property
     def took_us(self) -> "int | None":
-        """From the error to what shows it resolved; None where that is not known."""
+        """From the error to the event that shows it resolved; None where that is unknown."""
         if self.at is None or self.resolved_at is None:
             return None
         return max(0, self.resolved_at - self.at)
@@ -58,7 +58,7 @@ def failures(
     sessions: "Sequence[str] | None" = None,
     since: "int | None" = None,
 ) -> "list[FoundError]":
-    """The errors that fit, the newest first. Args: positions: only of these; sessions: ids."""
+    """The errors that match, the newest first. Args: positions: only of these; sessions: ids."""
     parameters: list[Any] = []
     where = ["true"]
 
@@ -86,7 +86,7 @@ def failures(
     return [FoundError(*row) for row in rows]
 
 
-def median_us(found: "Iterable[FoundError]") -> "int | None":
+def median_us(errors: "Iterable[FoundError]") -> "int | None":
     """The median time to resolution of those where it is known."""
-    times = sorted(took for failure in found if (took := failure.took_us) is not None)
+    times = sorted(took for error in errors if (took := error.took_us) is not None)
     return times[len(times) // 2] if times else None

@@ -1,8 +1,8 @@
-"""Looking for words in the log: ranked hits, each with the piece of text around the words.
+"""Searching the log for words: ranked hits, each with the piece of text around the words.
 
 Any number of processes may search beside writers; nothing of the log is locked. An answer covers the whole
-log where time suffices: what the index lacks is indexed first, or, where it may not be written, looked
-through in memory; else the answer says how many events it does not cover (P7).
+log where time suffices: events that the index lacks are indexed first, or in memory where the index may not
+be written. Else the answer says how many events it does not cover (P7).
 """
 
 import sqlite3
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIMIT = 10
-# For as long a search waits for the index.
+# How long a search waits for the index.
 WAIT_S = 5.0
 
-# Ranked places looked at for one hit that is shown: other versions of a file, and what a filter spells alike.
+# Ranked candidates for each hit that is shown: most are other versions of one file.
 _LOOKED_AT_PER_HIT = 20
 _LOOKED_AT_MIN = 200
 
-# Of the number of a content, those that are also its id's.
+# The hexadecimal digits of a content's number that are also its id's.
 _DIGITS = 15
 
-# Of two orders that are made one: how little the first few ranks differ (the usual constant).
+# How little the first few ranks differ when two orders are merged (the usual constant).
 _RANKS_LEVELLED = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a hit must fit besides its words. `sessions` are ids, `since` µs since 1970."""
+    """Conditions on a hit besides its words. `sessions` are ids, `since` µs since 1970."""
 
     event_types: "tuple[str, ...]" = ()
     path: "str | None" = None
@@ -55,10 +55,10 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An event whose words fit, or (`is_content`) the file version that it made.
+    """An event whose words match, or (`is_content`) the file version that it made.
 
-    `snippet` has the words at `marks`, pairs of (start, end); None when the content is not there any more.
-    `versions` counts the versions of the path that fit, as far as was looked; `terms` are the numbers of the
+    `snippet` has the words at `marks`, pairs of (start, end); None when the content was collected.
+    `versions` counts the matching versions of the path among the candidates; `terms` are the numbers of the
     wanted terms that stand anywhere in it.
     """
 
@@ -92,8 +92,8 @@ class Hit:
 
 @dataclass(slots=True)
 class SearchAnswer:
-    """Hits, the best first. `missing` of the `events` of the log, the oldest, were not looked at, nor the
-    contents that they name; `why` says what kept them, if anything.
+    """Hits, the best first. The oldest `missing` of the log's `events` were not searched, nor the contents
+    that they name; `why` is the reason, if there is one.
     """
 
     hits: "list[Hit]" = field(default_factory=list)
@@ -115,8 +115,8 @@ def search(
 ) -> SearchAnswer:
     """The best hits of a query; with a model also those that are near in meaning and hold none of its words.
 
-    Args: writes: whether the index may be brought up to date; else it stays as it is, and what it lacks is
-    looked through in memory. Raises: QueryError, Corruption of the log.
+    Args: writes: whether the index may be brought up to date; else it stays as it is, and the events that it
+    lacks are indexed in memory. Raises: QueryError, Corruption of the log.
     """
     model = model if writes else None
     chosen = filters or Filters()
@@ -124,7 +124,7 @@ def search(
 
 
 def _asked(store: "Searched", ask: "Callable[[], T]", *, mend: bool = True) -> T:
-    """The answer; where the index turns out to be damaged and we may `mend` it, that of one made anew."""
+    """The answer; if the index is damaged and may be mended (`mend`), the answer of one made anew."""
     try:
         return ask()
     except sqlite3.DatabaseError as error:
@@ -155,11 +155,11 @@ def _search(
             missing=missing, why=progress.why if missing else None, events=view.next_position
         )
         admitted = _Admitting(filters)
-        places = _ranked(sources, wanted, admitted, limit)
+        candidates = _ranked(sources, wanted, admitted, limit)
         if model is not None:
-            places = _fused(places, _near(sources, model, wanted, limit, admitted))
-        found = _Found(store, view, wanted)
-        answer.hits = found.hits(places, limit + 1)
+            candidates = _fused(candidates, _near(sources, model, wanted, limit, admitted))
+        builder = _HitBuilder(store, view, wanted)
+        answer.hits = builder.hits(candidates, limit + 1)
         answer.more = len(answer.hits) > limit
         del answer.hits[limit:]
         return answer
@@ -172,12 +172,12 @@ def _sources(
     progress: index.IndexProgress,
     seconds: "float | None",
 ) -> "tuple[list[RankedIndex], int]":
-    """What is to be asked: the index, and where it could not be brought up to date one in memory; how many
-    events are in neither.
+    """The indexes to ask: the stored one and, where it could not be brought up to date, one in memory; and
+    how many events are in neither.
     """
-    found = stack.enter_context(index.reading(store.fs, store.layout, view.store_id))
-    sources = [] if found is None else [RankedIndex(*found)]
-    covered = [] if found is None else found[1].stretches
+    stored_index = stack.enter_context(index.reading(store.fs, store.layout, view.store_id))
+    sources = [] if stored_index is None else [RankedIndex(*stored_index)]
+    covered = [] if stored_index is None else stored_index[1].stretches
     if progress.why not in (None, index.FULL) and gaps(covered, view.next_position):
         con, meta = index.in_memory(store, view, covered, seconds)
         sources.append(RankedIndex(stack.enter_context(closing(con)), meta))
@@ -191,14 +191,14 @@ def _sources(
 def _ranked(
     sources: "Sequence[RankedIndex]", wanted: "Query", admitted: "_Admitting", limit: int
 ) -> "list[RankedHit]":
-    """Places in the order of their scores; of equals the newer first."""
+    """Candidates in the order of their scores; of equals the newer first."""
     count = max(_LOOKED_AT_MIN, (limit + 1) * _LOOKED_AT_PER_HIT)
-    places = [place for source in sources for place in ranked(source, wanted, admitted, count)]
-    return sorted(places, key=lambda place: (place.score, -place.position))
+    candidates = [candidate for source in sources for candidate in ranked(source, wanted, admitted, count)]
+    return sorted(candidates, key=lambda candidate: (candidate.score, -candidate.position))
 
 
 class _Admitting:
-    """Which events fit the filters, by what their index knows of them."""
+    """Which events pass the filters, by the facts in their index."""
 
     def __init__(self, filters: Filters) -> None:
         self._filters = filters
@@ -215,17 +215,17 @@ class _Admitting:
             self._named(source, kind) for kind in (blocks.TYPE, blocks.SESSION, blocks.PATH)
         )
         since = self._filters.since
-        for position, block, at in source.blocks.each(positions):
+        for position, block, number in source.blocks.each(positions):
             if (
-                (types is None or block.types[at] in types)
-                and (sessions is None or block.sessions[at] in sessions)
-                and (paths is None or block.paths[at] in paths)
-                and (since is None or block.times[at] >= since)
+                (types is None or block.types[number] in types)
+                and (sessions is None or block.sessions[number] in sessions)
+                and (paths is None or block.paths[number] in paths)
+                and (since is None or block.times[number] >= since)
             ):
                 yield position
 
     def _named(self, source: RankedIndex, kind: int) -> "frozenset[int] | None":
-        """The numbers of the names that fit, None where all do."""
+        """The numbers of the names that pass, None where all do."""
         key = (id(source), kind)
         if key not in self._numbers:
             fits = self._test(kind)
@@ -250,35 +250,35 @@ class _Admitting:
 def _near(
     sources: "Sequence[RankedIndex]", model: "Model", wanted: "Query", limit: int, admitted: "_Admitting"
 ) -> "list[RankedHit]":
-    """Places near in meaning, the nearest first."""
+    """Candidates near in meaning, the nearest first."""
     text = " ".join(term.text for term in wanted.terms if not term.is_unwanted)
     count = max(_LOOKED_AT_MIN, limit * _LOOKED_AT_PER_HIT)
-    found = []
+    candidates = []
     for source in sources:
         near = {p: cosine for p, cosine in meaning.nearest(source.con, model, text, count) if cosine > 0}
-        known = [position for position, _, _ in source.blocks.each(sorted(near))]
-        found += [RankedHit(-near[p], p, None, source) for p in admitted(source, known)]
-    return sorted(found, key=lambda place: (place.score, -place.position))
+        indexed = [position for position, _, _ in source.blocks.each(sorted(near))]
+        candidates += [RankedHit(-near[p], p, None, source) for p in admitted(source, indexed)]
+    return sorted(candidates, key=lambda candidate: (candidate.score, -candidate.position))
 
 
 def _fused(words: "list[RankedHit]", near: "list[RankedHit]") -> "list[RankedHit]":
-    """Both orders in one: a place counts by the reciprocals of its ranks, which need no common measure."""
+    """Both orders in one: the reciprocals of a candidate's ranks add up, which needs no common measure."""
     scores: dict[tuple[int, int | None], float] = {}
-    places: dict[tuple[int, int | None], RankedHit] = {}
+    candidates: dict[tuple[int, int | None], RankedHit] = {}
     for order in (words, near):
-        for rank, place in enumerate(order):
-            key = (place.position, place.path)
+        for rank, candidate in enumerate(order):
+            key = (candidate.position, candidate.path)
             scores[key] = scores.get(key, 0.0) + 1 / (_RANKS_LEVELLED + rank)
-            places.setdefault(key, place)
-    fused = [replace(place, score=-scores[key]) for key, place in places.items()]
-    return sorted(fused, key=lambda place: (place.score, -place.position))
+            candidates.setdefault(key, candidate)
+    fused = [replace(candidate, score=-scores[key]) for key, candidate in candidates.items()]
+    return sorted(fused, key=lambda candidate: (candidate.score, -candidate.position))
 
 
 @dataclass(slots=True)
 class _Group:
-    """A place that is shown, and how many versions of its path fit."""
+    """A candidate that is shown, and how many versions of its path match."""
 
-    place: RankedHit
+    candidate: RankedHit
     versions: int = 1
 
 
@@ -288,8 +288,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class _Found:
-    """Makes hits of places: versions of one path taken together, with what the log says of each."""
+class _HitBuilder:
+    """Makes hits of candidates: versions of one path are one hit, with the columns of its event."""
 
     def __init__(self, store: "Searched", view: "LogView", wanted: "Query") -> None:
         self._store = store
@@ -298,24 +298,25 @@ class _Found:
         self._wanted = wanted
         self._rows: dict[int, Event] = {}
 
-    def hits(self, places: "Sequence[RankedHit]", count: int) -> "list[Hit]":
+    def hits(self, candidates: "Sequence[RankedHit]", count: int) -> "list[Hit]":
         groups: dict[object, _Group] = {}
         if self._wanted.is_long:
-            self._read([place.position for place in places])
-            places = [place for place in places if self._holds(place)]
-        for place in places:
-            key = place.position if place.path is None else ("path", place.source.name(place.path))
+            self._read([candidate.position for candidate in candidates])
+            candidates = [candidate for candidate in candidates if self._holds(candidate)]
+        for candidate in candidates:
+            path = candidate.path
+            key = candidate.position if path is None else ("path", candidate.source.name(path))
             group = groups.get(key)
             if group is None:
-                groups[key] = _Group(place)
+                groups[key] = _Group(candidate)
             else:
                 group.versions += 1
-                # Versions resemble each other: the newest is the one to go on with.
-                if place.position > group.place.position:
-                    group.place = place
+                # Versions resemble each other: the newest is the most useful.
+                if candidate.position > group.candidate.position:
+                    group.candidate = candidate
             if len(groups) == count:
                 break
-        self._read([group.place.position for group in groups.values()])
+        self._read([group.candidate.position for group in groups.values()])
         return [hit for group in groups.values() for hit in self._hit(group)]
 
     def _read(self, positions: "Sequence[int]") -> None:
@@ -333,13 +334,13 @@ class _Found:
                     self._rows[int(str(row["position"]))] = row
 
     def _hit(self, group: _Group) -> "Iterator[Hit]":
-        """The hit, none where the log does not show the event any more."""
-        place = group.place
-        row = self._rows.get(place.position)
+        """The hit, none where the log no longer shows the event."""
+        candidate = group.candidate
+        row = self._rows.get(candidate.position)
         if row is None:
             return
-        row = self._with_content(place, row)
-        text, marks, terms = self._said(row) if place.path is None else self._content(row)
+        row = self._with_content(candidate, row)
+        text, marks, terms = self._matching_text(row) if candidate.path is None else self._content(row)
         cut: str | None = None
         spans: list[tuple[int, int]] = []
         if text is not None:
@@ -348,26 +349,26 @@ class _Found:
         yield Hit(
             **shown,
             at=happened_at(row),
-            is_content=place.path is not None,
-            score=-place.score,
+            is_content=candidate.path is not None,
+            score=-candidate.score,
             snippet=cut,
             marks=tuple(spans),
             versions=group.versions,
             terms=terms,
         )
 
-    def _with_content(self, place: RankedHit, row: Event) -> Event:
-        """The event of a version, with the content that was stored later where it names none."""
-        if place.content is None or row["after_hash"] is not None:
+    def _with_content(self, candidate: RankedHit, row: Event) -> Event:
+        """The event of a version, with the content that was stored later where the event names none."""
+        if candidate.content is None or row["after_hash"] is not None:
             return row
         try:
-            id = self._store.blobs.resolve(f"{place.content << 1:016x}"[:_DIGITS])
+            id = self._store.blobs.resolve(f"{candidate.content << 1:016x}"[:_DIGITS])
         except EventLogError:
             return row  # collected since
         return {**row, "after_hash": to_text(id)}
 
-    def _said(self, row: Event) -> "tuple[str, list[tuple[int, int, int]], frozenset[int]]":
-        """The text of an event in which words stand: its body, else its title or path; the terms in any."""
+    def _matching_text(self, row: Event) -> "tuple[str, list[tuple[int, int, int]], frozenset[int]]":
+        """The text of an event with the most terms (body, title, path), its marks, and the terms in any."""
         texts = self._texts(row)
         best: tuple[str, list[tuple[int, int, int]]] = (next(filter(None, texts), ""), [])
         terms: frozenset[int] = frozenset()
@@ -386,13 +387,13 @@ class _Found:
         marks = [] if text is None else self._wanted.marks(text)
         return text, marks, frozenset(mark[2] for mark in marks)
 
-    def _holds(self, place: RankedHit) -> bool:
-        """Whether phrases that the index knows by their beginnings are there to their ends."""
-        row = self._rows.get(place.position)
+    def _holds(self, candidate: RankedHit) -> bool:
+        """Whether phrases that the index knows only by their beginnings stand there in full."""
+        row = self._rows.get(candidate.position)
         if row is None:
             return False
-        row = self._with_content(place, row)
-        texts = self._texts(row) if place.path is None else [self._content(row)[0] or ""]
+        row = self._with_content(candidate, row)
+        texts = self._texts(row) if candidate.path is None else [self._content(row)[0] or ""]
         return self._wanted.holds_long("\n\ue000\n".join(texts))
 
     def _texts(self, row: Event) -> "list[str]":
@@ -403,12 +404,12 @@ class _Found:
 
 
 def _runs(view: "LogView", positions: "Sequence[int]") -> "Iterator[tuple[int, int]]":
-    """Ranges that hold the ascending positions: one for each segment that does, one for the tail."""
+    """Ranges that hold the ascending positions: one for each segment with any, one for the tail."""
     left = list(positions)
     for entry in view.manifest.segments:
-        some = [position for position in left if position < entry.end]
-        if some:
-            yield some[0], some[-1] + 1
-            del left[: len(some)]
+        in_segment = [position for position in left if position < entry.end]
+        if in_segment:
+            yield in_segment[0], in_segment[-1] + 1
+            del left[: len(in_segment)]
     if left:
         yield left[0], left[-1] + 1

@@ -1,13 +1,12 @@
 """The search index: one SQLite database with full text (FTS5) of the log, the newest events first.
 
-Derived and disposable: deleting it changes no answer, only its speed (I22). What it covers stands in it, in a
-row that is written in the same transaction as the words: a process that dies leaves the state before or
+Derived and disposable: deleting it changes no answer, only its speed (I22). A row of it says what it covers.
+That row is written in the same transaction as the words, so a process that dies leaves the state before or
 after. Readers and the one writer do not wait for each other (SQLite's WAL); none of them touches the log's
 locks. A writer holds the lock `search`, begins nothing while an erasure is under way, and ends when one
-begins; the erasure removes the file under that lock (I30). Whatever is wrong with a file, it counts as
-absent.
+begins; the erasure removes the file under that lock (I30). A file with any defect counts as absent.
 
-The database is opened by SQLite itself, not by `FileSystem`; only looking for it, making and removing it are.
+SQLite itself opens the database; only finding, making and removing it go through `FileSystem`.
 """
 
 import os
@@ -24,7 +23,7 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import INDEX_DIR, Layout
 from eventlog.base.locks import SEARCH, try_acquire
-from eventlog.search.fill import PIECE_ROWS, Filler, read_newest, read_oldest, withheld_hashes
+from eventlog.search.indexer import PIECE_ROWS, Indexer, read_newest, read_oldest, withheld_hashes
 from eventlog.search.meaning import Model, cover
 from eventlog.search.tables import Meta, Stretch, code8, gaps, make, read_meta, write_meta
 
@@ -54,7 +53,7 @@ class Searched(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """What an update came to. `missing` events are not indexed yet; `why` says what kept it, if anything."""
+    """The result of an update. `missing` events are not indexed yet; `why` is the reason, if there is one."""
 
     indexed: int
     missing: int
@@ -88,7 +87,7 @@ def reading(
         if con is None or meta is None or meta.store_id != store_id.hex():
             yield None
         else:
-            con.execute("BEGIN")  # one state of it for all that is asked
+            con.execute("BEGIN")  # all queries see one state of it
             yield con, meta
     finally:
         if con is not None:
@@ -98,12 +97,12 @@ def reading(
 def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
     """Bring the index up to the end of the log, for at most about so many seconds.
 
-    Never raises for the state of the index: it is made anew where it is of no use. Raises: Corruption of
+    Never raises for the state of the index: an unusable one is made anew. Raises: Corruption of
     the log, NotDurable.
     """
     fs, layout = store.fs, store.layout
-    with store.view() as view, reading(fs, layout, view.store_id) as found:
-        if found is not None and _is_whole(store, view, *found):
+    with store.view() as view, reading(fs, layout, view.store_id) as current:
+        if current is not None and _is_whole(store, view, *current):
             return IndexProgress(0, 0)
     try:
         lock = try_acquire(fs, layout, SEARCH)
@@ -122,12 +121,12 @@ def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
             except sqlite3.OperationalError as error:  # a full disk, no permission
                 return IndexProgress(0, view.next_position, f"it cannot be written ({error})")
             except sqlite3.DatabaseError:
-                remove(fs, layout)  # damaged: the log has it all
+                remove(fs, layout)  # damaged: the log has everything
                 return _update(store, view, deadline)
 
 
 def give_vectors(store: Searched, model: "Model") -> bool:
-    """Give vectors to what is indexed; False when that is not possible now."""
+    """Give vectors to the indexed events; False when that is not possible now."""
     fs, layout = store.fs, store.layout
     try:
         lock = try_acquire(fs, layout, SEARCH)
@@ -159,7 +158,7 @@ def discard(store: Searched) -> bool:
 def maintain(store: Searched) -> None:
     """What the detached maintainer does: bring the index up to date where somebody has searched before.
 
-    Never raises for the store's state: a search meets it, and says so.
+    Never raises for the store's state: the next search reports it.
     """
     try:
         if was_searched(store.fs, store.layout):
@@ -175,15 +174,13 @@ def remove(fs: FileSystem, layout: Layout) -> None:
             try:
                 fs.unlink(layout.index(name))
             except FileNotFoundError:
-                pass  # SQLite removes what stands beside a database when its last user leaves
+                pass  # SQLite removes a database's side files when its last user closes it
 
 
 def in_memory(
     store: Searched, view: "LogView", elsewhere: "list[Stretch]", seconds: "float | None"
 ) -> "tuple[sqlite3.Connection, Meta]":
-    """An index of events that are in no stretch `elsewhere`, which nobody keeps; of as many of the newest as
-    the time suffices for.
-    """
+    """A temporary index of the newest events that are in no stretch `elsewhere`, as many as time allows."""
     con = sqlite3.connect(":memory:", isolation_level=None)
     meta = Meta(view.store_id.hex(), began=view.next_position)
     make(con, meta)
@@ -193,13 +190,13 @@ def in_memory(
 
 
 def as_it_is(store: Searched) -> IndexProgress:
-    """How far the index goes, for who is not to write."""
+    """How far the index goes, for a caller that may not write."""
     return _not_updated(store, "it is only read here")
 
 
 def _not_updated(store: Searched, why: str) -> IndexProgress:
-    with store.view() as view, reading(store.fs, store.layout, view.store_id) as found:
-        return IndexProgress(0, view.next_position - (found[1].covered() if found else 0), why)
+    with store.view() as view, reading(store.fs, store.layout, view.store_id) as current:
+        return IndexProgress(0, view.next_position - (current[1].covered() if current else 0), why)
 
 
 def _is_whole(store: Searched, view: "LogView", con: sqlite3.Connection, meta: Meta) -> bool:
@@ -210,7 +207,7 @@ def _is_whole(store: Searched, view: "LogView", con: sqlite3.Connection, meta: M
 
 
 def _packs(store: Searched) -> str:
-    """Changes with the packs of the store, where contents may come from that were not there before."""
+    """Changes with the packs of the store, since a new pack may bring contents that were absent."""
     store.blobs.refresh()
     return blake3("\n".join(sorted(store.blobs.pack_names)).encode()).hexdigest()[:16]
 
@@ -229,15 +226,15 @@ def _update(store: Searched, view: "LogView", deadline: "float | None") -> Index
 
 
 def _continues(meta: Meta, view: "LogView") -> bool:
-    """Whether the log is the one that was indexed, and nothing of that was erased since."""
+    """Whether the log is the one that was indexed, and nothing of it was erased since."""
     if meta.store_id != view.store_id.hex() or meta.end > view.next_position:
         return False
     if any(view.iterate(max(meta.end, meta.began), event_types=("erasure",), columns=("position",))):
         return False
     if meta.last < 0:
         return True
-    found = [event["event_id"] for event in view.iterate(meta.last, meta.last + 1, columns=("event_id",))]
-    return found == [meta.last_id]
+    last_ids = [event["event_id"] for event in view.iterate(meta.last, meta.last + 1, columns=("event_id",))]
+    return last_ids == [meta.last_id]
 
 
 def _fill(
@@ -248,15 +245,15 @@ def _fill(
     deadline: "float | None",
     elsewhere: "list[Stretch] | None" = None,
 ) -> IndexProgress:
-    """Index piece after piece, the newest first, until all is indexed or something ends it."""
+    """Index one piece after another, the newest first, until all is indexed or something ends it."""
     end, others = view.next_position, elsewhere or []
     before = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
-    with closing(Filler(con, store.blobs, meta)) as filler:
+    with closing(Indexer(con, store.blobs, meta)) as indexer:
         with _transaction(con, meta):
-            filler.put_withheld(withheld_hashes(view, meta.withheld_until))
+            indexer.put_withheld(withheld_hashes(view, meta.withheld_until))
             meta.withheld_until = end
             if elsewhere is None:
-                filler.put_awaited(view, contents=_size(con) < SIZE_MAX // 2)
+                indexer.put_awaited(view, contents=_size(con) < SIZE_MAX // 2)
                 meta.packs = _packs(store)
         while True:
             left = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
@@ -266,7 +263,7 @@ def _fill(
             if not left or (left < before and deadline is not None and store.fs.monotonic() >= deadline):
                 return IndexProgress(before - left, left)
             with _transaction(con, meta):
-                _put_next(filler, view, meta, others, contents=_size(con) < SIZE_MAX // 2)
+                _put_next(indexer, view, meta, others, contents=_size(con) < SIZE_MAX // 2)
 
 
 @contextmanager
@@ -288,29 +285,29 @@ def _reason_to_end(con: sqlite3.Connection, store: Searched) -> "str | None":
 
 
 def _put_next(
-    filler: Filler, view: "LogView", meta: Meta, others: "list[Stretch]", *, contents: bool
+    indexer: Indexer, view: "LogView", meta: Meta, others: "list[Stretch]", *, contents: bool
 ) -> None:
-    """Index the next piece. A few new events make the newest stretch longer; many begin one of their own,
+    """Index the next piece. A few new events extend the newest stretch; many begin one of their own,
     since the newest of them come first.
     """
     low, high = gaps([*meta.stretches, *others], view.next_position)[0]
     newest = meta.stretches[0] if meta.stretches else None
     if newest is not None and newest.high == low and high - low <= PIECE_ROWS:
         piece, newest.high = read_oldest(view, low, high)
-        filler.put(piece, newest.number, backward=False, contents=contents)
+        indexer.put(piece, newest.number, backward=False, contents=contents)
     else:
-        stretch = next((one for one in meta.stretches if one.low == high), None) or _begun(meta, high)
+        stretch = next((newer for newer in meta.stretches if newer.low == high), None) or _begun(meta, high)
         piece, stretch.low = read_newest(view, max(low, high - PIECE_ROWS), high)
-        filler.put(piece, stretch.number, backward=True, contents=contents)
+        indexer.put(piece, stretch.number, backward=True, contents=contents)
     _note_last(meta, piece)
 
 
-def _begun(meta: Meta, at: int) -> Stretch:
+def _begun(meta: Meta, position: int) -> Stretch:
     """A stretch that grows from a position towards older events."""
     meta.numbers += 1
-    begun = Stretch(at, at, meta.numbers)
+    begun = Stretch(position, position, meta.numbers)
     meta.stretches.append(begun)
-    meta.stretches.sort(key=lambda one: (-one.high, -one.low))
+    meta.stretches.sort(key=lambda stretch: (-stretch.high, -stretch.low))
     return begun
 
 
@@ -328,7 +325,7 @@ def _size(con: sqlite3.Connection) -> int:
 def _open_writing(fs: FileSystem, layout: Layout) -> sqlite3.Connection:
     path = path_of(layout)
     if not fs.exists(path):
-        try:  # SQLite would make it readable for others; what stands beside it gets the same mode
+        try:  # SQLite would make it readable for others; its side files get the same mode
             fs.close(fs.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             pass
@@ -346,7 +343,7 @@ def _open_writing(fs: FileSystem, layout: Layout) -> sqlite3.Connection:
 
 
 def _open_reading(path: str, fs: FileSystem) -> "sqlite3.Connection | None":
-    """Beside a writer; or, where nothing may be written and nobody writes, as the file that it is."""
+    """Open it beside a writer; or as an immutable file, where nothing may be written and nobody writes."""
     for mode in ("ro", "ro&immutable=1"):
         if mode != "ro" and fs.exists(f"{path}-wal"):
             return None

@@ -1,10 +1,10 @@
-"""Looking by meaning: texts of the log as vectors of a model that the user has, the nearest first.
+"""Searching by meaning: texts of the log as vectors of a model that the user has, the nearest first.
 
-Optional. A model is a name and a function from texts to vectors; `load` makes one of a directory on this
-machine (the extra `meaning`), and asks no network. Vectors stand in the search index, for whoever asks by
-that model; they are as derived as the rest, go with it, and cover the same events. Only texts that people and
-agents wrote as such get one: what was asked, decided, said of errors, turns and sessions; not outputs, not
-contents of files. One thread.
+Optional. A model is a name and a function from texts to vectors; `load` makes one from a directory on this
+machine (the extra `meaning`), without the network. Vectors stand in the search index, by model; they are
+derived like the rest, are removed with it, and cover the same events. Only texts that people and agents wrote
+get one: requests, decisions, messages of errors, titles of turns and sessions; not outputs, not contents of
+files. One thread.
 """
 
 import math
@@ -38,7 +38,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """`name` tells models apart: vectors of one mean nothing to another."""
+    """`name` tells models apart: vectors of different models cannot be compared."""
 
     name: str
     embed: Embed
@@ -64,12 +64,12 @@ def load(directory: str) -> Model:
 
 
 def cover(con: sqlite3.Connection, model: Model, view: "LogView") -> int:
-    """Give vectors to the events of a log that have none yet, in one transaction; how many it gave."""
+    """Give vectors to the events of a log that have none yet, in one transaction. Returns: how many."""
     for statement in _TABLES:
         con.execute(statement)
     row = con.execute("SELECT position FROM vectors_until WHERE model = ?", [model.name]).fetchone()
     since = row[0] if row else 0
-    given = 0
+    count = 0
     con.execute("BEGIN IMMEDIATE")
     try:
         for batch in _batches(_texts(view, since)):
@@ -79,14 +79,14 @@ def cover(con: sqlite3.Connection, model: Model, view: "LogView") -> int:
                 for (position, _), vector in zip(batch, vectors, strict=True)
             ]
             con.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
-            given += len(rows)
+            count += len(rows)
         until = [model.name, view.next_position]
         con.execute("INSERT OR REPLACE INTO vectors_until VALUES (?, ?)", until)
         con.execute("COMMIT")
     except BaseException:
         con.execute("ROLLBACK")
         raise
-    return given
+    return count
 
 
 def nearest(con: sqlite3.Connection, model: Model, text: str, limit: int) -> "list[tuple[int, float]]":
@@ -96,15 +96,15 @@ def nearest(con: sqlite3.Connection, model: Model, text: str, limit: int) -> "li
     try:
         rows = con.execute("SELECT position, data FROM vectors WHERE model = ?", [model.name])
     except sqlite3.OperationalError:
-        return []  # nobody has given any
-    found = []
+        return []  # no vectors were made yet
+    scored = []
     for position, data in rows:
         vector = array("f")
         vector.frombytes(data)
         if len(vector) == len(wanted):
-            found.append((position, math.fsum(a * b for a, b in zip(vector, wanted, strict=True))))
-    found.sort(key=lambda one: (-one[1], -one[0]))
-    return found[:limit]
+            scored.append((position, math.fsum(a * b for a, b in zip(vector, wanted, strict=True))))
+    scored.sort(key=lambda pair: (-pair[1], -pair[0]))
+    return scored[:limit]
 
 
 def _texts(view: "LogView", since: int) -> "Iterator[tuple[int, str]]":
@@ -118,8 +118,8 @@ def _texts(view: "LogView", since: int) -> "Iterator[tuple[int, str]]":
 
 def _batches(texts: "Iterator[tuple[int, str]]") -> "Iterator[list[tuple[int, str]]]":
     batch = []
-    for one in texts:
-        batch.append(one)
+    for text in texts:
+        batch.append(text)
         if len(batch) == _AT_ONCE:
             yield batch
             batch = []

@@ -1,7 +1,7 @@
-"""What a person looks for: words, `wor*`, "phrases", -not; as words of the index, and as marks in a text.
+"""A search query: words, `wor*`, "phrases", -not; as words of the index, and as marks in a text.
 
-Pure. What is typed is cut into words as texts are, so nothing of it is ever an operator. A query that cannot
-mean anything is refused in one sentence.
+Pure. The input is cut into words as texts are, so no part of it is ever an operator of the index. A query
+without a meaning is refused in one sentence.
 """
 
 import re
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eventlog.base.errors import QueryError
-from eventlog.search import words
-from eventlog.search.passages import PHRASE_WORDS, Tokenizer
+from eventlog.search import tokenizer
+from eventlog.search.passages import PHRASE_WORDS
+from eventlog.search.tokenizer import Tokenizer
 
 SIZE_MAX = 2_000
 TERMS_MAX = 32
@@ -20,7 +21,7 @@ TERMS_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words of the index one behind the other. `is_prefix`: the last may go on."""
+    """Consecutive words of the index. `is_prefix`: the last may go on."""
 
     tokens: "tuple[str, ...]"
     is_prefix: bool
@@ -36,36 +37,38 @@ class Term:
 
     @cached_property
     def phrases(self) -> "tuple[Phrase, ...]":
-        """What the index is asked for: the term as it stands, or its pieces one behind the other."""
-        whole, pieces = words.words_in(self.text), words.pieces_in(self.text)
-        spelled = [pieces] if words.is_unspaced(self.text) else [whole, pieces]
-        with closing(Tokenizer()) as tokenizer:
-            tokens = dict.fromkeys(tokenizer.tokens(" ".join(one)) for one in spelled)
-        return tuple(Phrase(one, self.is_prefix) for one in tokens)
+        """The phrases to ask the index for: the term as it stands, or its consecutive pieces."""
+        whole, pieces = tokenizer.words_in(self.text), tokenizer.pieces_in(self.text)
+        spelled = [pieces] if tokenizer.is_unspaced(self.text) else [whole, pieces]
+        with closing(Tokenizer()) as cutter:
+            tokens = dict.fromkeys(cutter.tokens(" ".join(spelling)) for spelling in spelled)
+        return tuple(Phrase(sequence, self.is_prefix) for sequence in tokens)
 
     @property
     def is_long(self) -> bool:
-        """Whether the index knows it only by its beginning."""
+        """Whether the index holds only its beginning."""
         return any(len(phrase.tokens) > PHRASE_WORDS for phrase in self.phrases)
 
     def spans(self, text: str, low: str) -> "Iterator[tuple[int, int]]":
-        """Where it stands in a text. Args: low: the text `words.folded`."""
+        """Where it stands in a text. Args: low: the text after `tokenizer.folded`."""
         for match in self._pattern.finditer(low):
             start, end = match.span()
-            if not words.is_word_start(text, start):
+            if not tokenizer.is_word_start(text, start):
                 continue
             if self.is_prefix:
                 while end < len(text) and text[end].isalnum():
                     end += 1
-            elif not words.is_word_end(text, end):
+            elif not tokenizer.is_word_end(text, end):
                 continue
             yield start, end
 
     @cached_property
     def _pattern(self) -> "re.Pattern[str]":
-        spelled = [words.words_in(self.text), words.pieces_in(self.text)]
+        spelled = [tokenizer.words_in(self.text), tokenizer.pieces_in(self.text)]
         either = dict.fromkeys(
-            r"[\W_]*".join(re.escape(words.folded(word)) for word in one) for one in spelled if one
+            r"[\W_]*".join(re.escape(tokenizer.folded(word)) for word in spelling)
+            for spelling in spelled
+            if spelling
         )
         return re.compile("|".join(either))
 
@@ -79,7 +82,7 @@ class Query:
 
     def marks(self, text: str) -> "list[tuple[int, int, int]]":
         """Where the wanted terms stand in a text: (start, end, number of the term), in order."""
-        low = words.folded(text)
+        low = tokenizer.folded(text)
         wanted = (term for term in self.terms if not term.is_unwanted)
         return sorted(
             (start, end, number) for number, term in enumerate(wanted) for start, end in term.spans(text, low)
@@ -87,12 +90,12 @@ class Query:
 
     @cached_property
     def is_long(self) -> bool:
-        """Whether the index knows a phrase only by its beginning."""
+        """Whether the index holds only the beginning of a phrase."""
         return any(term.is_long for term in self.terms)
 
     def holds_long(self, text: str) -> bool:
-        """Whether a text that the index gives has what the long phrases go on with."""
-        low = words.folded(text)
+        """Whether a text that the index proposes holds the long phrases in full."""
+        low = tokenizer.folded(text)
         if self.any_word and any(not term.is_long and any(term.spans(text, low)) for term in self.terms):
             return True
         long = [term for term in self.terms if term.is_long]
@@ -100,7 +103,7 @@ class Query:
 
 
 def parse(text: str, *, any_word: bool = False) -> Query:
-    """The query that a text means. Raises: QueryError."""
+    """Parse a query. Raises: QueryError."""
     if len(text) > SIZE_MAX:
         raise QueryError(f"that is more than {SIZE_MAX:,} characters; look for the few words that matter")
     terms = tuple(dict.fromkeys(_terms(text)))
@@ -124,5 +127,5 @@ def _terms(text: str) -> "Iterator[Term]":
             sign, word = ("-", word[1:]) if word.startswith("-") else ("", word)
             star, word = ("*", word.rstrip("*")) if word.endswith("*") else ("", word)
             phrase = word
-        if words.words_in(phrase):
+        if tokenizer.words_in(phrase):
             yield Term(phrase, bool(star), bool(sign))

@@ -1,4 +1,4 @@
-"""The piece of a text around what was looked for. Pure."""
+"""The piece of a text around the terms of a query. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,23 +9,23 @@ Span = tuple[int, int]
 
 
 def cut(text: str, marks: "Sequence[tuple[int, int, int]]", width: int = WIDTH) -> "tuple[str, list[Span]]":
-    """The window with the most different terms, on one line, and the marked places in it."""
+    """The window with the most different terms, on one line, and the marks in it."""
     start = _best(marks, width)
     start = 0 if start <= _BEFORE else _word_start(text, start - _BEFORE)
     end = min(len(text), start + width)
     out: list[str] = ["…"] if start else []
     size = len(out)
     spans: list[Span] = []
-    at = start
+    offset = start
     for first, last, _ in marks:
-        if first < at or last > end:
+        if first < offset or last > end:
             continue
-        size += _put(out, text[at:first])
+        size += _put(out, text[offset:first])
         began = size
         size += _put(out, text[first:last])
         spans.append((began, size))
-        at = last
-    _put(out, text[at:end])
+        offset = last
+    _put(out, text[offset:end])
     if end < len(text):
         out.append("…")
     return "".join(out), spans
@@ -45,13 +45,13 @@ def _best(marks: "Sequence[tuple[int, int, int]]", width: int) -> int:
     return best
 
 
-def _word_start(text: str, at: int) -> int:
-    space = text.find(" ", at, at + 20)
-    return at if space < 0 else space + 1
+def _word_start(text: str, offset: int) -> int:
+    space = text.find(" ", offset, offset + 20)
+    return offset if space < 0 else space + 1
 
 
 def _put(out: "list[str]", text: str) -> int:
-    """Append a text with its white space made single spaces; how long it is then."""
+    """Append a text with each run of white space as one space. Returns: the length of what was appended."""
     line = " ".join(text.split())
     if text[:1].isspace() and line and out and not out[-1].endswith((" ", "…")):
         line = f" {line}"

@@ -1,11 +1,11 @@
 """The tables of a search index, and its own description of what it covers (docs/search.md).
 
 Events are numbered by their positions, texts from `FIRST_TEXT`, paths from `FIRST_PATH`: these numbers are
-the rows of `words`. A text is what a version brought that its neighbour lacks: passages one behind the other,
-each `own` words, `behind` of what follows it in the file, and a mark for each word that is made of `pieces`,
-which `spelled` holds once for all. A passage was in a file in the versions from `since` to before `until`,
-which are positions; `OPEN` while nothing older or newer is known that lacks it (texts.py). A line is a path
-within one stretch of the log that is indexed as one; what was filled in later is a stretch of its own.
+the rows of `words`. A text holds the passages, in order, that a version has and its neighbour lacks.
+Each passage is its `own` words, some `following` it in the file, and a mark for each word that is made of
+`pieces`, which `spelled` holds once for all. A passage was in a file in the versions from `since` to before
+`until`, which are positions; `OPEN` while no older or newer version is known to lack it (texts.py). A line is
+a path within one stretch of the log that is indexed as one; later contents are a stretch of their own.
 """
 
 import json
@@ -15,18 +15,18 @@ from functools import cache
 
 from blake3 import blake3
 
-from eventlog.search.passages import TOKENIZER
+from eventlog.search.tokenizer import TOKENIZER
 
 FORMAT = 3  # raised by hand when the meaning of a table changes, or how texts are cut
 
 FIRST_TEXT = 1 << 40
 FIRST_PATH = 1 << 41
-# Begins what stands in a text for a word of several pieces; a letter for FTS5, and nobody can look for it.
+# Begins the mark of a word with several pieces: a letter to FTS5, and no query can contain it.
 MARK = "\ue003"
 
-# Words of new events are kept in memory up to so many bytes, then written as one sorted run. So many runs
-# are merged into one, a bit of it with each transaction: with the usual four, merging takes a quarter of all,
-# and no search is faster. Only when so many are there must one transaction wait for a whole merge.
+# FTS5 holds words of new events in memory up to so many bytes, then writes them as one sorted run. It merges
+# so many runs into one, a bit with each transaction: with the usual four, merging takes a quarter of the time
+# and makes no search faster. Only at so many runs must one transaction wait for a whole merge.
 _HASH_BYTES = 16 << 20
 _RUNS_MERGED, _RUNS_MAX = 16, 64
 
@@ -65,8 +65,8 @@ class Stretch:
 
 @dataclass(slots=True)
 class Meta:
-    """What the index covers: `stretches`, the newest first. `last_id` is the event at `last`, by which the
-    log is known again. `rows` events and versions are ranked, of `tokens` words together.
+    """What the index covers: `stretches`, the newest first. `last_id` is the event at `last`, which
+    identifies the log. `rows` events and versions are ranked, of `tokens` words together.
     """
 
     store_id: str
@@ -80,25 +80,25 @@ class Meta:
     tokens: int = 0
     too_large: int = 0  # contents that were left out for their size, or for the index's
     withheld_until: int = 0
-    packs: str = ""  # where the contents that are awaited were looked for last
+    packs: str = ""  # the packs that were last searched for awaited contents
 
     @property
     def end(self) -> int:
-        """Behind the newest event that is covered."""
+        """The position after the newest covered event."""
         return self.stretches[0].high if self.stretches else 0
 
     def covered(self) -> int:
-        return sum(one.high - one.low for one in self.stretches)
+        return sum(stretch.high - stretch.low for stretch in self.stretches)
 
 
 def gaps(stretches: "list[Stretch]", end: int) -> "list[tuple[int, int]]":
-    """What of `[0, end)` is in none of the stretches, the newest first."""
-    found = []
-    for one in sorted(stretches, key=lambda one: -one.high):
-        if one.high < end:
-            found.append((one.high, end))
-        end = min(end, one.low)
-    return [*found, (0, end)] if end > 0 else found
+    """The ranges of `[0, end)` that are in none of the stretches, the newest first."""
+    ranges = []
+    for stretch in sorted(stretches, key=lambda stretch: -stretch.high):
+        if stretch.high < end:
+            ranges.append((stretch.high, end))
+        end = min(end, stretch.low)
+    return [*ranges, (0, end)] if end > 0 else ranges
 
 
 @cache
@@ -117,12 +117,12 @@ def write_meta(con: sqlite3.Connection, meta: Meta) -> None:
 
 
 def read_meta(con: sqlite3.Connection) -> "Meta | None":
-    """The description, None where there is none that can be understood."""
+    """The description, None where there is none that this code can read."""
     try:
         row = con.execute("SELECT said FROM meta").fetchone()
         if row is None:
             return None
-        said = json.loads(row[0])
-        return Meta(**{**said, "stretches": [Stretch(**one) for one in said["stretches"]]})
+        values = json.loads(row[0])
+        return Meta(**{**values, "stretches": [Stretch(**stretch) for stretch in values["stretches"]]})
     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError):
         return None

@@ -1,8 +1,8 @@
-"""A text of the search index: passages one behind the other, packed into one value of the table `texts`.
+"""A text of the search index: consecutive passages, packed into one value of the table `texts`.
 
-A row for each passage would be as large as a third of the words. Of each passage there are the numbers of
-`own` words, of words `behind` and of `pieces`, and the positions `since` and `until`; and where one of these
-is `OPEN`, so that a version may still have the passage or lack it, the `key` by which it is known again.
+A row for each passage would be as large as a third of the words. A passage has the numbers of `own` words, of
+words `following` it and of `pieces`, and the positions `since` and `until`. Where one of these is `OPEN`, so
+that a version may still have the passage or lack it, it also has the `key` that identifies it.
 """
 
 from array import array
@@ -13,7 +13,7 @@ from itertools import accumulate, chain, compress
 
 OPEN = 0  # no position yet; a passage that came at position 0 was always there
 
-# What may grow at the older end, at the newer one.
+# Bits: the text may grow at its older end, at its newer end.
 OLDER, NEWER = 1, 2
 
 _CODES = (("B", 1 << 8), ("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
@@ -25,15 +25,15 @@ class Text:
     """The passages in order, as columns."""
 
     own: "list[int]" = field(default_factory=list)
-    behind: "list[int]" = field(default_factory=list)
+    following: "list[int]" = field(default_factory=list)
     pieces: "list[int]" = field(default_factory=list)
     since: "list[int]" = field(default_factory=list)
     until: "list[int]" = field(default_factory=list)
     keys: "list[int]" = field(default_factory=list)
 
-    def add(self, own: int, behind: int, pieces: int, span: "tuple[int, int]", key: int) -> None:
+    def add(self, own: int, following: int, pieces: int, span: "tuple[int, int]", key: int) -> None:
         self.own.append(own)
-        self.behind.append(behind)
+        self.following.append(following)
         self.pieces.append(pieces)
         self.since.append(span[0])
         self.until.append(span[1])
@@ -45,55 +45,55 @@ class Text:
         return OLDER * (OPEN in self.since) | NEWER * (OPEN in self.until)
 
     def ends(self) -> "list[int]":
-        """Behind which word each passage ends, with what follows it."""
-        return list(accumulate(map(sum, zip(self.own, self.behind, self.pieces, strict=True))))
+        """After which word each passage ends, with the words that follow it."""
+        return list(accumulate(map(sum, zip(self.own, self.following, self.pieces, strict=True))))
 
     def pack(self) -> bytes:
         open_ends = [a == OPEN or b == OPEN for a, b in zip(self.since, self.until, strict=True)]
         keys = (key.to_bytes(_KEY_SIZE, "big") for key in compress(self.keys, open_ends))
-        numbers = map(_column, (self.own, self.behind, self.pieces, self.since, self.until))
+        numbers = map(_column, (self.own, self.following, self.pieces, self.since, self.until))
         return b"".join(chain((len(self.own).to_bytes(4, "little"),), numbers, keys))
 
 
 def unpack(data: bytes) -> Text:
-    count, at = int.from_bytes(data[:4], "little"), 4
+    count, offset = int.from_bytes(data[:4], "little"), 4
     columns: list[list[int]] = []
     for _ in range(5):
-        column, at = _numbers(data, at, count)
+        column, offset = _numbers(data, offset, count)
         columns.append(column)
     text = Text(*columns)
     for since, until in zip(text.since, text.until, strict=True):
         key = 0
         if since == OPEN or until == OPEN:
-            key = int.from_bytes(data[at : at + _KEY_SIZE], "big")
-            at += _KEY_SIZE
+            key = int.from_bytes(data[offset : offset + _KEY_SIZE], "big")
+            offset += _KEY_SIZE
         text.keys.append(key)
     return text
 
 
-class Places:
-    """Where the words of a text stand, for who looks for them."""
+class PassageLocator:
+    """Finds the passage of a word in a text."""
 
     def __init__(self, line: int, data: bytes) -> None:
         self.line = line
         self._text = unpack(data)
         self._ends = self._text.ends()
 
-    def passage(self, at: int) -> int:
-        """The number of the passage in which the word number `at` is."""
-        return bisect_right(self._ends, at)
+    def passage(self, word: int) -> int:
+        """The number of the passage that holds the word of this number."""
+        return bisect_right(self._ends, word)
 
-    def is_own(self, number: int, at: int) -> bool:
-        """Whether that word is the passage's, and not one of what follows it."""
+    def is_own(self, number: int, word: int) -> bool:
+        """Whether that word is the passage's own, and not one that follows it."""
         text = self._text
-        return at < self._ends[number] - text.behind[number] - text.pieces[number]
+        return word < self._ends[number] - text.following[number] - text.pieces[number]
 
     def span(self, number: int) -> "tuple[int, int]":
         return self._text.since[number], self._text.until[number]
 
 
 def _column(values: "list[int]") -> bytes:
-    """The numbers, counted from below the least of them, zero apart, in as few bytes each as they need."""
+    """The numbers less a base below the least, in as few bytes as they need; zero stays zero."""
     base = min(filter(None, values), default=1) - 1
     top = max(values, default=0) - base
     code = next(n for n, (_, limit) in enumerate(_CODES) if top < limit)
@@ -109,13 +109,13 @@ def _array(code: int, values: "Iterable[int]" = ()) -> "array[int]":
     return array(_CODES[code][0] if code < len(_CODES) else "B", values)
 
 
-def _numbers(data: bytes, at: int, count: int) -> "tuple[list[int], int]":
-    code, head = data[at] >> 4, data[at] & 15
-    at += 1 + head
-    base = int.from_bytes(data[at - head : at], "little")
+def _numbers(data: bytes, offset: int, count: int) -> "tuple[list[int], int]":
+    code, head = data[offset] >> 4, data[offset] & 15
+    offset += 1 + head
+    base = int.from_bytes(data[offset - head : offset], "little")
     if code == len(_CODES):
-        return [base] * count, at
+        return [base] * count, offset
     values = _array(code)
-    end = at + count * values.itemsize
-    values.frombytes(data[at:end])
+    end = offset + count * values.itemsize
+    values.frombytes(data[offset:end])
     return [value and value + base for value in values], end

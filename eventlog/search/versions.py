@@ -1,23 +1,25 @@
-"""The versions of one path, as passages that each knows from which version to which it was there.
+"""The versions of one path as passages, each with its first and last version.
 
-What two neighbouring versions share is indexed once. A line grows at its newer end, as the log does, or at
-its older one, since the newest is indexed first; versions are given in that order. A content that a path held
-twice counts once, at the older place, so that no answer tells in which order things were indexed.
+Passages that two neighbouring versions share are indexed once. A line grows at its newer end, as the log
+does, or at its older end, since the newest is indexed first; versions are given in that order. A content that
+a path held twice counts once, at the older position, so that no answer depends on the order of indexing.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
-from eventlog.search import words
-from eventlog.search.passages import PHRASE_WORDS, Passage, Tokenizer, passages_of
+from eventlog.search import tokenizer
+from eventlog.search.passages import PHRASE_WORDS, Passage, passages_of
 from eventlog.search.tables import FIRST_TEXT, MARK, Meta
 from eventlog.search.texts import NEWER, OLDER, OPEN, Text, unpack
+from eventlog.search.tokenizer import Tokenizer
 
 _PUT = "INSERT INTO words(rowid, body, title, path, pieces) VALUES (?, ?, '', '', '')"
 
-# No phrase reaches over it.
-_BREAK = f" {words.BREAK} "
+# No phrase reaches across it.
+_BREAK = f" {tokenizer.BREAK} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +64,25 @@ class Versions:
         self._count = tokenizer.count
         self._text_of = text_of
         self._changed: dict[int, Text] = {}
-        # Of the passages met in versions of this path: the key, and the pieces of its words.
+        # The key, and the pieces of the words, of the passages seen in versions of this path.
         self._met: dict[Passage, tuple[int, list[str]]] = {}
 
     def put(
         self, versions: "Iterable[IndexedVersion]", path: int, stretch: int, head: int, *, backward: bool
     ) -> None:
         """Args: head: how many words each version has besides those of its text."""
-        fresh = [one for one in versions if self._is_first(path, one)]
+        fresh = [version for version in versions if self._is_first(path, version)]
         if not fresh:
             return
         line, edge = self._line(path, stretch)
-        known = self._known(line, backward)
-        for one in fresh:
-            text = self._text_of(one.id) if self._is_first(path, one) else None
+        growing = self._growing(line, backward)
+        for version in fresh:
+            text = self._text_of(version.id) if self._is_first(path, version) else None
             if text is not None:
-                known, size = self._put_passages(edge, one, known, text, backward)
-                self._put_version(line, path, one, head + size)
+                growing, size = self._put_passages(edge, version, growing, text, backward)
+                self._put_version(line, path, version, head + size)
                 if backward or edge is None:
-                    edge = one.position
+                    edge = version.position
         self._con.execute("UPDATE lines SET edge = ? WHERE id = ?", [edge, line])
         self._con.executemany(
             "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)",
@@ -101,9 +103,9 @@ class Versions:
         line, edge = self._con.execute(sql, [path, stretch]).fetchone()
         return line, edge
 
-    def _known(self, line: int, backward: bool) -> "dict[int, list[_Indexed]]":
-        """What the version at the end has that grows, by key."""
-        known: dict[int, list[_Indexed]] = {}
+    def _growing(self, line: int, backward: bool) -> "dict[int, list[_Indexed]]":
+        """The passages of the version at the growing end, by key."""
+        growing: dict[int, list[_Indexed]] = {}
         for doc, packed in self._con.execute(
             "SELECT doc, passages FROM texts WHERE line = ? AND grows > 0 AND grows & ? ORDER BY doc",
             [line, OLDER if backward else NEWER],
@@ -111,46 +113,48 @@ class Versions:
             text = unpack(packed)
             for number, end in enumerate(text.since if backward else text.until):
                 if end == OPEN:
-                    known.setdefault(text.keys[number], []).append(_Indexed(doc, text, number))
-        return known
+                    growing.setdefault(text.keys[number], []).append(_Indexed(doc, text, number))
+        return growing
 
     def _put_passages(
         self,
         edge: "int | None",
         version: IndexedVersion,
-        known: "dict[int, list[_Indexed]]",
+        growing: "dict[int, list[_Indexed]]",
         text: str,
         backward: bool,
     ) -> "tuple[dict[int, list[_Indexed]], int]":
-        """Index what the neighbour lacks and end what only it has; what is known now, and how many words."""
+        """Index what the neighbour lacks, end what only it has. Returns: the passages now, how many words."""
         now: dict[int, list[_Indexed]] = {}
         fresh: list[Passage] = []
         passages = passages_of(text)
         self._meet(passages)
         pieces: set[str] = set()
         for passage in passages:
-            key, some = self._met[passage]
-            pieces.update(some)
-            same = known.get(key)
+            key, passage_pieces = self._met[passage]
+            pieces.update(passage_pieces)
+            same = growing.get(key)
             if same:
                 now.setdefault(key, []).append(same.pop())
             else:
                 fresh.append(passage)
-        for gone in (one for some in known.values() for one in some):
+        for gone in chain.from_iterable(growing.values()):
             if backward:
                 gone.text.since[gone.number] = edge or OPEN
             else:
                 gone.text.until[gone.number] = version.position
             self._changed[gone.doc] = gone.text
         span = (OPEN, edge or OPEN) if backward else (OPEN if edge is None else version.position, OPEN)
-        for one in self._indexed(span, fresh):
-            now.setdefault(one.key, []).append(one)
-        return now, sum(one.size for some in now.values() for one in some) + _size(pieces)
+        for indexed in self._indexed(span, fresh):
+            now.setdefault(indexed.key, []).append(indexed)
+        return now, sum(indexed.size for group in now.values() for indexed in group) + _size(pieces)
 
     def _meet(self, passages: "list[Passage]") -> None:
-        """Most passages are those of the version before, so they are looked into once."""
-        fresh = [one for one in passages if one not in self._met]
-        for passage, pieces in zip(fresh, words.pieces_of_each([one.text for one in fresh]), strict=True):
+        """Work out each passage once: most passages are those of the version before."""
+        fresh = [passage for passage in passages if passage not in self._met]
+        for passage, pieces in zip(
+            fresh, tokenizer.pieces_of_each([passage.text for passage in fresh]), strict=True
+        ):
             self._met[passage] = passage.key, pieces.split(_BREAK) if pieces else []
 
     def _indexed(self, span: "tuple[int, int]", fresh: "list[Passage]") -> "Iterator[_Indexed]":
@@ -163,19 +167,19 @@ class Versions:
         text = self._changed[doc] = Text()
         for passage in fresh:
             key, pieces = self._met[passage]
-            own, behind = self._count(passage.text), self._count(passage.behind)
-            out += (passage.text, passage.behind, " ")
-            if behind < PHRASE_WORDS - 1:
+            own, following = self._count(passage.text), self._count(passage.following)
+            out += (passage.text, passage.following, " ")
+            if following < PHRASE_WORDS - 1:
                 out.append(_BREAK)
-                behind += 1
+                following += 1
             marks = list(map(self._mark, pieces))
             out += marks
-            text.add(own, behind, len(marks), span, key)
+            text.add(own, following, len(marks), span, key)
             yield _Indexed(doc, text, len(text.own) - 1)
         self._con.execute(_PUT, [doc, "".join(out)])
 
     def _mark(self, pieces: str) -> str:
-        """What stands for all words that are made of these pieces."""
+        """The mark that stands for all words that are made of these pieces."""
         row = self._con.execute("SELECT id FROM spellings WHERE pieces = ?", [pieces]).fetchone()
         if row is None:
             row = self._con.execute("SELECT coalesce(max(id), 0) + 1 FROM spellings").fetchone()
@@ -184,7 +188,7 @@ class Versions:
         return f"{MARK}{row[0]} "
 
     def _put_version(self, line: int, path: int, version: IndexedVersion, size: int) -> None:
-        """Note the version; where the path held the same later, that one counts no more."""
+        """Note the version; a later version with the same content no longer counts."""
         meta = self._meta
         same = "FROM versions WHERE path = ? AND content = ?"
         for (former,) in self._con.execute(f"SELECT size {same}", [path, version.content]).fetchall():
@@ -200,5 +204,5 @@ class Versions:
 
 
 def _size(pieces: "set[str]") -> int:
-    """How many words pieces are, with what stands between those of two words."""
-    return sum(one.count(" ") + 2 for one in pieces) - 1 if pieces else 0
+    """How many words the pieces are, with the breaks between them."""
+    return sum(piece.count(" ") + 2 for piece in pieces) - 1 if pieces else 0

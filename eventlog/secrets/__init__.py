@@ -1,1 +1,1 @@
-"""Secrets: what one looks like, and how none reaches the log, a content or an export (docs/secrets.md)."""
+"""Secrets: how they are recognized, and kept out of the log, contents and exports (docs/secrets.md)."""

@@ -1,8 +1,8 @@
-"""The gate: the one function through which every event passes before it is written.
+"""Admission: the checks that every event passes before it is written.
 
-It completes what the writer left open (id, kind, source, time) and takes secrets out before the first byte
-reaches the disk (P5). It knows what no event may say, since that would be wrong for ever: an append refuses
-it (docs/appending.md), and an adapter, which must lose nothing that an agent did, keeps it in the payload.
+It adds what the writer left out (id, kind, source, time) and takes secrets out before the first byte reaches
+the disk (P5). It knows which values no event may have, since they would be wrong for ever: an append refuses
+them (docs/appending.md); an adapter, which must lose nothing that an agent did, puts them into the payload.
 Nothing else writes to the journal. On the hook path.
 """
 
@@ -29,7 +29,7 @@ NUMBER_MAX = 2**53 - 1  # the largest that every reader of JSON holds exactly
 
 OURS, ANY, IDS, PATH, NUMBER, SHARE = "ours", "any", "ids", "path", "number", "share"
 
-# Columns whose values have a form, and keys of payloads that readers take for one.
+# Columns whose values have a form, and keys of payloads with the same forms.
 FORMS = {"before_hash": ANY, "after_hash": ANY, "tree_hash": OURS, "blobs": IDS, "path": PATH}
 HASHES = frozenset(("before_hash", "after_hash", "tree_hash"))
 PAYLOAD_FORMS = {
@@ -38,8 +38,8 @@ PAYLOAD_FORMS = {
 }
 
 _WANTED = {
-    OURS: "blake3: and 64 lower-case hex digits, which storing the content gives",
-    ANY: "blake3: and 64 lower-case hex digits, or another hash with its name in front (sha256:…)",
+    OURS: "blake3: and 64 lower-case hex digits, which storing the content returns",
+    ANY: "blake3: and 64 lower-case hex digits, or another hash after its name (sha256:…)",
     IDS: "a list of blake3: and 64 lower-case hex digits each",
     PATH: "a path from the root of the repository, without `..` and NUL; put another into the payload",
     NUMBER: f"a number from 0 to {NUMBER_MAX:,}; leave it out where it is not known",
@@ -49,14 +49,14 @@ _WANTED = {
 _HEX = b"0123456789abcdef"
 _HASH_SIZE = 71
 
-# What an event is unless it says otherwise.
+# The columns of an event that does not state them.
 _OF_OTHERS: Event = {"event_kind": "observation", "source": "system", "schema_version": SCHEMA_VERSION}
 _OF_TYPE: "dict[str, Event]" = {
     name: {**_OF_OTHERS, "event_kind": kind, "source": SOURCE_OF_TYPE[name]}
     for name, kind in KIND_OF_TYPE.items()
 }
 
-# For writers that know no store: the rules without anybody's settings, fingerprints of this process.
+# For writers without a store: the rules without settings, and fingerprints of this process.
 _BY_DEFAULT = Redactor()
 
 
@@ -66,17 +66,17 @@ def admit(fs: FileSystem, event: Event, redactor: Redactor = _BY_DEFAULT) -> Eve
     `recorded_at` is now, unless given; an event without an id gets a random one, which makes it
     unique but not recognisable when it is sent again.
     Args: redactor: that of the store (`redaction.of_store`).
-    What no column may hold is in its payload (`fitted`).
+    Values that no column may hold are in its payload (`fitted`).
     Raises: InvalidEvent when there is no event type.
     """
-    return redactor.redact(completed(fs, fitted(event)))
+    return redactor.redact(with_defaults(fs, fitted(event)))
 
 
 def admit_all(
     fs: FileSystem, events: "Iterable[Event]", redactor: Redactor = _BY_DEFAULT
 ) -> "Sequence[Event]":
-    """The same for many."""
-    return redactor.redact_all([completed(fs, event) for event in events])
+    """The same for many events."""
+    return redactor.redact_all([with_defaults(fs, event) for event in events])
 
 
 def lines(
@@ -85,17 +85,18 @@ def lines(
     encode: "Callable[[Event], bytes]",
     redactor: Redactor = _BY_DEFAULT,
 ) -> "list[bytes]":
-    """The journal lines that `encode` makes of the admitted events, which is faster than one by one.
+    """The journal lines that `encode` makes of the admitted events, faster than for each event alone.
 
     Raises: as `admit` and `encode`.
     """
-    return redactor.lines([completed(fs, event) for event in events], encode)
+    return redactor.lines([with_defaults(fs, event) for event in events], encode)
 
 
-def completed(fs: FileSystem, event: Event) -> Event:
-    """The event with what its writer left open, for one who looks for secrets in many at once.
+def with_defaults(fs: FileSystem, event: Event) -> Event:
+    """The event with defaults for what its writer left out, for a caller that searches many for secrets at
+    once.
 
-    What it gives may be written when `Redactor.suspects` is sure that it holds none, or redacted.
+    The result may be written when `Redactor.suspects` excludes it, or after it was redacted.
     """
     event_type = event.get("event_type")
     if not isinstance(event_type, str) or not event_type:
@@ -109,9 +110,9 @@ def completed(fs: FileSystem, event: Event) -> Event:
 
 
 def fault(name: str, value: object) -> "str | None":
-    """What is to stand in a column instead of a value of its type; None where the value is right.
+    """The form that a column needs instead of this value of its type; None where the value is valid.
 
-    A type that is wrong is another matter: `log/line.py`.
+    `log/line.py` checks the types.
     """
     form = FORMS.get(name)
     if form is None and isinstance(value, int) and not isinstance(value, bool):
@@ -123,7 +124,7 @@ def fault(name: str, value: object) -> "str | None":
 
 
 def payload_faults(event_type: object, payload: object) -> "list[tuple[str, object, str]]":
-    """(key, value, what is to stand there) for keys that readers take for a path, a size or a hash."""
+    """(key, value, the form it needs) for keys that readers take for a path, a size or a hash."""
     forms = PAYLOAD_FORMS.get(event_type) if isinstance(event_type, str) else None
     faults: "list[tuple[str, object, str]]" = []
     if forms is not None and isinstance(payload, dict):
@@ -134,17 +135,17 @@ def payload_faults(event_type: object, payload: object) -> "list[tuple[str, obje
 
 
 def fitted(event: Event) -> Event:
-    """The event of an adapter, as an append takes it: what would be refused stands in its payload, under
-    `refused`, by the name of its column or key. The given one is not changed."""
+    """The event of an adapter, as an append accepts it: refused values stand in its payload, under `refused`,
+    by the name of their column or key. The given event is not changed."""
     refused = {name: value for name, value in event.items() if fault(name, value) is not None}
     payload = event.get("payload")
     keys = {key: value for key, value, _ in payload_faults(event.get("event_type"), payload)}
     if not refused and not keys:
         return event
-    kept = payload if isinstance(payload, dict) else {}
+    own = payload if isinstance(payload, dict) else {}
     columns = {name: value for name, value in event.items() if name not in refused}
-    left = {key: value for key, value in kept.items() if key not in keys}
-    return {**columns, "payload": {**left, "refused": {**keys, **refused}}}
+    accepted = {key: value for key, value in own.items() if key not in keys}
+    return {**columns, "payload": {**accepted, "refused": {**keys, **refused}}}
 
 
 def _fits(form: str, value: object) -> bool:
@@ -162,9 +163,9 @@ def _fits(form: str, value: object) -> bool:
 
 
 def keep_ours(named: "dict[str, set[str]]") -> None:
-    """Leave hashes of ours in what events name by column, others out; many at once, which is much faster.
+    """Remove hashes that are not ours from those that events name by column; many at once, for speed.
 
-    Raises: InvalidEvent, that names one which no column may hold.
+    Raises: InvalidEvent, which names a value that no column may hold.
     """
     if _are_hashes(set().union(*named.values())):  # most are named by two columns
         return
@@ -190,7 +191,7 @@ def _is_hash(text: object) -> bool:
 
 
 def is_hex(text: str, size_bytes: int) -> bool:
-    """Whether a text is that many bytes in lower-case hex digits, without the white space Python accepts."""
+    """Whether a text is so many bytes in lower-case hex digits, without white space."""
     try:
         return len(text) == 2 * size_bytes == 2 * len(bytes.fromhex(text)) and text == text.lower()
     except ValueError:
@@ -198,7 +199,7 @@ def is_hex(text: str, size_bytes: int) -> bool:
 
 
 def _are_hashes(texts: "Collection[object]") -> bool:
-    """The same of each text, at once where there are several."""
+    """The same for each text, at once where there are several."""
     if len(texts) == 1:
         return all(map(_is_hash, texts))
     if not set(map(type, texts)) <= {str} or not set(map(len, texts)) <= {_HASH_SIZE}:  # type: ignore[arg-type]
@@ -216,7 +217,7 @@ def _is_foreign(text: str) -> bool:
 def _is_inside(text: str) -> bool:
     """Whether a path as text (docs/trees.md, section 5) stays below the root."""
     if text[:1] == '"' or text[:5] == "root:":
-        from eventlog.base import paths  # a rare form: most hooks need no more than what follows
+        from eventlog.base import paths  # a rare form: most hooks need only the line below
 
         try:
             text = text[22:] if paths.is_outside(text) else paths.path_bytes(text).decode("latin-1")

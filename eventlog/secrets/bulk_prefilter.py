@@ -1,14 +1,14 @@
-"""Which of many texts may hold a secret: a first look for imports, by RE2 and without a miss.
+"""Which of many texts may hold a secret: a prefilter for imports, with RE2 and without a miss.
 
-`suspects(contents)` is true for every content in which `rules.find` finds something, and
-`json_suspects(texts)` for every JSON text, as `jsontext` spells it, of a value in which redaction changes
-something by the rules alone; what a person denied is not known here. Both are true for some others too.
-Of much they cost a tenth of a look in Python; of little they cost more, so `looking`, which lends the look
-to a redactor, leaves that to Python.
+`suspects(contents)` is true for every content in which `rules.find` finds something. `json_suspects(texts)`
+is true for every JSON text, as `jsontext` spells it, of a value that redaction changes by the rules alone; it
+does not know the texts that a person denied. Both are true for some other texts too. For much text they cost
+a tenth of the prefilter in Python; for little text they cost more, so a redactor with `attached_to` leaves
+that to Python.
 
 The expressions are made from the rules' own tables, character by character: JSON spells each character of a
 text in one way, so each is searched as it is in contents, and as JSON spells it in JSON. No part of an
-expression asks what stands before or behind it, so what is found in a text is found in whatever holds it.
+expression depends on what precedes or follows it, so a match in a text is a match in any text around it.
 Any thread.
 """
 
@@ -22,8 +22,8 @@ from itertools import accumulate
 from eventlog.secrets import prefilter, table
 from eventlog.secrets.redaction import Redactor
 
-# Loading pyarrow takes 50 ms of processor time, making the automaton about 10: a look in Python takes as
-# long for so many bytes, of which it takes 30 ns each.
+# Loading pyarrow takes 50 ms of processor time, making the automaton about 10: Python's prefilter takes as
+# long for so many bytes, at 30 ns each.
 _WORTH_BYTES = 2 << 20
 _WORTH_LOADED_BYTES = 512 << 10
 
@@ -34,7 +34,7 @@ def _bytes_escaped(text: bytes) -> str:
     return "".join(chr(c) if chr(c).isalnum() else f"\\x{c:02x}" for c in text)
 
 
-_RUN_MAX = 16  # no token of the table has a shorter run
+_RUN_MAX = 16  # every token of the table has a run of this length
 
 # Sets of characters. A value without quotes ends at the first of _ENDS, and holds no bracket.
 _LETTERS = "abcdefghijklmnopqrstuvwxyz_.-"
@@ -56,36 +56,36 @@ _SCHEMES = "bearer |basic |token |apikey "
 
 
 @contextmanager
-def looking(redactor: Redactor) -> Iterator[None]:
-    """Lends the look to a redactor, for the duration of an import. What is written goes the same way."""
-    before, redactor.look = redactor.look, _look
+def attached_to(redactor: Redactor) -> Iterator[None]:
+    """Attach this prefilter to a redactor, for the duration of an import. It changes no result."""
+    before, redactor.bulk_prefilter = redactor.bulk_prefilter, _bulk_prefilter
     try:
         yield
     finally:
-        redactor.look = before
+        redactor.bulk_prefilter = before
 
 
-def _look(lines: Sequence[bytes]) -> list[bool] | None:
+def _bulk_prefilter(lines: Sequence[bytes]) -> list[bool] | None:
     return json_suspects(lines) if pays(lines) else None
 
 
 def pays(texts: Sequence[bytes]) -> bool:
-    """Whether a look at these takes less time than one in Python, loading and preparing included."""
+    """Whether this prefilter is faster than Python's for these texts, loading and preparing included."""
     size = sum(map(len, texts))
     return size >= _WORTH_BYTES or (size >= _WORTH_LOADED_BYTES and "pyarrow.compute" in sys.modules)
 
 
 def suspects(contents: Sequence[bytes]) -> list[bool]:
-    """For each content whether it has to be looked at closely."""
-    # In UTF-16 letters do not stand beside each other.
+    """For each content, whether the rules have to search it."""
+    # In UTF-16, letters are not adjacent.
     return [
-        found or prefilter.is_wide(data)
-        for found, data in zip(_matches(contents, _in_contents()), contents, strict=True)
+        matches or prefilter.is_wide(data)
+        for matches, data in zip(_matches(contents, _in_contents()), contents, strict=True)
     ]
 
 
 def json_suspects(texts: Sequence[bytes]) -> list[bool]:
-    """For each JSON text whether its value has to be looked at closely."""
+    """For each JSON text, whether the rules have to search its value."""
     return list(_matches(texts, _in_json()))
 
 
@@ -93,17 +93,17 @@ def _matches(texts: Sequence[bytes], expressions: Sequence[str]) -> Iterator[boo
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for some in _parts(texts):
-        places = array("q", accumulate(map(len, some), initial=0))
-        parts = [None, pa.py_buffer(places), pa.py_buffer(b"".join(some))]
+    for batch in _parts(texts):
+        offsets = array("q", accumulate(map(len, batch), initial=0))
+        parts = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(batch))]
         # RE2 takes bytes for Latin-1: each is a character.
-        column = pa.Array.from_buffers(pa.large_binary(), len(some), parts)
-        found = [pc.match_substring_regex(column, expression).to_pylist() for expression in expressions]
-        yield from map(any, zip(*found, strict=True))
+        column = pa.Array.from_buffers(pa.large_binary(), len(batch), parts)
+        matches = [pc.match_substring_regex(column, expression).to_pylist() for expression in expressions]
+        yield from map(any, zip(*matches, strict=True))
 
 
 def _parts(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Neighbours, of bounded size together: they are copied to be looked at."""
+    """Batches of texts in order, of bounded size, since they are copied."""
     begun = size = 0
     for i, text in enumerate(texts):
         size += len(text)
@@ -121,24 +121,24 @@ def _in_contents() -> tuple[str, ...]:
 
 @cache
 def _in_json() -> tuple[str, ...]:
-    """With private blocks, and values whose key, or the flag in front of them, says what they are."""
+    """With private blocks, and values that their key, or the flag before them, makes a secret."""
     spell = _JsonSpelling()
 
-    def behind_key(value: _Value) -> str:
+    def after_key(value: _Value) -> str:
         return rf'|[_-]*[0-9]*"[ \t\r\n]*[:,][ \t\r\n]*"{value(spell, _BLANK[1:], _NOT_FIRST)}'
 
-    return (*_expressions(spell, behind_key), "(?i:<private>)")
+    return (*_expressions(spell, after_key), "(?i:<private>)")
 
 
 class _Spelling:
-    """How a character is searched: as it is."""
+    """The spelling of a character: as it is."""
 
     def some(self, characters: str) -> str:
         """One of the characters."""
         return f"[{_escaped(characters)}]"
 
     def other(self, characters: str) -> str:
-        """One that is none of them."""
+        """A character that is none of them."""
         return f"[^{_escaped(characters)}]"
 
 
@@ -147,17 +147,17 @@ _LETTER_OF = {'"': '"', "\\": "\\", "\t": "t", "\r": "r", "\n": "n", "\b": "b", 
 
 
 class _JsonSpelling(_Spelling):
-    """As JSON spells it, where quotes, backslashes and what comes before a space are escapes.
+    """As JSON spells it, where quotes, backslashes and characters below a space are escapes.
 
-    Of `\\u001b` the beginning counts; its digits are passed wherever such a character is passed. NUL cannot
-    be told from others that are spelled so, and counts as one of them.
+    Of `\\u001b` the beginning counts; its digits are skipped wherever such a character is skipped. NUL has
+    the same beginning as others, and counts as one of them.
     """
 
     def some(self, characters: str) -> str:
         letters = "".join(_LETTER_OF.get(c, "") for c in characters)
         plain = "".join(c for c in characters if c not in _LETTER_OF)
-        ways = [f"[{_escaped(plain)}]"] * bool(plain) + [f"\\\\[{_escaped(letters)}]"] * bool(letters)
-        return f"(?:{'|'.join(ways)})"
+        spellings = [f"[{_escaped(plain)}]"] * bool(plain) + [f"\\\\[{_escaped(letters)}]"] * bool(letters)
+        return f"(?:{'|'.join(spellings)})"
 
     def other(self, characters: str) -> str:
         letters = "".join(letter for c, letter in _LETTER_OF.items() if c not in characters)
@@ -168,10 +168,11 @@ class _JsonSpelling(_Spelling):
 _Value = Callable[[_Spelling, str, str], str]
 
 
-def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple[str, ...]:
-    """What `rules.find` finds, rule by rule, and more.
+def _expressions(spell: _Spelling, after_key: Callable[[_Value], str]) -> tuple[str, ...]:
+    """Expressions for everything that `rules.find` finds, rule by rule, and more.
 
-    Several, because an automaton of all of them has more states than RE2 keeps, and is twenty times slower.
+    There are several, because an automaton of all has more states than RE2 caches, and is twenty times
+    slower.
     """
     user = spell.other(_URL_CUT)
     others = (
@@ -184,15 +185,14 @@ def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple
     return (
         "|".join(_tokens()),
         "|".join((*others, _encoded())),
-        "|".join(_PLACES),
-        _assigned(spell, _PASSWORDS, _password, behind_key(_password)),
-        _assigned(spell, _OTHERS, _random, behind_key(_random)),
+        "|".join(_CONTEXTS),
+        _assigned(spell, _PASSWORDS, _password, after_key(_password)),
+        _assigned(spell, _OTHERS, _random, after_key(_random)),
     )
 
 
-# Of what `context_rules` and the rules without a name find: a piece that is spelled alike in a text and in
-# JSON.
-_PLACES = (
+# For each rule of `context_rules`, and each rule without a name: a piece that a text and JSON spell alike.
+_CONTEXTS = (
     "AZDO[A-Za-z0-9]{4}",
     f":(?:{'|'.join(_bytes_escaped(mark) for mark in prefilter.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
     r":(?:5432|\*):[^:]+:",
@@ -209,11 +209,11 @@ _PLACES = (
 
 def _encoded() -> str:
     """The beginning of text in Base64."""
-    one, two, three = (
+    first, second, third = (
         "".join(_escaped(c) for c in sorted(chars.decode()))
         for chars in (prefilter.FIRST, prefilter.SECOND, prefilter.THIRD)
     )
-    return f"(?:[{one}][{two}][{three}][A-Za-z0-9]){{{prefilter.BASE64_LEAST // 4}}}"
+    return f"(?:[{first}][{second}][{third}][A-Za-z0-9]){{{prefilter.BASE64_LEAST // 4}}}"
 
 
 def _nothing(_: _Value) -> str:
@@ -221,7 +221,7 @@ def _nothing(_: _Value) -> str:
 
 
 def _tokens() -> Iterator[str]:
-    """Beginnings with as much behind them as all have; one alternative for all that are followed alike."""
+    """Beginnings with the shortest run after them; one alternative for all with the same run."""
     alike: dict[str, list[str]] = {}
     for _, beginning, allowed, least, _, _ in table.TOKENS:
         in_front = "[0-9]{8}" if beginning == b":AA" else ""
@@ -231,8 +231,8 @@ def _tokens() -> Iterator[str]:
         yield f"(?:{'|'.join(beginnings)}){run}"
 
 
-def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, behind_key: str) -> str:
-    """A value behind a name and a sign, or behind a flag; with a type between, as in `name: type = value`."""
+def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, after_key: str) -> str:
+    """A value after a name and a sign, or after a flag; with a type between, as in `name: type = value`."""
     space = spell.some(_SPACES)
     closing = f"[0-9]{{0,3}}{spell.some(_CLOSING)}{{0,6}}"
     sign = "[=:>][=>]{0,2}"
@@ -246,11 +246,11 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, behind_key:
     any_value = f"(?:(?:{typed})?{any_value}|{typed}=)"
     name = "|".join(_spaced(word) if word.endswith("key") else _escaped(word) for word in names)
     words = "|".join(dict.fromkeys("key" if word.endswith("key") else _escaped(word) for word in names))
-    # A value may begin with a sign itself; behind `>` the first is one.
+    # A value may begin with a sign itself; after `>` the first character is one.
     signed = f"{sign}{space}{{0,8}}{any_value}|{sign}{space}{{1,8}}=|[=:>][=>]{{2}}="
     beside = f"(?:{spell.some(_SPACES + _QUOTES + _ESCAPE + ',' + chr(13) + chr(10))}|[nrt]){{1,60}}value"
     return (
-        f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=|>[^<]* ){behind_key}|{beside})"
+        f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=|>[^<]* ){after_key}|{beside})"
         f"|-[a-z0-9_.-]*(?:{words}){closing}{space}{{1,16}}{any_value})"
     )
 

@@ -1,8 +1,8 @@
-"""Secrets of which the place tells: options of commands, lines of credential files, cookies, parts of keys.
+"""Secrets recognized by their context: options of commands, lines of credential files, cookies, parts of
+keys.
 
-Each looks for a word that is rare, and from there at a bounded piece of text. Pure functions on bytes; any
-thread.
-docs/secrets.md is the protocol. On the hook path, where something was seen.
+Each rule searches for a rare word, and from there a bounded piece of text. Pure functions on bytes; any
+thread. docs/secrets.md is the protocol. On the hook path, after the prefilter matched.
 """
 
 from eventlog.secrets.names import MARK, is_password, is_placeholder, is_random, is_wordy
@@ -24,8 +24,8 @@ _OPTIONS_OF = {
     for commands, _, _ in OPTIONS
     for command in commands
 }
-# (command with an option, how many words further the password stands)
-_PLACES: "tuple[tuple[bytes, int], ...]" = (
+# (command with an option, how many words after it the password is)
+_PASSWORD_ARGUMENTS: "tuple[tuple[bytes, int], ...]" = (
     (b"htpasswd -b", 2),
     (b"htpasswd -nb", 1),
     (b"htpasswd -cb", 2),
@@ -52,7 +52,7 @@ _JWK_PARTS = (b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi")
 
 
 def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") -> None:
-    """What `rules.find` finds by the place; `commands`: what `prefilter.commands_in` gives."""
+    """Add the secrets that their context shows. Args: commands: those of `prefilter.commands_in`."""
     if b"$" in data:
         _crypts(data, spans)
     if b":5432:" in data or b":*:" in data:
@@ -94,8 +94,8 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
         _expect(data, spans)
     for command in commands:
         if command in _OPTIONS_OF:
-            for at in _places(data, command):
-                _options(data, at + len(command), _OPTIONS_OF[command], spans)
+            for offset in _occurrences(data, command):
+                _options(data, offset + len(command), _OPTIONS_OF[command], spans)
     if b"htpasswd" in commands:
         _arguments(data, spans)
     if b"openssl" in commands:
@@ -103,7 +103,7 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
 
 
 def _is_typed(value: bytes) -> bool:
-    """Whether somebody's password stands there, and no variable, word or example."""
+    """Whether this is a real password, and not a variable, word or example."""
     if (
         not 6 <= len(value) <= 256
         or value[:1] in b"$%<{[-(`/@~"
@@ -118,86 +118,90 @@ def _is_typed(value: bytes) -> bool:
     return is_password(value) and not is_placeholder(value) and not is_wordy(value)
 
 
-def _words(data: bytes, at: int, end: int) -> "list[tuple[int, int, bytes]]":
-    """(start, end, its text) of the words of a command line, as a shell cuts them, without their quotes."""
-    found: "list[tuple[int, int, bytes]]" = []
-    while at < end and len(found) < 64:
-        at += run(data, at, b" \t", 64)
-        if at >= end:
+def _words(data: bytes, offset: int, end: int) -> "list[tuple[int, int, bytes]]":
+    """(start, end, text without quotes) of the words of a command line, as a shell cuts them."""
+    words: "list[tuple[int, int, bytes]]" = []
+    while offset < end and len(words) < 64:
+        offset += run(data, offset, b" \t", 64)
+        if offset >= end:
             break
-        start = at
+        start = offset
         text = b""
-        while at < end and data[at : at + 1] not in b" \t":
-            sign = data[at : at + 1]
+        while offset < end and data[offset : offset + 1] not in b" \t":
+            sign = data[offset : offset + 1]
             if sign in (b'"', b"'"):
-                close = data.find(sign, at + 1, end)
+                close = data.find(sign, offset + 1, end)
                 close = end if close < 0 else close
-                text += data[at + 1 : close]
-                at = close + 1
-            elif sign == b"\\" and data[at + 1 : at + 2] in (b'"', b"'"):
-                close = data.find(data[at : at + 2], at + 2, end)
+                text += data[offset + 1 : close]
+                offset = close + 1
+            elif sign == b"\\" and data[offset + 1 : offset + 2] in (b'"', b"'"):
+                close = data.find(data[offset : offset + 2], offset + 2, end)
                 close = end if close < 0 else close
-                text += data[at + 2 : close]
-                at = close + 2
+                text += data[offset + 2 : close]
+                offset = close + 2
             else:
                 text += sign
-                at += 1
-        found.append((start, min(at, end), text))
-    return found
+                offset += 1
+        words.append((start, min(offset, end), text))
+    return words
 
 
-def _line_end(data: bytes, at: int) -> int:
-    end = min(len(data), at + _LINE_MAX)
+def _line_end(data: bytes, offset: int) -> int:
+    end = min(len(data), offset + _LINE_MAX)
     for stop in (b"\n", b"\\n"):
-        found = data.find(stop, at, end)
-        if found >= 0 and (stop == b"\n" or data[found + 2 : found + 3] not in b" \t" or stop == b"\\n"):
-            end = found
+        line_end = data.find(stop, offset, end)
+        if line_end >= 0 and (
+            stop == b"\n" or data[line_end + 2 : line_end + 3] not in b" \t" or stop == b"\\n"
+        ):
+            end = line_end
     return end
 
 
-def _places(low: bytes, word: bytes) -> "list[int]":
-    """Where a word of a command stands by itself."""
-    found: "list[int]" = []
-    at = low.find(word)
-    while at >= 0:
-        behind = low[at + len(word) : at + len(word) + 1]
-        front = low[at - 1 : at] if at else b" "
-        before_n = low[at - 2 : at] in (b"\\n", b"\\t")
-        if behind in (b" ", b"\t") and (
+def _occurrences(low: bytes, word: bytes) -> "list[int]":
+    """The offsets at which a word of a command stands by itself."""
+    offsets: "list[int]" = []
+    offset = low.find(word)
+    while offset >= 0:
+        after = low[offset + len(word) : offset + len(word) + 1]
+        front = low[offset - 1 : offset] if offset else b" "
+        before_n = low[offset - 2 : offset] in (b"\\n", b"\\t")
+        if after in (b" ", b"\t") and (
             before_n or (front[0] not in ALNUM_SET and front not in (b"-", b"_", b"."))
         ):
-            found.append(at)
-        at = low.find(word, at + 1)
-    return found
+            offsets.append(offset)
+        offset = low.find(word, offset + 1)
+    return offsets
 
 
 def _add(data: bytes, text: bytes, start: int, end: int, spans: "list[Span]") -> None:
-    at = data.find(text, start, end)
-    if at >= 0:
-        spans.append((at, at + len(text), "password"))
+    offset = data.find(text, start, end)
+    if offset >= 0:
+        spans.append((offset, offset + len(text), "password"))
 
 
 def _arguments(data: bytes, spans: "list[Span]") -> None:
-    for front, further in _PLACES:
-        for at in _places(data, front):
-            line = _words(data, at + len(front), _line_end(data, at))
+    for front, further in _PASSWORD_ARGUMENTS:
+        for offset in _occurrences(data, front):
+            line = _words(data, offset + len(front), _line_end(data, offset))
             plain = [word for word in line if not word[2].startswith(b"-")]
             if len(plain) > further and _is_typed(plain[further][2]):
                 _add(data, plain[further][2], plain[further][0], plain[further][1], spans)
 
 
 def _pass_arguments(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    at = low.find(b"pass:")
-    while at >= 0:  # openssl -passin pass:x
-        size = _until(data, at + 5)
-        front = low[max(0, at - 12) : at].rstrip(b" '\"")
-        if front.endswith((b"-pass", b"-passin", b"-passout")) and _is_typed(data[at + 5 : at + 5 + size]):
-            spans.append((at + 5, at + 5 + size, "password"))
-        at = low.find(b"pass:", at + 5)
+    offset = low.find(b"pass:")
+    while offset >= 0:  # openssl -passin pass:x
+        size = _until(data, offset + 5)
+        front = low[max(0, offset - 12) : offset].rstrip(b" '\"")
+        if front.endswith((b"-pass", b"-passin", b"-passout")) and _is_typed(
+            data[offset + 5 : offset + 5 + size]
+        ):
+            spans.append((offset + 5, offset + 5 + size, "password"))
+        offset = low.find(b"pass:", offset + 5)
 
 
-def _until(data: bytes, at: int) -> int:
-    window = data[at : at + 256]
+def _until(data: bytes, offset: int) -> int:
+    window = data[offset : offset + 256]
     return len(window.translate(_AS_ENDED).partition(b" ")[0])
 
 
@@ -205,9 +209,9 @@ _AS_ENDED = bytes(32 if c in b" \t\r\n\"'`;|&<>)\\" else 120 for c in range(256)
 
 
 def _options(
-    data: bytes, at: int, options: "list[tuple[tuple[bytes, ...], bytes]]", spans: "list[Span]"
+    data: bytes, offset: int, options: "list[tuple[tuple[bytes, ...], bytes]]", spans: "list[Span]"
 ) -> None:
-    words = _words(data, at, _line_end(data, at))
+    words = _words(data, offset, _line_end(data, offset))
     for i, (start, end, text) in enumerate(words):
         if text in (b"|", b"&&", b";", b"||"):
             return
@@ -234,38 +238,38 @@ def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`echo 'user:password' | chpasswd`, `echo password | sudo -S`, `… --password-stdin`, `… <<<
     password`.
     """
-    at = low.find(b"echo ")
-    while at >= 0:
-        end = _line_end(data, at)
-        rest = low[at:end]
-        front, bar, behind = rest.partition(b"|")
+    offset = low.find(b"echo ")
+    while offset >= 0:
+        end = _line_end(data, offset)
+        rest = low[offset:end]
+        front, bar, target = rest.partition(b"|")
         if bar and (
-            b"chpasswd" in behind or b"sudo -s" in behind or b"stdin" in behind or b"passwd" in behind
+            b"chpasswd" in target or b"sudo -s" in target or b"stdin" in target or b"passwd" in target
         ):
-            words = [w for w in _words(data, at + 5, at + len(front)) if not w[2].startswith(b"-")]
+            words = [w for w in _words(data, offset + 5, offset + len(front)) if not w[2].startswith(b"-")]
             if words:
                 text = words[0][2]
-                value = text.partition(b":")[2] if b"chpasswd" in behind and b":" in text else text
+                value = text.partition(b":")[2] if b"chpasswd" in target and b":" in text else text
                 if _is_typed(value):
                     _add(data, value, words[0][0], words[0][1], spans)
-        at = low.find(b"echo ", at + 5)
-    at = low.find(b"printf ")
-    while at >= 0:
-        end = _line_end(data, at)
-        front, bar, behind = low[at:end].partition(b"|")
-        if bar and (b"chpasswd" in behind or b"stdin" in behind):
-            for start, stop, text in _words(data, at + 7, at + len(front)):
+        offset = low.find(b"echo ", offset + 5)
+    offset = low.find(b"printf ")
+    while offset >= 0:
+        end = _line_end(data, offset)
+        front, bar, target = low[offset:end].partition(b"|")
+        if bar and (b"chpasswd" in target or b"stdin" in target):
+            for start, stop, text in _words(data, offset + 7, offset + len(front)):
                 value = text.replace(b"\\n", b"").rpartition(b":")[2]
                 if b"%" not in value and _is_typed(value):
                     _add(data, value, start, stop, spans)
-        at = low.find(b"printf ", at + 7)
+        offset = low.find(b"printf ", offset + 7)
 
 
 def _expect(data: bytes, spans: "list[Span]") -> None:
-    at = data.find(b"send ")
-    while at >= 0:
-        before = data[max(0, at - 200) : at]
-        start = at + 5 + 3 * (data[at + 5 : at + 8] == b"-- ")
+    offset = data.find(b"send ")
+    while offset >= 0:
+        before = data[max(0, offset - 200) : offset]
+        start = offset + 5 + 3 * (data[offset + 5 : offset + 8] == b"-- ")
         start += run(data, start, b"\\", 2)
         sign = data[start : start + 1]
         start += sign in (b'"', b"{")
@@ -273,29 +277,35 @@ def _expect(data: bytes, spans: "list[Span]") -> None:
         value = data[start : start + size]
         if sign in (b'"', b"{") and b"assword" in before and _is_typed(value):
             spans.append((start, start + size, "password"))
-        at = data.find(b"send ", at + 5)
+        offset = data.find(b"send ", offset + 5)
 
 
 def _crypts(data: bytes, spans: "list[Span]") -> None:
-    """Hashes of passwords behind a user's name, as in `/etc/shadow`: they are guessed at leisure."""
+    """Hashes of passwords after a user's name, as in `/etc/shadow`: anybody can try guesses on them."""
     for front in CRYPTS:
-        at = data.find(front)
-        while at >= 0:
-            size = run(data, at + len(front), _CRYPT, 200)
-            text = data[at + len(front) : at + len(front) + size]
+        offset = data.find(front)
+        while offset >= 0:
+            size = run(data, offset + len(front), _CRYPT, 200)
+            text = data[offset + len(front) : offset + len(front) + size]
             last = text.rpartition(b"$")[2]
-            if len(last) >= 22 and is_random(last) and len(text) >= 31 and data[at - 1 : at] == b":" and at:
-                spans.append((at, at + len(front) + size, "crypt"))
-            at = data.find(front, at + len(front))
+            if (
+                len(last) >= 22
+                and is_random(last)
+                and len(text) >= 31
+                and data[offset - 1 : offset] == b":"
+                and offset
+            ):
+                spans.append((offset, offset + len(front) + size, "crypt"))
+            offset = data.find(front, offset + len(front))
 
 
 def _pgpass(data: bytes, spans: "list[Span]") -> None:
     """host:port:database:user:password."""
     for mark in (b":5432:", b":*:"):
-        at = data.find(mark)
-        while at >= 0:
-            start = max(data.rfind(b"\n", max(0, at - 120), at) + 1, max(0, at - 120))
-            end = _line_end(data, at)
+        offset = data.find(mark)
+        while offset >= 0:
+            start = max(data.rfind(b"\n", max(0, offset - 120), offset) + 1, max(0, offset - 120))
+            end = _line_end(data, offset)
             fields = data[start:end].rstrip(b"\r").split(b":", 4)
             if len(fields) == 5 and (fields[1].isdigit() or fields[1] == b"*") and fields[2] and fields[3]:
                 value = fields[4].rstrip(b" \t\"',")
@@ -306,36 +316,36 @@ def _pgpass(data: bytes, spans: "list[Span]") -> None:
                 ):
                     begin = start + sum(map(len, fields[:4])) + 4
                     spans.append((begin, begin + len(value), "password"))
-            at = data.find(mark, at + 3)
+            offset = data.find(mark, offset + 3)
 
 
 def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    at = low.find(b"password")
-    while at >= 0:
-        start = at + 8 + run(data, at + 8, b" \t", 8)
-        if start > at + 8:
-            before = low[max(0, at - 300) : at].split()
+    offset = low.find(b"password")
+    while offset >= 0:
+        start = offset + 8 + run(data, offset + 8, b" \t", 8)
+        if start > offset + 8:
+            before = low[max(0, offset - 300) : offset].split()
             if before[-2:-1] == [b"login"] and (b"machine" in before or b"default" in before):
                 size = _until(data, start)
                 if _is_typed(data[start : start + size]):
                     spans.append((start, start + size, "password"))
-        at = low.find(b"password", at + 8)
+        offset = low.find(b"password", offset + 8)
 
 
 def _lines(data: bytes, spans: "list[Span]") -> None:
     """`password x`, `requirepass x`: a line of a setting's name, a space and one word."""
     for word in (b"password ", b"requirepass ", b"masterauth "):
-        at = data.find(word)
-        while at >= 0:
-            first = data.rfind(b"\n", max(0, at - 24), at) + 1
-            front = data[first:at] if first or at < 24 else b"x"
-            start = at + len(word) + run(data, at + len(word), b" ", 16)
+        offset = data.find(word)
+        while offset >= 0:
+            first = data.rfind(b"\n", max(0, offset - 24), offset) + 1
+            front = data[first:offset] if first or offset < 24 else b"x"
+            start = offset + len(word) + run(data, offset + len(word), b" ", 16)
             size = _until(data, start + (data[start : start + 1] in (b'"', b"'")))
             start += data[start : start + 1] in (b'"', b"'")
-            behind = data[start + size : start + size + 3].lstrip(b"\"' \r")
-            if not front.strip() and behind[:1] in (b"\n", b"") and _is_number_in(data[start : start + size]):
+            after = data[start + size : start + size + 3].lstrip(b"\"' \r")
+            if not front.strip() and after[:1] in (b"\n", b"") and _is_number_in(data[start : start + size]):
                 spans.append((start, start + size, "password"))
-            at = data.find(word, at + len(word))
+            offset = data.find(word, offset + len(word))
 
 
 def _is_number_in(value: bytes) -> bool:
@@ -343,23 +353,23 @@ def _is_number_in(value: bytes) -> bool:
 
 
 def _shared_keys(data: bytes, spans: "list[Span]") -> None:
-    """A quoted word behind `PSK`, as in ipsec.secrets."""
-    at = data.find(b"PSK ")
-    while at >= 0:
-        start = at + 4 + run(data, at + 4, b"\\", 2)
+    """A quoted word after `PSK`, as in ipsec.secrets."""
+    offset = data.find(b"PSK ")
+    while offset >= 0:
+        start = offset + 4 + run(data, offset + 4, b"\\", 2)
         close = data.find(b'"', start + 1, start + 200)
         value = data[start + 1 : close].rstrip(b"\\")
         if data[start : start + 1] == b'"' and close > 0 and _is_typed(value):
             spans.append((start + 1, start + 1 + len(value), "password"))
-        at = data.find(b"PSK ", at + 4)
+        offset = data.find(b"PSK ", offset + 4)
 
 
 def _accounts(data: bytes, spans: "list[Span]") -> None:
     """Postfix' `[host]:587 user:password`, Oracle's `jdbc:oracle:thin:user/password@host`."""
     for mark, sign in ((b"]:587", b":"), (b":thin:", b"/")):
-        at = data.find(mark)
-        while at >= 0:
-            start = at + len(mark)
+        offset = data.find(mark)
+        while offset >= 0:
+            start = offset + len(mark)
             start += run(data, start, b" \t", 8)
             end = start + _until(data, start)
             user, _, value = data[start:end].partition(sign)
@@ -368,59 +378,59 @@ def _accounts(data: bytes, spans: "list[Span]") -> None:
             if user and value and _is_typed(value):
                 start += len(user) + 1
                 spans.append((start, start + len(value), "password"))
-            at = data.find(mark, at + len(mark))
+            offset = data.find(mark, offset + len(mark))
 
 
 def _other_keys(data: bytes, spans: "list[Span]") -> None:
     """Private keys of .NET (XML), of SSH2, of minisign and signify."""
-    at = data.find(b"RSAKeyValue>")
-    while at >= 0:
-        close = data.find(b"</RSAKeyValue", at, at + 8192)
-        if close >= 0 and b"<D>" in data[at:close] and close - at > 300:
-            spans.append((at, close, "private-key"))
-        at = data.find(b"RSAKeyValue>", at + 12)
-    at = data.find(_SSH2)
-    if at >= 0:
-        close = data.find(b"---- END SSH2", at)
-        spans.append((at, close if close >= 0 else len(data), "private-key"))
-    at = data.find(b"untrusted comment:")
-    while at >= 0:
-        line = data.find(b"\n", at, at + 200)
+    offset = data.find(b"RSAKeyValue>")
+    while offset >= 0:
+        close = data.find(b"</RSAKeyValue", offset, offset + 8192)
+        if close >= 0 and b"<D>" in data[offset:close] and close - offset > 300:
+            spans.append((offset, close, "private-key"))
+        offset = data.find(b"RSAKeyValue>", offset + 12)
+    offset = data.find(_SSH2)
+    if offset >= 0:
+        close = data.find(b"---- END SSH2", offset)
+        spans.append((offset, close if close >= 0 else len(data), "private-key"))
+    offset = data.find(b"untrusted comment:")
+    while offset >= 0:
+        line = data.find(b"\n", offset, offset + 200)
         start = line + 1
-        if line >= 0 and b"secret key" in data[at:line] and run(data, start, ALNUM + b"+/=", 400) >= 60:
+        if line >= 0 and b"secret key" in data[offset:line] and run(data, start, ALNUM + b"+/=", 400) >= 60:
             spans.append((start, start + run(data, start, ALNUM + b"+/=", 400), "private-key"))
-        at = data.find(b"untrusted comment:", at + 18)
+        offset = data.find(b"untrusted comment:", offset + 18)
 
 
 def _bindpw(data: bytes, low: bytes, spans: "list[Span]") -> None:
     for word in (b"bindpw",):
-        at = low.find(word)
-        while at >= 0:
-            start = at + 6 + run(data, at + 6, b" \t", 8)
+        offset = low.find(word)
+        while offset >= 0:
+            start = offset + 6 + run(data, offset + 6, b" \t", 8)
             size = _until(data, start)
-            if start > at + 6 and _is_typed(data[start : start + size]):
+            if start > offset + 6 and _is_typed(data[start : start + size]):
                 spans.append((start, start + size, "password"))
-            at = low.find(word, at + 6)
+            offset = low.find(word, offset + 6)
 
 
 def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`Cookie: name=value; …`, `Set-Cookie:`, `--cookie 'name=value'`, `cookies = {'name': 'value'}`."""
-    at = low.find(b"cookie")
-    while at >= 0:
-        start = at + 6
+    offset = low.find(b"cookie")
+    while offset >= 0:
+        start = offset + 6
         end = _line_end(data, start)
         rest = data[start:end]
         pieces = rest.translate(_AS_PAIRS)
-        place = 0
+        word_start = 0
         name = b""
-        while place < len(pieces):
-            word_end = pieces.find(b" ", place)
+        while word_start < len(pieces):
+            word_end = pieces.find(b" ", word_start)
             word_end = len(pieces) if word_end < 0 else word_end
-            word = rest[place:word_end]
+            word = rest[word_start:word_end]
             is_pair = b"=" in word
             if is_pair:
                 name, _, word = word.partition(b"=")
-                place = word_end - len(word)
+                word_start = word_end - len(word)
             bare = word.rstrip(b"=")
             if (
                 name
@@ -428,10 +438,10 @@ def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 and word[:1] != b"/"
                 and _is_session(name.lower(), bare, word, is_pair)
             ):
-                spans.append((start + place, start + word_end, "cookie"))
+                spans.append((start + word_start, start + word_end, "cookie"))
             name = word or name
-            place = word_end + 1
-        at = low.find(b"cookie", end if end > at + 6 else at + 6)
+            word_start = word_end + 1
+        offset = low.find(b"cookie", end if end > offset + 6 else offset + 6)
 
 
 _AS_PAIRS = bytes(c if c in ALNUM_SET or c in b"%+/=_.-~!" else 32 for c in range(256))
@@ -449,48 +459,48 @@ def _is_session(name: bytes, bare: bytes, word: bytes, is_pair: bool) -> bool:
 
 
 def _cookie_lines(data: bytes, spans: "list[Span]") -> None:
-    """Lines of curl's file of cookies: seven fields, of which the last is the value."""
+    """Lines of curl's cookie file: seven fields, the last of which is the value."""
     for mark in (b"\tTRUE\t", b"\tFALSE\t"):
-        at = data.find(mark)
-        while at >= 0:
-            start = data.rfind(b"\n", max(0, at - 200), at) + 1
-            end = data.find(b"\n", at, at + 4096)
-            end = min(len(data), at + 4096) if end < 0 else end
+        offset = data.find(mark)
+        while offset >= 0:
+            start = data.rfind(b"\n", max(0, offset - 200), offset) + 1
+            end = data.find(b"\n", offset, offset + 4096)
+            end = min(len(data), offset + 4096) if end < 0 else end
             fields = data[start:end].rstrip(b"\r").split(b"\t")
             if len(fields) == 7 and fields[4].isdigit() and len(fields[6]) >= 16 and is_random(fields[6]):
                 stop = start + len(data[start:end].rstrip(b"\r"))
                 spans.append((stop - len(fields[6]), stop, "cookie"))
-            at = data.find(mark, at + 5)
+            offset = data.find(mark, offset + 5)
 
 
 def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`IDENTIFIED BY 'x'`, `WITH PASSWORD 'x'`."""
     for word in (b"identified by", b"password"):
-        at = low.find(word)
-        while at >= 0:
-            start = at + len(word) + run(data, at + len(word), b" \t", 4)
+        offset = low.find(word)
+        while offset >= 0:
+            start = offset + len(word) + run(data, offset + len(word), b" \t", 4)
             quote = data[start : start + 1]
-            if start > at + len(word) and quote in (b"'", b'"'):
-                front = low[max(0, at - 24) : at].rstrip()
+            if start > offset + len(word) and quote in (b"'", b'"'):
+                front = low[max(0, offset - 24) : offset].rstrip()
                 close = data.find(quote, start + 1, start + 130)
                 is_set = word != b"password" or front.endswith((b"with", b"encrypted"))
                 if close > 0 and is_set and _is_typed(data[start + 1 : close]):
                     spans.append((start + 1, close, "password"))
-            at = low.find(word, at + len(word))
+            offset = low.find(word, offset + len(word))
 
 
 def _jwk(data: bytes, spans: "list[Span]") -> None:
     """The private parts of a JSON Web Key."""
-    at = data.find(b"kty")
-    while at >= 0:
-        first = max(0, at - 2000)
-        window = data[first : at + 3000]
+    offset = data.find(b"kty")
+    while offset >= 0:
+        first = max(0, offset - 2000)
+        window = data[first : offset + 3000]
         for name in _JWK_PARTS:
             for quote in (b'"', b'\\"'):
-                place = window.find(quote + name + quote)
-                if place < 0:
+                key_start = window.find(quote + name + quote)
+                if key_start < 0:
                     continue
-                start = place + len(name) + 2 * len(quote)
+                start = key_start + len(name) + 2 * len(quote)
                 start += run(window, start, b" \t\n:", 12)
                 if window[start : start + len(quote)] != quote:
                     continue
@@ -498,13 +508,13 @@ def _jwk(data: bytes, spans: "list[Span]") -> None:
                 size = run(window, start, _URL64, 1000)
                 if size >= 20 and is_random(window[start : start + size]):
                     spans.append((first + start, first + start + size, "private-key"))
-        at = data.find(b"kty", at + 1000)
+        offset = data.find(b"kty", offset + 1000)
 
 
 def _putty(data: bytes, spans: "list[Span]") -> None:
-    at = data.find(b"Private-Lines")
-    while at >= 0:
-        start = at + 13 + run(data, at + 13, b": \t\r\n" + DIGIT + b"\\n", 16)
+    offset = data.find(b"Private-Lines")
+    while offset >= 0:
+        start = offset + 13 + run(data, offset + 13, b": \t\r\n" + DIGIT + b"\\n", 16)
         end = start
         while True:
             size = run(data, end, ALNUM + b"+/=", 80)
@@ -514,46 +524,46 @@ def _putty(data: bytes, spans: "list[Span]") -> None:
             end += run(data, end, b"\r\n", 2) or 2 * (data[end : end + 2] == b"\\n")
         if end - start >= 16:
             spans.append((start, end, "private-key"))
-        at = data.find(b"Private-Lines", at + 13)
+        offset = data.find(b"Private-Lines", offset + 13)
 
 
 def _signatures(data: bytes, spans: "list[Span]") -> None:
     """Shared access signatures: `sig=` in a query, 43 signs of Base64 and a `=`, percent-encoded or not."""
-    at = data.find(b"sig=")
-    while at >= 0:
-        start = at + 4
+    offset = data.find(b"sig=")
+    while offset >= 0:
+        start = offset + 4
         size = run(data, start, ALNUM + b"%+/=_-", 120)
         if (
             size >= 43
-            and (at == 0 or data[at - 1 : at] in b"?&;\"' ")
+            and (offset == 0 or data[offset - 1 : offset] in b"?&;\"' ")
             and is_random(data[start : start + size].rstrip(b"="))
         ):
             spans.append((start, start + size, "azure-key"))
-        at = data.find(b"sig=", at + 4)
+        offset = data.find(b"sig=", offset + 4)
 
 
 def _defines(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`define('DB_PASSWORD', 'x')`."""
     from eventlog.secrets.names import is_secret_name, is_secret_value, kind_of
 
-    at = low.find(b"define(")
-    while at >= 0:
-        start = at + 7 + run(data, at + 7, b" \t", 8)
+    offset = low.find(b"define(")
+    while offset >= 0:
+        start = offset + 7 + run(data, offset + 7, b" \t", 8)
         quote = data[start : start + 1]
         if quote in (b"'", b'"'):
             close = data.find(quote, start + 1, start + 80)
             name = low[start + 1 : close]
-            behind = close + 1 + run(data, close + 1, b" \t,", 12)
-            second = data[behind : behind + 1]
-            stop = data.find(second, behind + 1, behind + 400) if second in (b"'", b'"') else -1
+            value_start = close + 1 + run(data, close + 1, b" \t,", 12)
+            second = data[value_start : value_start + 1]
+            stop = data.find(second, value_start + 1, value_start + 400) if second in (b"'", b'"') else -1
             is_salt = name.endswith(b"_salt")
             if close > 0 and stop > 0 and (is_salt or is_secret_name(name)):
-                value = data[behind + 1 : stop]
+                value = data[value_start + 1 : stop]
                 if is_secret_value(name, value, True) or (
                     _wordpress(name) and len(value) >= 32 and len(set(value)) > 16
                 ):
-                    spans.append((behind + 1, stop, kind_of(name)))
-        at = low.find(b"define(", at + 7)
+                    spans.append((value_start + 1, stop, kind_of(name)))
+        offset = low.find(b"define(", offset + 7)
 
 
 def _wordpress(name: bytes) -> bool:
@@ -564,9 +574,9 @@ def _setters(data: bytes, low: bytes, setter: bytes, spans: "list[Span]") -> Non
     """`setx NAME value`, `gh secret set NAME --body value`, `aws configure set name value`."""
     from eventlog.secrets.names import is_secret_name, is_secret_value, kind_of
 
-    at = low.find(setter)
-    while at >= 0:
-        words = _words(data, at + len(setter), _line_end(data, at))
+    offset = low.find(setter)
+    while offset >= 0:
+        words = _words(data, offset + len(setter), _line_end(data, offset))
         plain = [
             w for w in words if w[2] not in (b"--body", b"-b", b"/m", b"--value", b"--secret", b"--plaintext")
         ]
@@ -578,20 +588,20 @@ def _setters(data: bytes, low: bytes, setter: bytes, spans: "list[Span]") -> Non
             if is_secret_name(name.rpartition(b":")[2].rpartition(b".")[2]) and is_secret_value(
                 name, value, True
             ):
-                place = data.find(value, start, end)
-                if place >= 0:
-                    spans.append((place, place + len(value), kind_of(name)))
+                value_start = data.find(value, start, end)
+                if value_start >= 0:
+                    spans.append((value_start, value_start + len(value), kind_of(name)))
                 break
-        at = low.find(setter, at + len(setter))
+        offset = low.find(setter, offset + len(setter))
 
 
 def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`<Pass encoding="base64">x</Pass>`, `<wsse:Password Type="…">x<`."""
-    at = low.find(b"pass")
-    while at >= 0:
-        front = data[max(0, at - 12) : at]
+    offset = low.find(b"pass")
+    while offset >= 0:
+        front = data[max(0, offset - 12) : offset]
         if b"<" in front and not front[front.rfind(b"<") + 1 :].strip(ALNUM + b":"):
-            name_end = at + run(data, at, ALNUM, 16)
+            name_end = offset + run(data, offset, ALNUM, 16)
             close = data.find(b">", name_end, name_end + 160)
             if (
                 data[name_end : name_end + 1] == b" "
@@ -604,4 +614,4 @@ def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 if value and _is_typed(value):
                     start = data.find(value, close + 1)
                     spans.append((start, start + len(value), "password"))
-        at = low.find(b"pass", at + 4)
+        offset = low.find(b"pass", offset + 4)

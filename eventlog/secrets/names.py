@@ -1,12 +1,10 @@
-"""What is a secret because of the name in front of it: which names tell, and which values are no
-placeholders.
+"""Secrets recognized by the name before them: the names, and the values that are not placeholders.
 
-A value under such a name is a secret when nobody would have written it as an example: letters with digits
-or signs,
-of some variety, not made of words. Of a password less is asked than of a key, because people make it up.
+A value under such a name is a secret unless it looks like an example: it has letters with digits or signs, of
+some variety, and is not made of words. A password needs less of that than a key, because people make it up.
 
-Pure functions on bytes; any thread. docs/secrets.md is the protocol. On the hook path, where something was
-seen.
+Pure functions on bytes; any thread. docs/secrets.md is the protocol. On the hook path, after the prefilter
+matched.
 """
 
 from eventlog.secrets.prefilter import (
@@ -31,7 +29,7 @@ _AS_CASES = bytes(
 
 
 def is_secret_name(name: bytes) -> bool:
-    """Whether what is called so is a secret. `name` is in lower case."""
+    """Whether a value with this name is a secret. `name` is in lower case."""
     bare = name.rstrip(DIGIT)
     stem = bare.rstrip(b"-_")
     if stem.endswith(KEY):
@@ -55,7 +53,7 @@ def is_password_name(name: bytes) -> bool:
 
 
 def kind_of(name: bytes) -> str:
-    """The kind of a secret that this name tells; `name` is in lower case."""
+    """The kind of a secret with this name; `name` is in lower case."""
     if name.endswith(b"authorization"):
         return "authorization"
     return "password" if is_password_name(name) else "secret"
@@ -106,7 +104,7 @@ def _is_setting(value: bytes) -> bool:
 
 
 def _is_made_up(value: bytes) -> bool:
-    """A word with a capital and a number, or words with one between lines, as people remember:
+    """A word with a capital and a number, or hyphenated words with a number, as people remember:
     `Harbor2024`.
     """
     capital = value[:1].isupper() or value.count(b"-") >= 2
@@ -121,7 +119,7 @@ def _is_made_up(value: bytes) -> bool:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Whether the words in a value say that it is an example, or are all that it has."""
+    """Whether the words in a value mark it as an example, or are all of it."""
     low = value.lower()
     if any(word in low for word in PLACEHOLDERS) or low.startswith(PUBLISHED) or len(set(low)) < 5:
         return True
@@ -152,13 +150,13 @@ def is_password(value: bytes) -> bool:
 
 
 def is_published(token: bytes) -> bool:
-    """Whether a token is an example that everybody knows, or counts up."""
+    """Whether a token is a well-known example, or a sequence."""
     low = token.lower()
     return b"example" in low or b"1234567890" in low or b"abcdefghij" in low or low.startswith(PUBLISHED)
 
 
 def is_passphrase(value: bytes) -> bool:
-    """Several words that are no sentence about passwords: four plain ones, or some with a number and a
+    """Several words that are not a sentence about passwords: four plain ones, or some with a number and a
     sign.
     """
     words = value.split(b" ")
@@ -196,7 +194,7 @@ def is_wordy(value: bytes) -> bool:
 
 
 def _is_jumbled(word: bytes) -> bool:
-    """Whether capitals stand in a word as chance puts them, and not as names in code have them."""
+    """Whether the capitals of a word are at random, and not as in names in code."""
     cases = word.translate(_AS_CASES)
     turns = cases.count(b"lu") + cases.count(b"ul") + cases.count(b"uu") // 2
     return len(word) >= 6 and 5 * turns >= 2 * len(word) + 1 and cases.count(b"l") > 0

@@ -1,12 +1,11 @@
-"""What files outside of the repository are called: by an id of their directory, which says nothing elsewhere.
+"""Names for files outside of the repository: an id of their directory, which means nothing elsewhere.
 
     outside = OutsideNames(fs, layout)
     outside.name_of("/home/dev/other/a.py")     "root:3f2a9c0d11e2b345/a.py"
 
 The id is a digest that is keyed with the store's `redaction.key`. So a directory has the same id in every
-session of a store and of its copies, and somebody who has only an export cannot try guesses at a home
-directory. It depends on the path alone, on no session and on nothing that is on the disk
-(docs/transcripts.md). One thread.
+session of a store and of its copies, and a person with only an export cannot try guesses at a home directory.
+It depends on the path alone, not on a session or on the disk (docs/transcripts.md). One thread.
 """
 
 import os
@@ -22,22 +21,22 @@ _KEY_CONTEXT = "locus outside 2026 ids of directories"
 
 
 class OutsideNames:
-    """The names that one store gives; the key is read, or made, for the first."""
+    """The names in one store; the key is read, or made, for the first."""
 
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
-        self._place = fs, layout
+        self._key_location = fs, layout
         self._key = b""
 
     def root_of(self, directory: str) -> str:
         """`root:` and the id of a directory, an absolute path without `.` and `..`."""
         if not self._key:
-            key = redaction.key_of(self._place)
+            key = redaction.key_of(self._key_location)
             self._key = blake3(key, derive_key_context=_KEY_CONTEXT).digest()
         digest = blake3(_bytes_of(directory), key=self._key)
         return f"{OUTSIDE}{digest.hexdigest()[:OUTSIDE_ID_DIGITS]}"
 
     def name_of(self, path: str) -> str:
-        """What a file is called, by its absolute path."""
+        """The name of a file, by its absolute path."""
         directory, _, name = path.rpartition("/")
         return f"{self.root_of(directory or '/')}/{path_text(_bytes_of(name))}"
 
@@ -45,5 +44,5 @@ class OutsideNames:
 def _bytes_of(text: str) -> bytes:
     try:
         return os.fsencode(text)
-    except UnicodeError:  # half a character, which no file system has given
+    except UnicodeError:  # half a surrogate pair, which comes from no file system
         return text.encode("utf-8", "surrogatepass")

@@ -1,10 +1,9 @@
-"""The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a find's
-price.
+"""The prefilter for secrets: whether a text, or a JSON text, may hold one, at a fraction of the cost of a
+search.
 
-What `may_hold` lets pass holds nothing that `rules.find` finds in any of its texts. What is asked for
-is spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts
-count whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time
-is linear.
+Where `may_hold` is false, `rules.find` finds nothing in any of the texts. The tests are for bytes that a text
+and JSON spell alike; where an escape may stand between two parts of a secret, only the parts count. There are
+no regular expressions here: the hook path loads no `re`, and the time is linear.
 
 Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
 """
@@ -26,7 +25,7 @@ KEY = b"key"
 ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 
 _WITH_PASSWORD = (b"withpassword", b"encryptedpassword", b"passwordtype")
-# These are looked for in what is left of a text without most signs, which is a tenth of it.
+# These are searched in a text without its most frequent bytes, which is a tenth of it.
 _RARE = UPPER + b":*]5"
 _NOT_RARE = bytes(c for c in range(256) if c not in _RARE)
 _MARKS = (b"]:587", b":5432:", b":*:", b"PSK ", b"RSAKeyValue", b"SSH2 ENC", b"AZDO", b"tTRUE", b"\tTRUE")
@@ -35,17 +34,17 @@ _RAREST = frozenset(next(c for c in left if c in b"5*KVHZU") for left, _ in _AMO
 SETTERS = (b"setx ", b"secret set ", b"configure set ")
 CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
-_LONG_RUN = b"x" * 15  # no token of the table has a shorter run, but for those that say so
+_LONG_RUN = b"x" * 15  # the shortest run of a token in the table, except where the table says so
 _AS_RUNS = bytes(ord("x") if c in DOTTED + b"~" else 32 for c in range(256))
 _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
 
-# What may stand between a name and its sign. Without it the two stand side by side.
+# The bytes that may stand between a name and its sign. Without them the two are adjacent.
 _BETWEEN = DIGIT + b"-_\\\"'`] \t\r\n,"
 _AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
 _AS_OPTIONS = bytes(c if c in DOTTED else 32 for c in range(256)).lower()
 
 RULES = {row[1]: row for row in TOKENS}
-# Tokens that stand in no long run, or begin with bytes that runs are cut at.
+# Tokens without a long run, or that begin with bytes at which runs are cut.
 APART = frozenset(beginning for beginning in RULES if beginning.strip(DOTTED + b"~"))
 
 
@@ -62,7 +61,7 @@ _BY_LAST = {last: tuple(n for n in _NAMES if n[-2:] == last) for last in {name[-
 
 
 def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes, ...]]]":
-    """Beginnings by their first word when a sign ends it, also behind an escape, else by three bytes."""
+    """Beginnings by their first word when a sign ends it, also after an escape, else by three bytes."""
     by_word: "dict[bytes, tuple[bytes, ...]]" = {}
     by_front: "dict[bytes, tuple[bytes, ...]]" = {}
     for beginning in RULES:
@@ -90,8 +89,8 @@ _WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
 def may_hold(data: bytes) -> bool:
     """Whether `rules.find` may find something in `data`, or in a text of JSON as `jsontext` spells it.
 
-    Also whether a value in that JSON may be a secret because of its key, or of the flag in front of it in a
-    list. Never a miss.
+    Also whether a value in that JSON may be a secret because of its key, or of the flag before it in a list.
+    It never misses one.
     """
     runs = long_runs(data)
     escapes = escapes_in(data)
@@ -112,8 +111,8 @@ def may_hold(data: bytes) -> bool:
                 return True
     if b"masterauth " in data or b"untrusted c" in data:
         return True
-    # Pieces without one of which no place holds a secret that `context_rules` knows: in lower case, with `:`
-    # for each sign and without what `_BETWEEN` has. What several have in common is looked for first.
+    # Every secret of `context_rules` needs one of these pieces: in lower case, with `:` for each sign and
+    # without the bytes of `_BETWEEN`. The parts that several share are searched first.
     together = data.translate(_AS_SIGNS, _BETWEEN)
     if (
         (b"ook" in together and (b"cookie" in together or b"webhook" in together))
@@ -160,29 +159,29 @@ def _may_hold_token(data: bytes, runs: bytes, escapes: "set[bytes]") -> bool:
 
 
 def _may_be_command(data: bytes, escapes: "set[bytes]") -> bool:
-    """Whether a flag with a secret's name, or a command with a password among its options, stands there."""
+    """Whether it has a flag with a secret's name, or a command with a password among its options."""
     shape = _shape(data, escapes)
     pieces = shape.split(b" -")[1:]
     return bool(_flags(pieces)) or (_has_options(pieces) and not _COMMANDS.isdisjoint(shape.split()))
 
 
 def endings_in(data: bytes) -> "set[bytes]":
-    """The ends of names in a text that may have a value behind a sign, or a flag's."""
-    found: "set[bytes]" = set()
+    """The ends of names in a text that may have a value after a sign, or that are flags."""
+    endings: "set[bytes]" = set()
     for piece in {piece[-128:] for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]}:
         if piece[-3:] in _LASTS and _is_name(piece):
             bare = piece.removesuffix(b"value").rstrip(b"nrt:")
             piece = piece.rstrip(b"t")
-            found |= {end for end, name in _TOGETHER if piece.endswith(name) or bare.endswith(name)}
+            endings |= {end for end, name in _TOGETHER if piece.endswith(name) or bare.endswith(name)}
     if b"-" in data:
         for word in _flags(_shape(data, escapes_in(data)).split(b" -")[1:]):
-            found |= {ending for ending in ENDINGS if word.endswith(ending)}
-    return found
+            endings |= {ending for ending in ENDINGS if word.endswith(ending)}
+    return endings
 
 
 def _shape(data: bytes, escapes: "set[bytes]") -> bytes:
-    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus,
-    and once more what comes behind the digits of others.
+    """The words of a text, in lower case; in JSON without the letters of escapes before a minus sign, and the
+    words after the digits of other escapes once more.
     """
     if b"u0" in escapes:
         data = b" ".join((data, *(piece[2 : NAME_MAX + 18] for piece in data.split(b"\\u00")[1:])))
@@ -194,7 +193,7 @@ def _shape(data: bytes, escapes: "set[bytes]") -> bytes:
 
 
 def commands_in(data: bytes) -> "list[bytes]":
-    """Which commands that have a password among their options a text may hold."""
+    """The commands with a password among their options that a text may hold."""
     if b"-" not in data:
         return []
     shape = _shape(data, escapes_in(data))
@@ -202,7 +201,7 @@ def commands_in(data: bytes) -> "list[bytes]":
 
 
 def _has_options(pieces: "list[bytes]") -> bool:
-    """Whether an option stands there that may have a password behind it."""
+    """Whether it has an option that a password may follow."""
     firsts = {piece[:1] for piece in pieces}
     return not firsts.isdisjoint(_OPTION_STARTS) or (
         not firsts.isdisjoint(_LONG_STARTS) and any(piece.startswith(_LONG_OPTIONS) for piece in pieces)
@@ -228,21 +227,21 @@ def _is_name(piece: bytes) -> bool:
 
 
 def long_runs(data: bytes) -> bytes:
-    """All runs of the bytes that tokens are made of which are as long as a token, and spaces between."""
+    """All runs of token bytes that are as long as a token, with spaces between."""
     shape = data.translate(_AS_RUNS)
-    found = []
-    at = shape.find(_LONG_RUN)
-    while at >= 0:
-        end = shape.find(b" ", at)
+    runs = []
+    offset = shape.find(_LONG_RUN)
+    while offset >= 0:
+        end = shape.find(b" ", offset)
         if end < 0:
             end = len(data)
-        found.append(data[at:end])
-        at = shape.find(_LONG_RUN, end)
-    return b" ".join(found)
+        runs.append(data[offset:end])
+        offset = shape.find(_LONG_RUN, end)
+    return b" ".join(runs)
 
 
 def escapes_in(data: bytes) -> "set[bytes]":
-    """The two bytes behind each backslash."""
+    """The two bytes after each backslash."""
     return {piece[:2] for piece in data.split(b"\\")[1:]}
 
 
@@ -252,34 +251,36 @@ def words_of(runs: bytes) -> "set[bytes]":
 
 
 def beginnings(data: bytes, runs: bytes, words: "set[bytes]", escapes: "set[bytes]") -> "list[bytes]":
-    """The beginnings of tokens that may stand there, some of them twice; also behind the end of an escape.
+    """The beginnings of tokens that may be in a text, some of them twice; also after an escape.
 
     Text inside of text has its newlines as `\\n`, its quotes as `%22` or `\\u0022`, its colours as `ESC[32m`.
     """
-    known = words & _WORDS
+    first_words = words & _WORDS
     fronts = {word[:3] for word in words}
     if escapes:
         fronts.update([word[1:4] for word in words if word[0] in _ESCAPED])
         if any(escape[0] in _XU for escape in escapes if escape):
             escaped = [word[3 if word[0] == _X else 5 :] for word in words if word[0] in _XU]
-            known |= _WORDS.intersection(escaped)
+            first_words |= _WORDS.intersection(escaped)
             fronts.update([word[:3] for word in escaped])
     if b"%" in data:
         escaped = [word[2:] for word in words if word[0] in _HEX]
-        known |= _WORDS.intersection(escaped)
+        first_words |= _WORDS.intersection(escaped)
         fronts.update([word[:3] for word in escaped])
     if b"[" in data and not _DIGIT_BYTES.isdisjoint([piece[:1] for piece in data.split(b"[")[1:]]):
         escaped = [word[word.find(b"m") + 1 :] for word in words if word[0] in _DIGITS and b"m" in word[:5]]
-        known |= _WORDS.intersection(escaped)
+        first_words |= _WORDS.intersection(escaped)
         fronts.update([word[:3] for word in escaped])
-    found = [beginning for word in known for beginning in BY_WORD[word] if beginning in runs]
-    found += [beginning for front in fronts & _FRONTS for beginning in BY_FRONT[front] if beginning in runs]
+    candidates = [beginning for word in first_words for beginning in BY_WORD[word] if beginning in runs]
+    candidates += [
+        beginning for front in fronts & _FRONTS for beginning in BY_FRONT[front] if beginning in runs
+    ]
     if b"SK" in runs:
-        found.append(b"SK")
-    return found
+        candidates.append(b"SK")
+    return candidates
 
 
-# Of text in Base64 the first sign of each four, the second and the third, by what bytes of text there are.
+# The possible first, second and third characters of each four in Base64, from the bytes that texts have.
 _TEXT = frozenset((9, 10, 13, *range(32, 127)))
 _SEXTETS = UPPER + LOWER + DIGIT + b"+/"
 FIRST = bytes(sorted({_SEXTETS[a >> 2] for a in _TEXT}))
@@ -292,51 +293,51 @@ _LOWER, _UPPER = LOWER + DIGIT, UPPER + DIGIT
 
 
 def may_be_base64(word: bytes) -> bool:
-    """Whether text in Base64 may begin in the first places of a word, behind an escape's end or not."""
+    """Whether text in Base64 may begin in the first bytes of a word, after an escape's end or not."""
     if not word.strip(_LOWER) or not word.strip(_UPPER):
         return False
     first = word[: 6 + BASE64_LEAST].translate(_IS_FIRST)
-    for at in range(min(7, len(word) - BASE64_LEAST + 1)):
-        if first[at : at + BASE64_LEAST : 4] == _ALL_FIRST:
-            part = word[at : at + BASE64_LEAST]
+    for offset in range(min(7, len(word) - BASE64_LEAST + 1)):
+        if first[offset : offset + BASE64_LEAST : 4] == _ALL_FIRST:
+            part = word[offset : offset + BASE64_LEAST]
             if not part[1::4].strip(SECOND) and not part[2::4].strip(THIRD):
                 return True
     return False
 
 
-def run(data: bytes, at: int, allowed: bytes, most: int) -> int:
-    """How many bytes of these stand at `at`, at most so many."""
-    window = data[at : at + most]
+def run(data: bytes, offset: int, allowed: bytes, most: int) -> int:
+    """How many of the allowed bytes follow from `offset`, at most so many."""
+    window = data[offset : offset + most]
     return len(window) - len(window.lstrip(allowed))
 
 
 def _may_be_token(data: bytes, beginning: bytes) -> bool:
     _, _, allowed, least, _, _ = RULES[beginning]
-    at = data.find(beginning)
-    while at >= 0:
-        at += len(beginning)
-        if run(data, at, allowed, least) == least:
+    offset = data.find(beginning)
+    while offset >= 0:
+        offset += len(beginning)
+        if run(data, offset, allowed, least) == least:
             return True
-        at = data.find(beginning, at)
+        offset = data.find(beginning, offset)
     return False
 
 
 def _may_be_url_password(data: bytes) -> bool:
-    at = data.find(b"://")
-    while at >= 0:
-        at += 3
-        user = data[at : at + 6 * URL_USER_MAX].partition(b"@")
+    offset = data.find(b"://")
+    while offset >= 0:
+        offset += 3
+        user = data[offset : offset + 6 * URL_USER_MAX].partition(b"@")
         if user[1] and b":" in user[0] and user[0] == user[0].translate(None, b" /<>'`|(){}"):
             return True
-        at = data.find(b"://", at)
+        offset = data.find(b"://", offset)
     return False
 
 
 def _may_be_line(data: bytes) -> bool:
     """Whether `password` and one word with a digit or a capital end a line."""
-    at = data.find(b"assword ")
-    while at >= 0:
-        start = at + 8 + run(data, at + 8, b" ", 16)
+    offset = data.find(b"assword ")
+    while offset >= 0:
+        start = offset + 8 + run(data, offset + 8, b" ", 16)
         window = data[start : start + 80]
         word = (
             window.replace(b"\r", b"\n")
@@ -347,38 +348,38 @@ def _may_be_line(data: bytes) -> bool:
         )
         if len(word) >= 6 and b" " not in word.rstrip(b" "):
             return True
-        at = data.find(b"assword ", at + 8)
+        offset = data.find(b"assword ", offset + 8)
     return False
 
 
 def _may_be_bearer(low: bytes) -> bool:
-    at = low.find(b"bearer")
-    while at >= 0:
-        at += 6
-        if low[at : at + 1] in (b" ", b"\t", b"\\"):
+    offset = low.find(b"bearer")
+    while offset >= 0:
+        offset += 6
+        if low[offset : offset + 1] in (b" ", b"\t", b"\\"):
             return True
-        at = low.find(b"bearer", at)
+        offset = low.find(b"bearer", offset)
     return False
 
 
 def _flags(pieces: "list[bytes]") -> "list[bytes]":
-    """The words that begin with a sign of minus and end in a secret's name."""
-    found = []
+    """The words that begin with a minus sign and end in a secret's name."""
+    flags = []
     for piece in pieces:
         word = piece[: NAME_MAX + 16].partition(b" ")[0]
         bare = word.rstrip(b"0123456789-_")
         if bare[-3:] in _ENDS and bare.endswith(ENDINGS):
-            found.append(bare)
+            flags.append(bare)
         elif len(word) > NAME_MAX:
-            found += ENDINGS
-    return found
+            flags += ENDINGS
+    return flags
 
 
 _ENDS = frozenset(ending[-3:] for ending in ENDINGS)
 
 
 def is_wide(data: bytes) -> bool:
-    """Whether a content is UTF-16: by its first bytes, or because each second byte of its first is 0."""
+    """Whether a content is UTF-16: by its first bytes, or because every second one of them is 0."""
     head = data[:64]
     return head[:2] in (b"\xff\xfe", b"\xfe\xff") or (
         len(head) >= 16 and (head[1::2].count(0) * 4 > len(head) or head[::2].count(0) * 4 > len(head))
@@ -386,7 +387,7 @@ def is_wide(data: bytes) -> bool:
 
 
 def plain(data: bytes) -> bytes:
-    """A content as the rules look at it: UTF-16 as UTF-8."""
+    """A content as the rules search it: UTF-16 as UTF-8."""
     if not is_wide(data):
         return data
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):

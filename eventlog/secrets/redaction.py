@@ -1,18 +1,17 @@
-"""Takes secrets out of events before they are written, and tells which contents hold one (P5).
+"""Takes secrets out of events before they are written, and finds the contents that hold one (P5).
 
     redactor = redaction.of_store(fs, layout)
     redactor.redact(event)      the event as it may be written, `redacted` when something was taken out
     redactor.kinds_in(data)     the kinds of secrets in a content; () when it may leave the machine
 
 A secret becomes `[REDACTED:kind:fingerprint]`. The fingerprint is keyed with 32 random bytes that never
-leave the store, so that equal secrets are recognisable in one store and nobody can try guesses on what
-an export shows. `<private>…</private>` is taken out with everything between, to the end when it is
-not closed.
+leave the store. So equal secrets are recognisable in one store, and nobody can try guesses on an export.
+`<private>…</private>` is taken out with everything between, to the end when it is not closed.
 
 Redaction changes texts only: payload strings and keys, and the columns TEXT_COLUMNS. Ids, hashes, links,
-numbers and the paths of file events stay, because replay stands on them. What is redacted already stays as
-it is. Nothing here raises: a text that cannot be looked at is taken out whole. One thread at a time.
-docs/secrets.md is the protocol. On the hook path.
+numbers and the paths of file events stay, because replay needs them. Marks of earlier redactions stay.
+Nothing here raises: a text that cannot be searched is taken out whole. One thread at a time. docs/secrets.md
+is the protocol. On the hook path.
 """
 
 import os
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
 
     from eventlog.secrets.rules import Span
 
-WITHHELD = "withheld"  # the type of the event that says so of a content
+WITHHELD = "withheld"  # the type of the event that withholds a content
 PRIVATE = "private"
 DENIED = "denied"
 ERASED = erased_rules.ERASED
-# Kinds of contents of which nobody knows whether they hold a secret: time was up, or a rule failed.
+# Kinds of contents that may hold a secret or not: time was up, or a rule failed.
 NOT_LOOKED_THROUGH, UNREADABLE = "not_looked_through", "unreadable"
 IGNORED = "ignored"  # the kind of a content that is withheld because git ignores the file it is in
 
-# Columns that hold what somebody said. The others are ids, hashes, links, places and numbers.
+# Columns with free text. The others are ids, hashes, links, paths and numbers.
 TEXT_COLUMNS = (
     "title",
     "tool",
@@ -54,14 +53,14 @@ TEXT_COLUMNS = (
 )
 _LOOKED_AT_COLUMNS = (*TEXT_COLUMNS, "path")
 
-# The names of files are how a change is found again; for events of other types `path` is a text.
+# Changes are identified by their paths; for events of other types `path` is a text.
 _PATH_TYPES = frozenset(("file", "snapshot", "restore"))
 _PATH_KEYS = frozenset(("path", "old_path", "paths"))
 
 _FINGERPRINT_DIGITS = 8
 _PASSES_MAX = 4
 _NAMES_KEPT = 4096
-_AT_ONCE = 64  # lines looked at together
+_AT_ONCE = 64  # lines searched together
 _HEX = b"0123456789abcdef"
 _MARK = b"[REDACTED:"
 _OPEN, _CLOSE = b"<private>", b"</private>"
@@ -78,16 +77,18 @@ class Redactor:
         deny: "Iterable[str]" = (),
         enabled: bool = True,
         problem: "str | None" = None,
-        place: "tuple[FileSystem, Layout] | None" = None,
-        gone: "erased_rules.ErasedRules | None" = None,
+        key_location: "tuple[FileSystem, Layout] | None" = None,
+        erased: "erased_rules.ErasedRules | None" = None,
     ) -> None:
-        """`gone` is what an erasure took out before.
+        """`erased` are the rules of earlier erasures.
 
-        `place` is where the key is kept when it is not given; it is read, or made, at the first secret."""
+        `key_location` is where the key is stored when it is not given; it is read, or made, at the first
+        secret.
+        """
         self.enabled = enabled
         self.problem = problem
         self._key = key
-        self._place = place
+        self._key_location = key_location
         self._allowed_kinds = frozenset(allow)
         self._allowed = frozenset(value.encode("utf-8", "surrogatepass") for value in allow)
         self._denied = [
@@ -95,8 +96,8 @@ class Redactor:
         ]
         spelled = [text.decode("utf-8", "surrogatepass") for text in self._denied]
         self._denied_in_json = {*self._denied, *(jsontext.encode(text)[1:-1] for text in spelled)}
-        self._gone = gone
-        self._denies = bool(deny) or gone is not None
+        self._erased = erased
+        self._denies = bool(deny) or erased is not None
         expressions = [text[1:-1] for text in deny if config.is_expression(text)]
         self._expressions: "list[Any]" = []
         if expressions:
@@ -104,21 +105,21 @@ class Redactor:
 
             self._expressions = [re.compile(text.encode("utf-8")) for text in expressions]
         self._names: "dict[str, bool]" = {}
-        # Monotonic time behind which a content of more than a MiB is not looked through to its end.
-        self.look_until: "float | None" = None
-        # A faster look at many journal lines for what the rules find: true for each that may hold it, without
-        # a miss; None when it does not pay. An import lends its own (`bulk_prefilter.looking`).
-        self.look: "Callable[[Sequence[bytes]], Sequence[bool] | None] | None" = None
+        # Monotonic time after which a content of more than a MiB is not searched to its end.
+        self.search_until: "float | None" = None
+        # A faster prefilter for many journal lines: true for each in which the rules may find something,
+        # without a miss; None when it does not pay. An import attaches one (`bulk_prefilter.attached_to`).
+        self.bulk_prefilter: "Callable[[Sequence[bytes]], Sequence[bool] | None] | None" = None
 
     @property
     def has_rules_only(self) -> bool:
-        """Whether it looks for what `rules.find` finds and for nothing that a person denied."""
+        """Whether it searches only with `rules.find`, and for nothing that a person denied."""
         return self.enabled and not self._denies
 
     # -- events --------------------------------------------------------------------------------
 
     def redact(self, event: Event) -> Event:
-        """The event without secrets; the very same object when it holds none."""
+        """The event without secrets; the same object when it holds none."""
         if not self.enabled:
             return event
         try:
@@ -129,9 +130,9 @@ class Redactor:
         return self._redacted(event) if self._may_hold(data) else event
 
     def leaving(self, event: Event) -> Event:
-        """An event of the log without the secrets in names of files, which stay in the log, and only there.
+        """An event of the log without the secrets in names of files, which stay only in the log.
 
-        Its payload may be JSON text, as the log has it. The very same object when it holds none.
+        Its payload may be JSON text, as in the log. The same object when it holds none.
         """
         if not self.enabled or event.get("event_type") not in _PATH_TYPES:
             return event
@@ -139,31 +140,31 @@ class Redactor:
         text = payload.encode() if isinstance(payload, str) else jsontext.encode(payload or {})
         if not self._may_hold(text + str(event.get("path")).encode("utf-8", "surrogatepass")):
             return event
-        given: Event = {**event, "event_type": "", "payload": jsontext.decode(text.decode())}
-        found = self._redacted(given)
-        if found is given:
+        without_type: Event = {**event, "event_type": "", "payload": jsontext.decode(text.decode())}
+        redacted = self._redacted(without_type)
+        if redacted is without_type:
             return event
-        new = found["payload"]
+        new = redacted["payload"]
         new = jsontext.encode(new).decode() if isinstance(payload, str) else new
-        return {**found, "event_type": event["event_type"], "payload": new}
+        return {**redacted, "event_type": event["event_type"], "payload": new}
 
     def redact_all(self, events: "Sequence[Event]") -> "Sequence[Event]":
-        """The same of many."""
-        if self.look is not None:
+        """The same for many events."""
+        if self.bulk_prefilter is not None:
             try:
-                found = self._look([jsontext.encode_without_floats(event) for event in events])
+                suspected = self._suspected([jsontext.encode_without_floats(event) for event in events])
             except Exception:
-                found = None  # one of them is no JSON
-            if found is not None:
-                pairs = zip(events, found, strict=True)
+                suspected = None  # one of them has no JSON form
+            if suspected is not None:
+                pairs = zip(events, suspected, strict=True)
                 return [self._redacted(event) if suspect else event for event, suspect in pairs]
         return [self.redact(event) for event in events]
 
     def lines(self, events: "Sequence[Event]", encode: "Callable[[Event], bytes]") -> "list[bytes]":
-        """What `encode` makes of the redacted events: journal lines.
+        """The journal lines that `encode` makes of the redacted events.
 
-        They are made of the events as they are, looked at many at once, and made anew where that has to be:
-        the search costs little per byte and much per call, and its bytes are made here anyway.
+        They are made of the unredacted events, searched many at once, and made anew where necessary: a search
+        costs little per byte and much per call, and these bytes are made anyway.
         Raises: as `encode`.
         """
         if not self.enabled:
@@ -173,7 +174,7 @@ class Redactor:
             try:
                 lines.append(encode(event))
             except Exception:
-                # It may be writable without the text that has to go; if not, this is what says so.
+                # It may be writable after redaction; if not, this encoding reports it.
                 lines.append(encode(self._redacted(event)))
         for i in self.suspects(lines, lambda i: texts_of(events[i], lines[i][lines[i].index(b"\t") :])):
             redacted = self._redacted(events[i])
@@ -182,41 +183,41 @@ class Redactor:
         return lines
 
     def suspects(self, lines: "Sequence[bytes]", texts: "Callable[[int], bytes]") -> "Sequence[int]":
-        """Which events have to go through `redact`; no miss.
+        """The numbers of the events that `redact` may change, without a miss.
 
-        Args: lines: their journal lines; texts: what `texts_of` gives of the one with that number.
+        Args: lines: their journal lines; texts: the result of `texts_of` for the event with a number.
         """
         if not self.enabled:
             return ()
-        found = self._look(lines)
-        if found is not None:
-            return [i for i, suspect in enumerate(found) if suspect]
+        suspected = self._suspected(lines)
+        if suspected is not None:
+            return [i for i, suspect in enumerate(suspected) if suspect]
         suspects = []
-        for at in range(0, len(lines), _AT_ONCE):
-            numbers = range(at, min(at + _AT_ONCE, len(lines)))
-            looked_at = [texts(i) for i in numbers]
-            if self._may_hold(b"\0".join(looked_at)):
-                suspects += [i for i, data in zip(numbers, looked_at, strict=True) if self._may_hold(data)]
+        for first in range(0, len(lines), _AT_ONCE):
+            numbers = range(first, min(first + _AT_ONCE, len(lines)))
+            batch = [texts(i) for i in numbers]
+            if self._may_hold(b"\0".join(batch)):
+                suspects += [i for i, data in zip(numbers, batch, strict=True) if self._may_hold(data)]
         return suspects
 
-    def _look(self, lines: "Sequence[bytes]") -> "Sequence[bool] | None":
-        if self.look is None or not self.has_rules_only:
+    def _suspected(self, lines: "Sequence[bytes]") -> "Sequence[bool] | None":
+        if self.bulk_prefilter is None or not self.has_rules_only:
             return None
         try:
-            return self.look(lines)
+            return self.bulk_prefilter(lines)
         except Exception:
-            return None  # there is another way to find out
+            return None  # Python's prefilter decides
 
     def text(self, text: str) -> str:
         """A text without its secrets."""
         return self._text(text) if self.enabled else text
 
     def _may_hold(self, data: bytes) -> bool:
-        """Whether a text in `data`, which is text or JSON, may hold what has to go. Raises nothing."""
+        """Whether a text in `data`, which is text or JSON, may hold a secret. Raises nothing."""
         try:
             if prefilter.may_hold(data) or (b"<" in data and _OPEN in data.lower()):
                 return True
-            if self._gone is not None or self._expressions:
+            if self._erased is not None or self._expressions:
                 return True
             return any(text in data for text in self._denied_in_json)
         except Exception:
@@ -234,7 +235,7 @@ class Redactor:
             try:
                 new_payload = self._value(payload, is_about_files)
             except Exception:
-                # Nested more deeply than we can follow. JSON cannot be written of it either, in most cases.
+                # It is nested too deeply. In most cases it cannot be written as JSON either.
                 new_payload = payload
                 if self._is_in_any(payload):
                     new_payload = {WITHHELD: self._mark("text", repr(type(payload)).encode())}
@@ -243,7 +244,7 @@ class Redactor:
         return {**event, **changed, "redacted": True} if changed else event
 
     def _is_in_any(self, payload: "Any") -> bool:
-        """Whether a text of the payload would be changed, however deep it stands."""
+        """Whether redaction would change a text of the payload, at any depth."""
         waiting: "list[Any]" = [payload]
         while waiting:
             value = waiting.pop()
@@ -278,17 +279,17 @@ class Redactor:
         new: "dict[Any, Any]" = {}
         changed = False
         for name, item in value.items():
-            kept = item
+            new_item = item
             if not (is_about_files and name in _PATH_KEYS):
                 if isinstance(name, str) and isinstance(item, str) and self._is_named_secret(name, item):
-                    kept = self._named_value(item, name)
+                    new_item = self._named_value(item, name)
                 else:
-                    kept = self._value(item)
-            called = self._text(name) if isinstance(name, str) else name
-            while called is not name and (called in new or called in value):
-                called += "'"  # two keys must not become one
-            changed = changed or kept is not item or called is not name
-            new[called] = kept
+                    new_item = self._value(item)
+            new_name = self._text(name) if isinstance(name, str) else name
+            while new_name is not name and (new_name in new or new_name in value):
+                new_name += "'"  # two keys must not become one
+            changed = changed or new_item is not item or new_name is not name
+            new[new_name] = new_item
         return new if changed else value
 
     def _named_value(self, text: str, name: str = "password") -> str:
@@ -296,26 +297,28 @@ class Redactor:
         return self._mark(kind, text.encode("utf-8", "surrogatepass"))
 
     def _is_named_secret(self, name: str, text: str) -> bool:
-        """Whether a value of JSON is a secret because its key says so."""
+        """Whether a value of JSON is a secret because of its key."""
         from eventlog.secrets import names
 
-        known = self._names.get(name)
-        if known is None:
-            known = len(name) <= 64 and names.is_secret_name(name.encode("utf-8", "surrogatepass").lower())
+        is_secret = self._names.get(name)
+        if is_secret is None:
+            is_secret = len(name) <= 64 and names.is_secret_name(
+                name.encode("utf-8", "surrogatepass").lower()
+            )
             if len(self._names) < _NAMES_KEPT:
-                self._names[name] = known
-        if not known or self.enabled is False:
+                self._names[name] = is_secret
+        if not is_secret or self.enabled is False:
             return False
         data = text.encode("utf-8", "surrogatepass")
         if not names.is_secret_value(name.encode("utf-8", "surrogatepass").lower(), data, True):
             return False
         return data not in self._allowed and not self._allowed_kinds & {"password", "secret"}
 
-    def _is_flagged(self, items: "Sequence[Any]", at: int) -> bool:
+    def _is_flagged(self, items: "Sequence[Any]", index: int) -> bool:
         """Whether an argument of a command follows one like `--password`."""
-        if at == 0:
+        if index == 0:
             return False
-        flag, text = items[at - 1], items[at]
+        flag, text = items[index - 1], items[index]
         if not (isinstance(flag, str) and isinstance(text, str) and flag.startswith("-") and len(flag) > 3):
             return False
         return _is_word(flag) and self._is_named_secret(flag, text)
@@ -325,16 +328,18 @@ class Redactor:
     def kinds_in(self, data: bytes) -> "tuple[str, ...]":
         """The kinds of secrets in a content. `<private>` may mean something of its own in a file.
 
-        A TimeoutError of a signal handler ends the look, too: the content is NOT_LOOKED_THROUGH.
+        A TimeoutError of a signal handler also ends the search: the content is NOT_LOOKED_THROUGH.
         """
         if not self.enabled:
             return ()
         try:
             text = prefilter.plain(data)
-            gone = self._gone is not None and self._gone.names(data)
-            if gone:
+            erased = self._erased is not None and self._erased.names(data)
+            if erased:
                 return (ERASED,)
-            return tuple(sorted({kind for _, _, kind in self._find(text, said=False, until=self.look_until)}))
+            return tuple(
+                sorted({kind for _, _, kind in self._find(text, is_of_event=False, until=self.search_until)})
+            )
         except TimeoutError:
             return (NOT_LOOKED_THROUGH,)
         except Exception:
@@ -344,12 +349,12 @@ class Redactor:
         data = text.encode("utf-8", "surrogatepass")
         try:
             for _ in range(_PASSES_MAX):
-                spans = self._find(data, said=True)
+                spans = self._find(data, is_of_event=True)
                 if not spans:
                     return text
                 data = self._replaced(data, spans)
                 text = data.decode("utf-8", "surrogatepass")
-            if not self._find(data, said=True):
+            if not self._find(data, is_of_event=True):
                 return text
         except Exception:
             pass
@@ -359,7 +364,7 @@ class Redactor:
         """Overlapping secrets become one; its kind is that of the rule that comes first."""
         order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
         parts: "list[bytes]" = []
-        at = 0
+        offset = 0
         i = 0
         while i < len(order):
             start, end, kind = spans[order[i]]
@@ -370,43 +375,43 @@ class Redactor:
                 best = min(best, order[i])
                 i += 1
             kind = spans[best][2]
-            parts += [data[at:start], self._mark(kind, data[start:end]).encode("ascii")]
-            at = end
-        parts.append(data[at:])
+            parts += [data[offset:start], self._mark(kind, data[start:end]).encode("ascii")]
+            offset = end
+        parts.append(data[offset:])
         return b"".join(parts)
 
     def _mark(self, kind: str, secret: bytes) -> str:
         if not self._key:
-            self._key = key_of(self._place)
+            self._key = key_of(self._key_location)
         return f"[REDACTED:{kind}:{blake3(secret, key=self._key).hexdigest()[:_FINGERPRINT_DIGITS]}]"
 
-    def _find(self, data: bytes, *, said: bool, until: "float | None" = None) -> "list[Span]":
-        """All secrets in `data`, without those that are allowed and those that are marks already.
+    def _find(self, data: bytes, *, is_of_event: bool, until: "float | None" = None) -> "list[Span]":
+        """All secrets in `data`, without those that are allowed, and without marks of earlier redactions.
 
-        Raises: TimeoutError behind `until`.
+        Raises: TimeoutError after `until`.
         """
         spans: "list[Span]" = []
-        if said and b"<" in data:
+        if is_of_event and b"<" in data:
             _find_private(data, spans)
         denied: "list[Span]" = []
         for text in self._denied:
-            at = data.find(text)
-            while at >= 0:
-                denied.append((at, at + len(text), DENIED))
-                at = data.find(text, at + len(text))
+            offset = data.find(text)
+            while offset >= 0:
+                denied.append((offset, offset + len(text), DENIED))
+                offset = data.find(text, offset + len(text))
         for expression in self._expressions:
             denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
-        if self._gone is not None:
-            denied += self._gone.find(data, until)
-        found = _by_rules(data)
-        if found and (self._allowed or self._allowed_kinds):
-            found = [
+        if self._erased is not None:
+            denied += self._erased.find(data, until)
+        by_rules = _by_rules(data)
+        if by_rules and (self._allowed or self._allowed_kinds):
+            by_rules = [
                 span
-                for span in found
+                for span in by_rules
                 if span[2] not in self._allowed_kinds and data[span[0] : span[1]] not in self._allowed
             ]
         spans += denied
-        spans += found
+        spans += by_rules
         if spans and _MARK in data:
             marks = _marks(data)
             spans = [span for span in spans if not _is_inside(span, marks)]
@@ -414,7 +419,7 @@ class Redactor:
 
 
 def texts_of(event: Event, payload: bytes) -> bytes:
-    """All texts of an event, to be looked at: those of its columns, and its payload as `jsontext` spells it.
+    """All texts of an event, to search: those of its columns, and its payload as `jsontext` spells it.
 
     Raises: TypeError when a column holds something else than a text.
     """
@@ -426,24 +431,24 @@ def of_store(fs: FileSystem, layout: Layout, settings: "config.Config | None" = 
     """The redactor that a store's settings ask for; they are read when they are not given. Never raises."""
     settings = config.read(fs, layout) if settings is None else settings
     try:
-        gone = erased_rules.read(fs, layout)
+        erased = erased_rules.read(fs, layout)
         return Redactor(
             allow=settings.allow,
             deny=settings.deny,
             enabled=settings.enabled,
-            problem=settings.problem or (gone.problem if gone is not None else None),
-            place=(fs, layout),
-            gone=gone,
+            problem=settings.problem or (erased.problem if erased is not None else None),
+            key_location=(fs, layout),
+            erased=erased,
         )
     except Exception as error:
-        return Redactor(problem=f"{layout.config_file} cannot be used: {error}", place=(fs, layout))
+        return Redactor(problem=f"{layout.config_file} cannot be used: {error}", key_location=(fs, layout))
 
 
 def withheld_event(content_hash: str, kinds: "Iterable[str]") -> Event:
-    """The event that says that a content stays here; written in one frame with the first that names it.
+    """The event that withholds a content; it is written in one frame with the first event that names it.
 
-    Its id follows from the content, so saying it again changes nothing (I8). It does not stand in `blobs`:
-    it may be said of a content that was never stored after all, and keeps none from being collected.
+    Its id follows from the content, so writing it again changes nothing (I8). The content is not in its
+    `blobs`: it may never have been stored, and the event does not prevent its collection.
     """
     from eventlog.base.names import event_id_of
 
@@ -459,7 +464,7 @@ def withheld_event(content_hash: str, kinds: "Iterable[str]") -> Event:
 
 
 def _by_rules(data: bytes) -> "list[Span]":
-    """What the rules find; they are loaded only where there may be something."""
+    """The findings of the rules, which are loaded only after the prefilter matched."""
     if not prefilter.may_hold(data):
         return []
     from eventlog.secrets import rules
@@ -468,41 +473,41 @@ def _by_rules(data: bytes) -> "list[Span]":
 
 
 def _find_private(data: bytes, spans: "list[Span]") -> None:
-    """`<private>…</private>` in any case; blocks inside of one belong to it."""
+    """`<private>…</private>` in upper or lower case; blocks inside of one belong to it."""
     low = data.lower()
     start = low.find(_OPEN)
     while start >= 0:
-        depth, at = 1, start + len(_OPEN)
-        opened, closed = low.find(_OPEN, at), low.find(_CLOSE, at)
+        depth, offset = 1, start + len(_OPEN)
+        opened, closed = low.find(_OPEN, offset), low.find(_CLOSE, offset)
         while depth:
             if closed < 0:
                 spans.append((start, len(data), PRIVATE))
                 return
             if 0 <= opened < closed:
-                depth, at = depth + 1, opened + len(_OPEN)
-                opened = low.find(_OPEN, at)
+                depth, offset = depth + 1, opened + len(_OPEN)
+                opened = low.find(_OPEN, offset)
             else:
-                depth, at = depth - 1, closed + len(_CLOSE)
-                closed = low.find(_CLOSE, at)
-        spans.append((start, at, PRIVATE))
-        start = low.find(_OPEN, at)
+                depth, offset = depth - 1, closed + len(_CLOSE)
+                closed = low.find(_CLOSE, offset)
+        spans.append((start, offset, PRIVATE))
+        start = low.find(_OPEN, offset)
 
 
 def _marks(data: bytes) -> "list[tuple[int, int]]":
-    """Where marks of ours stand."""
-    found = []
-    at = data.find(_MARK)
-    while at >= 0:
-        end = data.find(b"]", at, at + 64)
-        kind, _, digits = data[at + len(_MARK) : end].partition(b":")
+    """The spans of our marks."""
+    marks = []
+    offset = data.find(_MARK)
+    while offset >= 0:
+        end = data.find(b"]", offset, offset + 64)
+        kind, _, digits = data[offset + len(_MARK) : end].partition(b":")
         if end > 0 and kind and len(digits) == _FINGERPRINT_DIGITS and not digits.strip(_HEX):
-            found.append((at, end + 1))
-        at = data.find(_MARK, at + 1)
-    return found
+            marks.append((offset, end + 1))
+        offset = data.find(_MARK, offset + 1)
+    return marks
 
 
 def _is_inside(span: "Span", marks: "list[tuple[int, int]]") -> bool:
-    """Whether one of the marks, which are sorted and apart, holds the span."""
+    """Whether one of the marks, which are sorted and disjoint, holds the span."""
     from bisect import bisect_right
 
     i = bisect_right(marks, span[0], key=_start) - 1
@@ -521,10 +526,12 @@ def _start(mark: "tuple[int, int]") -> int:
     return mark[0]
 
 
-def key_of(place: "tuple[FileSystem, Layout] | None") -> bytes:
-    """The store's key; made when it is missing. One of this process where it is damaged or cannot be kept."""
-    if place is not None:
-        fs, layout = place
+def key_of(key_location: "tuple[FileSystem, Layout] | None") -> bytes:
+    """The store's key, made when it is missing; a key of this process where it is damaged or cannot be
+    stored.
+    """
+    if key_location is not None:
+        fs, layout = key_location
         try:
             if not fs.exists(layout.redaction_key):
                 try:
@@ -533,9 +540,9 @@ def key_of(place: "tuple[FileSystem, Layout] | None") -> bytes:
                     publish(fs, name, layout.redaction_key, erased_rules.key_file(key))
                 except FileExistsError:
                     pass  # another process made it at the same moment
-            found = erased_rules.sound_key(read_file(fs, layout.redaction_key, 1024))
-            if found is not None:
-                return found
+            stored_key = erased_rules.valid_key(read_file(fs, layout.redaction_key, 1024))
+            if stored_key is not None:
+                return stored_key
         except (OSError, ValueError):
             pass
     return os.urandom(erased_rules.KEY_SIZE)

@@ -1,17 +1,12 @@
-"""Where the secrets in bytes are: tokens with a known beginning, and shapes that need what is around them.
+"""Finds the secrets in bytes: tokens with a known beginning, and shapes that depend on their surroundings.
 
-`find(data)` gives the places. There are no regular expressions here: a token is a literal beginning and a
-run of
-allowed bytes, looked at in a bounded window, so the time is linear in the input whatever it holds. What
-tokens there
-are stands in own.toml and published.toml; names, and what values they have, in secret_names;
-what
-commands and files hold, in context_rules. `prefilter.may_hold` says before at a fraction of the price
-whether there
-is anything to find.
+`find(data)` returns their spans. There are no regular expressions here: a token is a literal beginning and a
+run of allowed bytes in a bounded window, so the time is linear in the input. The tokens are listed in
+own.toml and published.toml; names.py has names and their values, context_rules.py commands and files.
+`prefilter.may_hold` tests first, at a fraction of the cost, whether a search is necessary.
 
-Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, where something was
-seen.
+Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, after the prefilter
+matched.
 """
 
 from eventlog.secrets import context_rules
@@ -61,16 +56,16 @@ __all__ = ["KINDS", "MARK", "TOKENS", "find", "is_secret_name", "is_secret_value
 
 _BASE64 = ALNUM + b"+/="
 _SPACES = b" \t"
-_OPEN_MAX = 512  # of a token whose length is not fixed, looked at first; a longer run is followed to its end
-_FAILED_RUN_MAX = 256  # a longer run that is no token is passed over as a whole
+_OPEN_MAX = 512  # of a token without a fixed length, read first; a longer run is followed to its end
+_FAILED_RUN_MAX = 256  # a longer run that is not a token is skipped as a whole
 _VALUE_MAX = 512
 _QUOTES = b"\"'`"
-_BEHIND_NAME = frozenset(b"\"'`\\] \t\r\n=:>" + DIGIT)
+_AFTER_NAME = frozenset(b"\"'`\\] \t\r\n=:>" + DIGIT)
 _VALUE_ENDS = b" \t\r\n\"'`,;)}]<>|&\\\0"
 _AS_VALUE = bytes(32 if c in _VALUE_ENDS else 120 for c in range(256))
 _BASE64_MAX = 1 << 16
 
-# A token of these is more than what follows its beginning: so many bytes in front belong to it.
+# So many bytes before these beginnings belong to the token.
 _IN_FRONT = {b"k_live_": 1, b"k_test_": 1, b"k_prod_": 1, b".atlasv1.": 14}
 _BOT_DIGITS = (8, 9, 10)  # the number of a Telegram bot
 _URL_WORDS = frozenset(
@@ -99,7 +94,7 @@ KINDS = tuple(
 
 
 def _strong(text: bytes) -> bool:
-    """As chance makes it: small letters, capitals and digits."""
+    """Looks random: small letters, capitals and digits."""
     return any(c in text for c in LOWER) and any(c in text for c in UPPER) and any(c in text for c in DIGIT)
 
 
@@ -132,7 +127,7 @@ def _sendgrid(text: bytes) -> bool:
 
 
 def _mixed(text: bytes) -> bool:
-    """Holds letters and digits; what is one word, or one number, is no key."""
+    """Holds letters and digits; a single word, or a number, is not a key."""
     return bool(text.strip(UPPER + LOWER + b"_-.")) and bool(text.strip(DIGIT + b"_-."))
 
 
@@ -143,9 +138,9 @@ _CHECKS: "dict[str, Callable[[bytes], bool]]" = {
 
 
 def find(data: bytes, inside: bool = True) -> "list[Span]":
-    """Where secrets are, in no order, possibly overlapping; what has the better kind comes first.
+    """The spans of secrets, possibly overlapping; not by offset: the more exact kinds come first.
 
-    `inside`: text in Base64 is looked through, too.
+    `inside`: also search text in Base64.
     """
     spans: "list[Span]" = []
     runs = long_runs(data)
@@ -178,16 +173,16 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
 
 
 def _outside_of_examples(data: bytes, spans: "list[Span]") -> "list[Span]":
-    """Without made-up values in the texts by which modules of Ansible describe themselves; tokens stay."""
+    """Without made-up values in the self-descriptions of Ansible modules; tokens stay."""
     texts = []
     for mark in _DESCRIPTIONS:
-        at = data.find(mark)
-        while at >= 0:
-            start = at + len(mark) + (data[at + len(mark) : at + len(mark) + 1] in (b"r", b"u"))
+        offset = data.find(mark)
+        while offset >= 0:
+            start = offset + len(mark) + (data[offset + len(mark) : offset + len(mark) + 1] in (b"r", b"u"))
             quotes = data[start : start + 3]
             end = data.find(quotes, start + 3) if quotes in (b"'''", b'"""') else start
             texts.append((start, end if end >= 0 else len(data)))
-            at = data.find(mark, at + 1)
+            offset = data.find(mark, offset + 1)
     return [s for s in spans if s[2] not in _MADE_UP or not any(start < s[0] < end for start, end in texts)]
 
 
@@ -198,21 +193,21 @@ _MADE_UP = ("password", "private-key", "secret", "url-password")
 def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
     kind, _, allowed, least, most, check = RULES[beginning]
     front = _IN_FRONT.get(beginning, 0)
-    at = data.find(beginning)
-    while at >= 0:
+    offset = data.find(beginning)
+    while offset >= 0:
         if beginning == b":AA":
-            before = data[max(0, at - 11) : at]
+            before = data[max(0, offset - 11) : offset]
             front = len(before) - len(before.rstrip(DIGIT))
-        behind = at + len(beginning)
-        size = _run(data, behind, allowed, most + 1 if most else _OPEN_MAX)
+        value_start = offset + len(beginning)
+        size = _run(data, value_start, allowed, most + 1 if most else _OPEN_MAX)
         if not most and size == _OPEN_MAX:
-            size += _rest_of_run(data, behind + size, allowed)
-        end = behind + size
-        is_token = size >= least and (not most or size <= most) and _begins(data, at, front)
+            size += _rest_of_run(data, value_start + size, allowed)
+        end = value_start + size
+        is_token = size >= least and (not most or size <= most) and _begins(data, offset, front)
         if is_token and beginning == b":AA":
             is_token = front in _BOT_DIGITS
         if is_token:
-            text = data[at:end]
+            text = data[offset:end]
             is_token = (
                 _varied(text[len(beginning) :])
                 and not is_published(text)
@@ -221,35 +216,35 @@ def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
         if is_token:
             if data[end - 1 : end] == b".":
                 end -= 1
-            start = max(0, at - front)
-            if beginning.startswith(b"/"):  # the address in front of a webhook's path
-                start -= len(data[max(0, at - 80) : at]) - len(
-                    data[max(0, at - 80) : at].rstrip(DOTTED + b":/")
+            start = max(0, offset - front)
+            if beginning.startswith(b"/"):  # the address before a webhook's path
+                start -= len(data[max(0, offset - 80) : offset]) - len(
+                    data[max(0, offset - 80) : offset].rstrip(DOTTED + b":/")
                 )
             spans.append((start, end, kind))
-        at = data.find(beginning, end if is_token or size > _FAILED_RUN_MAX else at + 1)
+        offset = data.find(beginning, end if is_token or size > _FAILED_RUN_MAX else offset + 1)
 
 
-def _rest_of_run(data: bytes, at: int, allowed: bytes) -> int:
-    begun = at
+def _rest_of_run(data: bytes, offset: int, allowed: bytes) -> int:
+    start = offset
     while True:
-        size = _run(data, at, allowed, 1 << 16)
-        at += size
+        size = _run(data, offset, allowed, 1 << 16)
+        offset += size
         if size < 1 << 16:
-            return at - begun
+            return offset - start
 
 
-def _begins(data: bytes, at: int, front: int) -> bool:
+def _begins(data: bytes, offset: int, front: int) -> bool:
     """Whether a token may begin here: not in the middle of a word, unless an escape ends here.
 
     Text inside of text has its newlines as `\\n`, its quotes as `%22`, its colours as `ESC[32m`.
     """
     if front:
-        before = data[max(0, at - front) : at]
+        before = data[max(0, offset - front) : offset]
         return len(before) == front and not before.strip(ALNUM)
-    if at == 0 or data[at - 1] not in ALNUM_SET or data[at] not in ALNUM_SET:
+    if offset == 0 or data[offset - 1] not in ALNUM_SET or data[offset] not in ALNUM_SET:
         return True
-    before = data[max(0, at - 8) : at]
+    before = data[max(0, offset - 8) : offset]
     return (
         (before[-2:-1] == b"\\" and before[-1] in b"nrtbf")
         or before[-3:-2] == b"%"
@@ -271,32 +266,32 @@ def _varied(text: bytes) -> bool:
 
 def _find_azure(data: bytes, spans: "list[Span]") -> None:
     """Client secrets: three bytes, a digit, `Q~`, 31 to 34 more."""
-    at = data.find(b"Q~")
-    while at >= 0:
-        size = _run(data, at + 2, DOTTED + b"~", 40)
-        start = at - 4
+    offset = data.find(b"Q~")
+    while offset >= 0:
+        size = _run(data, offset + 2, DOTTED + b"~", 40)
+        start = offset - 4
         if (
             31 <= size <= 34
             and start >= 0
-            and data[at - 1 : at].isdigit()
-            and _varied(data[at + 2 : at + 33])
+            and data[offset - 1 : offset].isdigit()
+            and _varied(data[offset + 2 : offset + 33])
         ):
-            spans.append((start, at + 2 + size, "azure-secret"))
-        at = data.find(b"Q~", at + 2)
+            spans.append((start, offset + 2 + size, "azure-secret"))
+        offset = data.find(b"Q~", offset + 2)
 
 
 def _find_devops(data: bytes, spans: "list[Span]") -> None:
     """Tokens of Azure DevOps: 84 letters and digits, `AZDO` eight before the end."""
-    at = data.find(b"AZDO")
-    while at >= 0:
-        start = at - 76
-        if start >= 0 and not data[start : at + 8].strip(ALNUM) and _run(data, at + 8, ALNUM, 1) == 0:
-            spans.append((start, at + 8, "azure-secret"))
-        at = data.find(b"AZDO", at + 4)
+    offset = data.find(b"AZDO")
+    while offset >= 0:
+        start = offset - 76
+        if start >= 0 and not data[start : offset + 8].strip(ALNUM) and _run(data, offset + 8, ALNUM, 1) == 0:
+            spans.append((start, offset + 8, "azure-secret"))
+        offset = data.find(b"AZDO", offset + 4)
 
 
 def _find_dotted(data: bytes, runs: bytes, spans: "list[Span]") -> None:
-    """Three parts, of an application of Discord, or five of an encrypted web token."""
+    """Three parts of a Discord token, or five of an encrypted web token."""
     for run in runs.split():
         parts = run.split(b".")
         if len(run) <= 55 or len(parts) < 3 or b"~" in run:
@@ -313,13 +308,13 @@ def _find_dotted(data: bytes, runs: bytes, spans: "list[Span]") -> None:
             kind = "web-token"
         else:
             continue
-        at = data.find(run)
-        if at >= 0:
-            spans.append((at, at + len(run), kind))
+        offset = data.find(run)
+        if offset >= 0:
+            spans.append((offset, offset + len(run), kind))
 
 
 def _find_encoded(data: bytes, spans: "list[Span]") -> None:
-    """Text in Base64 that holds a secret: all of it, with the kind of the first that is in it."""
+    """Text in Base64 that holds a secret: all of it, with the kind of the first secret in it."""
     import binascii
 
     shape = data.translate(_AS_BASE64)
@@ -346,9 +341,9 @@ def _find_encoded(data: bytes, spans: "list[Span]") -> None:
             continue
         if text.translate(None, _PRINTED):
             continue
-        found = find(text, False)
-        if found:
-            spans.append((start, end, found[0][2]))
+        secrets = find(text, False)
+        if secrets:
+            spans.append((start, end, secrets[0][2]))
 
 
 _BASE64_BODY = ALNUM + b"+/-_"
@@ -357,34 +352,34 @@ _AS_BASE64 = bytes(ord("x") if c in ALNUM_SET else 32 for c in range(256))
 
 
 def _long_pieces(data: bytes, shape: bytes) -> "list[tuple[int, int]]":
-    """Where text in Base64 may begin: words of letters and digits, which are long, in which text may be."""
-    found = []
-    at = shape.find(b"x" * BASE64_LEAST)
-    while at >= 0:
-        end = shape.find(b" ", at)
+    """Where text in Base64 may begin: long words of letters and digits that may decode to text."""
+    pieces = []
+    offset = shape.find(b"x" * BASE64_LEAST)
+    while offset >= 0:
+        end = shape.find(b" ", offset)
         end = len(data) if end < 0 else end
-        start = at
-        before = data[max(0, at - 3) : at]
-        if before[-1:] == b"\\" and data[at : at + 1] in (b"n", b"t", b"r"):
+        start = offset
+        before = data[max(0, offset - 3) : offset]
+        if before[-1:] == b"\\" and data[offset : offset + 1] in (b"n", b"t", b"r"):
             start += 1
         elif before[-1:] == b"%":
             start += 2
         if data[start - 1 : start] not in (b"/", b"+", b"-", b"_", b".") and may_be_base64(
             data[start : start + BASE64_LEAST]
         ):
-            found.append((start, end))
-        at = shape.find(b"x" * BASE64_LEAST, end)
-    return found
+            pieces.append((start, end))
+        offset = shape.find(b"x" * BASE64_LEAST, end)
+    return pieces
 
 
 def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
     """Blocks from BEGIN to END; one without an end goes as far as it looks like a key."""
-    at = data.find(b"-----BEGIN ")
-    end_mark = 0  # where the first END behind `at` is; it only moves on, so that the search is linear
-    while at >= 0:
-        head = data[at + 11 : at + 91]
+    offset = data.find(b"-----BEGIN ")
+    end_mark = 0  # where the first END after `offset` is; it only moves on, so that the search is linear
+    while offset >= 0:
+        head = data[offset + 11 : offset + 91]
         head = head[: head.find(b"-----") + 5] if b"-----" in head else b""
-        body = at + 11 + len(head)
+        body = offset + 11 + len(head)
         if _is_private(head) and _looks_like_key(data[body : body + 400]):
             if 0 <= end_mark < body:
                 end_mark = data.find(b"-----END ", body)
@@ -393,9 +388,9 @@ def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
                 end = end_mark + 9 + (close + 5 if close >= 0 else 0)
             else:
                 end = body + _rest_of_run(data, body, _BASE64 + b" \t\r\n\\:,\"'-")
-            spans.append((at, end, "private-key"))
-            at = end - 1
-        at = data.find(b"-----BEGIN ", at + 1)
+            spans.append((offset, end, "private-key"))
+            offset = end - 1
+        offset = data.find(b"-----BEGIN ", offset + 1)
 
 
 def _is_private(head: bytes) -> bool:
@@ -403,7 +398,7 @@ def _is_private(head: bytes) -> bool:
 
 
 def _looks_like_key(text: bytes) -> bool:
-    """A line of Base64 stands in the first bytes behind the head, and only quotes and headers before it."""
+    """A line of Base64 is in the first bytes after the head, with only quotes and headers before it."""
     first = text.replace(b"\\n", b"\n").replace(b"\\r", b"\n").lstrip(b"\\\"'\r\n\t ,+-").partition(b"\n")[0]
     if _run(first, 0, _BASE64, 16) < 16 and b":" not in first[:24]:
         return False
@@ -414,17 +409,17 @@ def _looks_like_key(text: bytes) -> bool:
 
 def _find_url_passwords(data: bytes, spans: "list[Span]") -> None:
     """`scheme://user:password@host`: the password."""
-    at = data.find(b"://")
-    while at >= 0:
-        window = data[at + 3 : at + 3 + URL_USER_MAX]
+    offset = data.find(b"://")
+    while offset >= 0:
+        window = data[offset + 3 : offset + 3 + URL_USER_MAX]
         stop = window.find(b"@")
         if stop > 0:
             user = window[:stop]
             name, colon, password = user.partition(b":")
             if colon and len(password) >= 3 and not _cut_by(user) and _is_url_password(password):
-                start = at + 3 + len(name) + 1
+                start = offset + 3 + len(name) + 1
                 spans.append((start, start + len(password), "url-password"))
-        at = data.find(b"://", at + 3)
+        offset = data.find(b"://", offset + 3)
 
 
 def _cut_by(text: bytes) -> bool:
@@ -439,64 +434,64 @@ def _is_url_password(text: bytes) -> bool:
 
 
 def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    at = low.find(b"bearer")
-    while at >= 0:
-        start = at + 6 + _run(data, at + 6, _SPACES, 4)
-        if start > at + 6:
+    offset = low.find(b"bearer")
+    while offset >= 0:
+        start = offset + 6 + _run(data, offset + 6, _SPACES, 4)
+        if start > offset + 6:
             size = _run(data, start, DOTTED + b"~+/=", _VALUE_MAX)
             if size == _VALUE_MAX:
                 size += _rest_of_run(data, start + size, DOTTED + b"~+/=")
             value = data[start : start + size].rstrip(b".")
             if size >= 16 and is_random(value):
                 spans.append((start, start + len(value), "authorization"))
-        at = low.find(b"bearer", max(start, at + 6))
+        offset = low.find(b"bearer", max(start, offset + 6))
 
 
 def _find_assigned(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") -> None:
     """`NAME = value` in the spellings of programs, settings, JSON, headers and command lines."""
     size = len(data)
-    at = low.find(ending)
-    while at >= 0:
-        behind = at + len(ending)
-        if behind < size and data[behind] in _BEHIND_NAME:
-            before = low[max(0, at - NAME_MAX) : at]
+    offset = low.find(ending)
+    while offset >= 0:
+        name_end = offset + len(ending)
+        if name_end < size and data[name_end] in _AFTER_NAME:
+            before = low[max(0, offset - NAME_MAX) : offset]
             front = before[len(before.rstrip(WORD)) :]
             # A name in which a new word begins: `dbPass`, `userAuth`.
-            if front and data[at : at + 1].isupper() and data[at - 1] in _LOW:
+            if front and data[offset : offset + 1].isupper() and data[offset - 1] in _LOW:
                 front += b"_"
             name = front + ending
             if is_secret_name(name):
                 word = before[len(before.rstrip(DOTTED)) :]
-                _find_value(data, behind, name, (word or ending).startswith(b"-"), spans)
-        at = low.find(ending, behind)
+                _find_value(data, name_end, name, (word or ending).startswith(b"-"), spans)
+        offset = low.find(ending, name_end)
 
 
-def _find_value(data: bytes, at: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:
-    """The value that stands behind a name, when it is one."""
-    at += _run(data, at, DIGIT, 3)
-    at += _run(data, at, b"\\\"'`]", 6)
-    spaces = _run(data, at, _SPACES, 8)
-    at += spaces
-    sign = data[at : at + 1]
+def _find_value(data: bytes, offset: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:
+    """Add the value after a name, if it is a secret."""
+    offset += _run(data, offset, DIGIT, 3)
+    offset += _run(data, offset, b"\\\"'`]", 6)
+    spaces = _run(data, offset, _SPACES, 8)
+    offset += spaces
+    sign = data[offset : offset + 1]
     if sign in (b"=", b":"):
-        at += 1 + _run(data, at + 1, b"=>", 2)
+        offset += 1 + _run(data, offset + 1, b"=>", 2)
     elif sign == b">" and not spaces:
-        at += 1
+        offset += 1
     else:
-        behind = _behind_value_word(data, at - spaces)
-        if behind:
-            at = behind
+        value_start = _after_value_word(data, offset - spaces)
+        if value_start:
+            offset = value_start
         elif not (is_flag and spaces):
             return
-    at += _run(data, at, _SPACES, 8)
-    if data[at : at + 4] == b"&lt;":
+    offset += _run(data, offset, _SPACES, 8)
+    if data[offset : offset + 4] == b"&lt;":
         return  # `<your password>` in HTML
-    at += data[at : at + 1] == b"&"  # `: &str = "value"`
-    start, end, quoted = _value(data, at)
+    offset += data[offset : offset + 1] == b"&"  # `: &str = "value"`
+    start, end, quoted = _value(data, offset)
     if not quoted and data[end : end + 4].lstrip(b" ")[:1] == b"=":  # NAME: type = "value"
-        at = end + data[end : end + 4].find(b"=") + 1
-        at += _run(data, at, _SPACES, 4)
-        start, end, quoted = _value(data, at)
+        offset = end + data[end : end + 4].find(b"=") + 1
+        offset += _run(data, offset, _SPACES, 4)
+        start, end, quoted = _value(data, offset)
     if name.endswith(b"authorization"):
         _find_authorization(data, start, end, quoted, spans)
         return
@@ -516,7 +511,7 @@ def _find_value(data: bytes, at: int, name: bytes, is_flag: bool, spans: "list[S
     if not quoted and data[end : end + 1] in (b"(", b"["):
         return
     if (
-        not quoted and data[at - 1 : at] == b">" and data[end : end + 1] == b" "
+        not quoted and data[offset - 1 : offset] == b">" and data[end : end + 1] == b" "
     ):  # <password>several words</password>
         close = data.find(b"<", end, end + 80)
         if close >= 0 and is_passphrase(data[start:close]):
@@ -530,25 +525,25 @@ _PHRASES = (b"mnemonic", b"phrase")
 _SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
 
 
-def _behind_value_word(data: bytes, at: int) -> int:
-    """Where the value of a pair is whose name ends at `at`: `name: N` and `value: V`, `key="N"
+def _after_value_word(data: bytes, offset: int) -> int:
+    """Where the value is of a pair whose name ends at `offset`: `name: N` and `value: V`, `key="N"
     value="V"`; or 0.
     """
-    window = data[at : at + 60]
+    window = data[offset : offset + 60]
     text = window.lstrip(b" \t\r\n,\"'\\")
-    gone = len(window) - len(text)
-    if text[:1] in b"nr" and data[at + gone - 1 : at + gone] == b"\\":  # text in JSON: `\n`
+    skipped = len(window) - len(text)
+    if text[:1] in b"nr" and data[offset + skipped - 1 : offset + skipped] == b"\\":  # text in JSON: `\n`
         text = text[1:].lstrip(b" \t\\n\"'")
-        gone = len(window) - len(text)
-    if gone and text[:5].lower() == b"value":
+        skipped = len(window) - len(text)
+    if skipped and text[:5].lower() == b"value":
         sign = text[5:].lstrip(b"\\\"' ")
         if sign[:1] in (b"=", b":"):
-            return at + len(window) - len(sign) + 1
+            return offset + len(window) - len(sign) + 1
     return 0
 
 
 def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: "list[Span]") -> None:
-    """Any scheme and what follows it, when something in it is as chance makes it."""
+    """Any scheme and its credentials, when a part of them looks random."""
     if not quoted:
         line = data[start : start + 2 * _VALUE_MAX]
         for stop in (b"\n", b"\r", b"\\n", b"\\r", b"'", b'\\"', b"`", b'" ', b'"\n', b"<"):
@@ -571,7 +566,7 @@ def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: 
 
 
 def _is_pair_of_credentials(value: bytes) -> bool:
-    """Whether a password that is no example stands in `user:password`, in Base64."""
+    """Whether this is `user:password` in Base64 with a real password."""
     import binascii
 
     try:
@@ -585,42 +580,44 @@ def _is_pair_of_credentials(value: bytes) -> bool:
 _AS_PARTS = bytes(c if c in ALNUM_SET or c in b"+/_-." else 32 for c in range(256))
 
 
-def _value(data: bytes, at: int) -> "tuple[int, int, bool]":
-    """(start, end, in quotes) of the value that begins at `at`."""
-    if data[at : at + 1] in (b"r", b"b", b"f", b"u", b"R", b"B", b"F", b"U") and data[at + 1 : at + 2] in (
+def _value(data: bytes, offset: int) -> "tuple[int, int, bool]":
+    """(start, end, in quotes) of the value that begins at `offset`."""
+    if data[offset : offset + 1] in (b"r", b"b", b"f", b"u", b"R", b"B", b"F", b"U") and data[
+        offset + 1 : offset + 2
+    ] in (
         b'"',
         b"'",
     ):
-        at += 1
-    escapes = _run(data, at, b"\\", 8)
-    quote = data[at + escapes : at + escapes + 1]
+        offset += 1
+    escapes = _run(data, offset, b"\\", 8)
+    quote = data[offset + escapes : offset + escapes + 1]
     if quote and quote in _QUOTES:
-        start = at + escapes + 1
+        start = offset + escapes + 1
         window = data[start : start + _VALUE_MAX]
         end = window.find(quote)
         line = window.find(b"\n")
         if end < 0 or 0 <= line < end:
             end = line if line >= 0 else len(window)  # cut off
         return start, start + len(window[:end].rstrip(b"\\") if escapes else window[:end]), True
-    return at, at + _run_until(data, at), False
+    return offset, offset + _run_until(data, offset), False
 
 
-def _run_until(data: bytes, at: int) -> int:
-    """How many bytes from `at` on belong to a value without quotes."""
-    window = data[at : at + _VALUE_MAX]
+def _run_until(data: bytes, offset: int) -> int:
+    """How many bytes from `offset` on belong to a value without quotes."""
+    window = data[offset : offset + _VALUE_MAX]
     ends = window.translate(_AS_VALUE)
-    at = 0
+    offset = 0
     while True:
-        at = ends.find(b" ", at)
-        if at < 0:
+        offset = ends.find(b" ", offset)
+        if offset < 0:
             return len(window)
-        if window[at : at + 1] in (b"&", b";") and not _is_pair(window[at + 1 :]):
-            at += 1  # part of a password, unless the next name of a query begins
+        if window[offset : offset + 1] in (b"&", b";") and not _is_pair(window[offset + 1 :]):
+            offset += 1  # part of a password, unless the next name of a query begins
             continue
-        return at
+        return offset
 
 
 def _is_pair(text: bytes) -> bool:
-    """Whether `name=` or nothing stands there, as behind the value before in a query."""
+    """Whether the text is empty or begins with `name=`, as after a value in a query."""
     rest = text.lstrip(WORD + b" ")
     return not text.strip() or text[:1] in b"&;\n" or rest[:1] == b"=" or text[:1] == b" "

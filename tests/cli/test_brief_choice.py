@@ -79,10 +79,10 @@ def test_without_a_terminal_it_stays_off_until_an_option_says_so(work: Path) -> 
     settings = work / ".locus/config.toml"
     assert not settings.exists()
     settings.write_text("[capture]\ninclude = ['x']\n[briefing] # mine\ntokens = 300\n[redaction]\n")
-    assert "is told what is known here" in said(work, "--brief").err and briefs(work)
+    assert "New sessions get a briefing" in said(work, "--brief").err and briefs(work)
     told = "[capture]\ninclude = ['x']\n[briefing] # mine\nat_start = {}\ntokens = 300\n[redaction]\n"
     assert settings.read_text() == told.format("true")
-    assert "told nothing" not in said(work).err
+    assert "get no briefing" not in said(work).err
     said(work, "--no-brief")
     assert settings.read_text() == told.format("false") and settings.stat().st_mode & 0o777 == 0o600
 

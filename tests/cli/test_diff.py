@@ -239,7 +239,7 @@ def test_what_was_not_captured_is_listed(locus: Locus, own: Path) -> None:
     ended = locus("diff", "last")
     data = json.loads(locus("diff", "last", "--json").out)
 
-    running = "not compared: .: the turn is still running; its files are those of the last look\n"
+    running = "not compared: .: the turn is still running; its files are those of the last capture\n"
     assert (ended.code, ended.err) == (4, f"{running}not compared: a: too large\n")
     assert ended.out.startswith(b"diff --git a/b b/b\n")
     assert data["missing"][1:] == [{"path": "a", "reason": "too large"}]
@@ -325,4 +325,4 @@ def test_a_file_without_history_is_said(locus: Locus, recorded: Recorded) -> Non
     ended = locus("history", "nope.py")
 
     assert (ended.code, ended.out) == (1, b"")
-    assert "no event tells of a change of nope.py" in ended.err and "locus log --path nope.py" in ended.err
+    assert "no event changes nope.py" in ended.err and "locus log --path nope.py" in ended.err

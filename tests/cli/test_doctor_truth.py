@@ -174,7 +174,7 @@ def test_completeness_names_turns_without_files(project: Path, locus: Locus) -> 
     assert levels(found, "completeness") == ["note"]
     assert "the files at the end of 1 turn unknown" in texts(found, "completeness")
     (show,) = commands_in(texts(found, "completeness"))
-    assert "unknown ends" in locus(*show).text and "_001: no look" in locus(*show).text
+    assert "unknown ends" in locus(*show).text and "_001: no capture" in locus(*show).text
 
 
 def put_tree(project: Path, *entries: tuple[bytes, bytes, bytes, int]) -> str:

@@ -153,5 +153,5 @@ def test_sigterm_ends_following(place: Path) -> None:
             process.send_signal(signal.SIGTERM)
             rest = process.stderr.read()
             assert process.wait() == 0, rest
-        assert "Sent 19 records so far" in said and "Stopped; everything in front of" in rest
+        assert "Sent 19 records so far" in said and "Stopped; everything before" in rest
         assert len(server.graph.memories) == 20

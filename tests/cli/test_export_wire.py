@@ -125,7 +125,7 @@ def test_what_fails_for_the_moment_is_tried_by_the_next_export(locus: Locus, sto
         assert report.failures[0].context_id == session and report.failures[0].passing
         assert report.failures[0].reason == "503: nope" and all(one.passing for one in report.failures)
         told = locus(*to(server, "--status"))[1]
-        assert f"{session}: 503: nope" in told and "the next export tries again" in told
+        assert f"{session}: 503: nope" in told and "the next export sends again" in told
 
         code, _, err = locus(*to(server))
         assert code == 0 and "Refused" not in err and session in server.graph.memories

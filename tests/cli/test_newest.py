@@ -79,7 +79,7 @@ def test_what_nobody_knows_the_time_of_is_never_the_last(tmp_path: Path, locus: 
     locus("import", "swe-agent", str(tmp_path / "one.traj"))
 
     nothing = locus("timeline", "last")
-    assert nothing.code == 1 and "nobody knows when the turns happened" in nothing.err
+    assert nothing.code == 1 and "it is not known when the turns happened" in nothing.err
 
     with Store.open(shop / ".locus") as store:
         Recorder(store, agent="probe").start_turn("Say hello").end()

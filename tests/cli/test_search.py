@@ -84,8 +84,8 @@ def test_search_shows_places_and_how_to_go_on(spoken: Path, locus: Locus) -> Non
 def test_what_a_leading_minus_does_is_said_when_nothing_fits(spoken: Path, locus: Locus) -> None:
     """P8: `-k` of a command line leaves out; the advice is a search that finds it."""
     said = locus("--store", spoken, "search", "pytest", "-k", "parser").err
-    assert said.startswith("Nothing fits.\n") and "leading minus leaves out" in said
-    advised = shlex.split(said.rpartition("look for it: ")[2])
+    assert said.startswith("Nothing fits.\n") and "leading minus excludes" in said
+    advised = shlex.split(said.rpartition("To search for it: ")[2])
     assert "«pytest -k parser»" in locus("--store", spoken, *advised[1:]).text
     assert "minus" not in locus("--store", spoken, "search", "kubernetes").err
 

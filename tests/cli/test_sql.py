@@ -16,7 +16,7 @@ import pytest
 
 from eventlog import Store, multi_store
 from eventlog.base.errors import NoStore, QueryError
-from locus_cli.sql_place import placed
+from locus_cli.sql_error_location import with_location
 from tests.cli.support import Locus, Recorded
 
 ENDLESS = "select count(*) from range(10000000) a, range(10000000) b where a.range + b.range < 0"
@@ -181,8 +181,8 @@ def test_a_place_in_a_long_line_is_found() -> None:
     message = f"Parser Error: near\n\n{shown}\n{' ' * at}^"
     column = line.index("column_39") + 1
 
-    assert placed(message, line) == f"Parser Error: near (line 1, column {column})"
-    assert placed("no place here", line) == "no place here"
+    assert with_location(message, line) == f"Parser Error: near (line 1, column {column})"
+    assert with_location("no place here", line) == "no place here"
 
 
 def test_an_interrupt_ends_at_once(recorded: Recorded) -> None:

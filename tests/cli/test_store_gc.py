@@ -43,7 +43,7 @@ def gc(locus: Locus, *options: str) -> dict[str, Any]:
 
 def test_a_dry_run_shows_what_goes_and_its_token_carries_it_out(root: Path, locus: Locus) -> None:
     """I29, P8, S1-46: gc shows packs, bytes and the sessions that are lost; its plan is carried out once."""
-    assert "Nothing would go" in locus("store", "gc", "--yes").err
+    assert "Nothing would be removed" in locus("store", "gc", "--yes").err
     said = locus("store", "archive", B[:4], "--reason", "merged long ago")
     assert (said.code, "Released: bbbbbbbb" in said.err) == (0, True)
     plan = gc(locus, "--dry-run")
@@ -52,7 +52,7 @@ def test_a_dry_run_shows_what_goes_and_its_token_carries_it_out(root: Path, locu
     shown = locus("store", "gc", "--dry-run")
     assert f"lost    {B} (archived), 2 turns" in shown.text and plan["token"] in shown.err
     refused = locus("store", "gc")
-    assert (refused.code, "nobody is there to be asked" in refused.err) == (3, True)
+    assert (refused.code, "there is no terminal to ask on" in refused.err) == (3, True)
     assert locus("store", "gc", "--token", "0" * 16).code == 3
     done = gc(locus, "--token", plan["token"])
     assert len(done["done"]["condemned"]) == len(plan["dead"]) == 2

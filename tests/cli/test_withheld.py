@@ -217,7 +217,7 @@ def test_what_was_not_looked_through_is_not_called_a_secret(work: Path, locus: L
     with Store.open(work / ".locus") as store:
         erased_rules.add(store.fs, store.layout, [erased_rules.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
     with Store.open(work / ".locus") as store:
-        store.redactor.look_until = 0.0
+        store.redactor.search_until = 0.0
         turn = Recorder(store, agent="script").start_turn("Write it")
         turn.file("small.txt", before=None, after=b"small\n")
         turn.file("large.txt", before=None, after=b"large\n" * 300_000)

@@ -37,7 +37,7 @@ from blake3 import blake3
 from eventlog import store
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import DIRECTORIES, INDEX_DIR, LIVE_DIR, LOCK_DIR, STATCACHE_DIR, TMP_DIR
-from eventlog.query.kept import Kept
+from eventlog.query.connection_cache import ConnectionCache
 from locus_cli.main import run
 from tests import forked
 from tests.cli.support import GIT_ENVIRONMENT
@@ -210,10 +210,10 @@ def clock(now_us: int) -> "Iterator[None]":
         FileSystem.time_ns = real  # type: ignore[method-assign]
 
 
-class _Lent(Kept[Any]):
+class _Lent(ConnectionCache[Any]):
     """The connection of another one, which stays there when a store closes."""
 
-    def __init__(self, owner: Kept[Any]) -> None:
+    def __init__(self, owner: ConnectionCache[Any]) -> None:
         super().__init__()
         self.take = owner.take  # type: ignore[method-assign]
         self.put = owner.put  # type: ignore[method-assign]
@@ -223,12 +223,12 @@ class _Lent(Kept[Any]):
 def one_connection() -> "Iterator[None]":
     """Have the commands of this process share the connection that answered last, as questions of one `Store`
     do. To connect and to fold the log is most of what a small question costs. Of one store alone."""
-    real, shared = store.Kept, Kept[Any]()
-    store.Kept = lambda: _Lent(shared)  # type: ignore[assignment,misc]
+    real, shared = store.ConnectionCache, ConnectionCache[Any]()
+    store.ConnectionCache = lambda: _Lent(shared)  # type: ignore[assignment,misc]
     try:
         yield
     finally:
-        store.Kept = real  # type: ignore[misc]
+        store.ConnectionCache = real  # type: ignore[misc]
         shared.release()
 
 

@@ -20,7 +20,7 @@ from eventlog.base.types import Event
 from eventlog.mcp import server as mcp
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.page import RECORD
-from eventlog.mcp.place import ServedStore
+from eventlog.mcp.served_store import ServedStore
 from eventlog.mcp.tools import tools_for
 from eventlog.memory import intent
 from eventlog.recorder import retrieval

@@ -18,7 +18,7 @@ from eventlog.base.errors import EventLogError, NoStore, QueryError, Refused, Un
 from eventlog.mcp import page as mcp_page
 from eventlog.mcp import server, sql
 from eventlog.mcp.call import Parameter, Tool, ToolCall
-from eventlog.mcp.place import ServedStore, directories
+from eventlog.mcp.served_store import ServedStore, directories
 from eventlog.mcp.tools import tools_for
 from eventlog.recorder.recorder import Recorder
 from eventlog.search import find, query
@@ -203,8 +203,9 @@ def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_server_that_waits_has_loaded_no_engine() -> None:
     """I34: what starts with every session loads neither DuckDB nor pyarrow before somebody asks."""
     probe = (
-        "import sys\nfrom eventlog.mcp.server import make_server\nfrom eventlog.mcp.place import Place\n"
-        "make_server(Place(), 'codex')\nprint([m for m in ('duckdb', 'pyarrow', 'orjson') if m in "
+        "import sys\nfrom eventlog.mcp.server import make_server\n"
+        "from eventlog.mcp.served_store import ServedStore\n"
+        "make_server(ServedStore(), 'codex')\nprint([m for m in ('duckdb', 'pyarrow', 'orjson') if m in "
         "sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

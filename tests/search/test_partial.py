@@ -129,7 +129,7 @@ def test_a_killed_build_goes_on_where_it_ended(store: Store, tmp_path: Path) -> 
     for number in range(40):
         put_file(store, number, f"{number % 3}.py", b"".join(b"w%d\n" % (n * number % 17) for n in range(60)))
     code = (
-        "import sys, time; from eventlog import Store; from eventlog.search import fill, index\n"
+        "import sys, time; from eventlog import Store; from eventlog.search import index, indexer\n"
         "index.PIECE_ROWS = 3\n"
         "with Store.open(sys.argv[1]) as store: index.update(store)"
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.search import find, index, query, words
+from eventlog.search import find, index, query, tokenizer
 from eventlog.search.ranking import RankedIndex, ranked
 from eventlog.store import Store
 from tests.maintenance.support import make_store
@@ -81,7 +81,7 @@ def _texts(kind: object, payload: object) -> str:
 
 
 def _characters(text: str) -> str:
-    return words.pieces_of(text)
+    return tokenizer.pieces_of(text)
 
 
 def expression(wanted: query.Query) -> str:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.base.errors import QueryError
-from eventlog.search import query, snippet, words
-from eventlog.search.passages import Tokenizer
+from eventlog.search import query, snippet, tokenizer
 from eventlog.search.ranking import RankedIndex, ranked
 from eventlog.search.tables import Meta, make
+from eventlog.search.tokenizer import Tokenizer
 from eventlog.search.versions import IndexedVersion, Versions
 
 
@@ -20,10 +20,10 @@ def fits(text: str, wanted: str) -> bool:
     """Whether a text is found by the query, through the index's own tables, as the text of a file."""
     con = sqlite3.connect(":memory:")
     meta = Meta("a store", numbers=1)
-    with closing(con), closing(Tokenizer()) as tokenizer:
+    with closing(con), closing(Tokenizer()) as cutter:
         make(con, meta)
         version = IndexedVersion(7, 1, b"id")
-        Versions(con, meta, tokenizer, lambda _: text).put([version], 1, 1, 0, backward=True)
+        Versions(con, meta, cutter, lambda _: text).put([version], 1, 1, 0, backward=True)
         return bool(ranked(RankedIndex(con, meta), query.parse(wanted), lambda _, positions: positions, 9))
 
 
@@ -141,14 +141,14 @@ def test_what_is_found_is_marked(tokens: list[str], wanted: list[str]) -> None:
     text = " ".join(tokens)
     asked = query.parse(" ".join(wanted))
     marks = asked.marks(text)
-    low = words.folded(text)
+    low = tokenizer.folded(text)
 
     if fits(text, " ".join(wanted)):
         assert {number for _, _, number in marks} == set(range(len(asked.terms)))
     cut, spans = snippet.cut(text, marks)
-    terms = [words.folded(term.text) for term in asked.terms]
+    terms = [tokenizer.folded(term.text) for term in asked.terms]
     assert all(low[a:b].startswith(tuple(terms)) for a, b, _ in marks)
-    assert all(words.folded(cut[a:b]).startswith(tuple(terms)) for a, b in spans)
+    assert all(tokenizer.folded(cut[a:b]).startswith(tuple(terms)) for a, b in spans)
 
 
 def test_a_snippet_is_one_short_line_around_the_words() -> None:

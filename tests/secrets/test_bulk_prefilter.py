@@ -9,7 +9,7 @@ import pytest
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.importers.git_history import import_git
 from eventlog.secrets import rules
-from eventlog.secrets.bulk_prefilter import json_suspects, looking, pays, suspects
+from eventlog.secrets.bulk_prefilter import attached_to, json_suspects, pays, suspects
 from eventlog.secrets.redaction import Redactor
 from eventlog.store import Store
 from tests.agents.histories import History
@@ -68,14 +68,16 @@ def test_json_without_secrets_is_passed() -> None:
 def test_it_is_lent_where_it_pays() -> None:
     """A redactor has the look while an import runs, and Python's where there is too little for it."""
     redactor = Redactor(b"k" * 32)
-    with pytest.raises(ValueError, match="stop"), looking(redactor):
-        assert redactor.look is not None
-        assert redactor.look([b"{}"]) is None
-        found = redactor.look([b'"' + b"x " * 1_000_000 + b'"', b'{"pass' + b'word":"%s"}' % WORD.encode()])
+    with pytest.raises(ValueError, match="stop"), attached_to(redactor):
+        assert redactor.bulk_prefilter is not None
+        assert redactor.bulk_prefilter([b"{}"]) is None
+        found = redactor.bulk_prefilter(
+            [b'"' + b"x " * 1_000_000 + b'"', b'{"pass' + b'word":"%s"}' % WORD.encode()]
+        )
         assert found == [False, True]
         raise ValueError("stop")
 
-    assert redactor.look is None
+    assert redactor.bulk_prefilter is None
     assert pays([b" " * (2 << 20)]) and not pays([b" " * 1000])
 
 

@@ -69,7 +69,7 @@ def encode(event: Event) -> bytes:
 def looking_at_many() -> Redactor:
     """One that looks as an import does, which it would not for so little."""
     redactor = Redactor(b"k" * 32)
-    redactor.look = json_suspects
+    redactor.bulk_prefilter = json_suspects
     return redactor
 
 
@@ -136,7 +136,7 @@ def test_denied_texts_are_found_in_json(denied: str) -> None:
         (line,) = redactor.lines([place(text, where)], encode)
 
         assert b"REDACTED:denied:" in line
-        redactor.look = json_suspects  # which knows nothing of it
+        redactor.bulk_prefilter = json_suspects  # which knows nothing of it
         assert redactor.lines([place(text, where)], encode) == [line]
     assert redactor.lines([place("so", "value")], encode) == [encode(place("so", "value"))]
 
@@ -149,7 +149,7 @@ def test_a_look_that_fails_is_made_in_another_way() -> None:
 
     for look in (fails, lambda _: None):
         redactor = Redactor(b"k" * 32)
-        redactor.look = look
+        redactor.bulk_prefilter = look
         events = [place(MADE["npm"] if i == 70 else PLAIN, "value") for i in range(80)]
 
         lines = redactor.lines(events, encode)

@@ -198,7 +198,7 @@ def test_a_store_keeps_its_key_to_itself(tmp_path: Path) -> None:
 
     assert first == again
     assert (found.st_mode & 0o777, found.st_size) == (0o600, 32 + 16)
-    assert Redactor(place=(REAL, Layout(str(tmp_path / "nowhere")))).text(MADE["npm"]) != MADE["npm"]
+    assert Redactor(key_location=(REAL, Layout(str(tmp_path / "nowhere")))).text(MADE["npm"]) != MADE["npm"]
 
 
 def test_allowed_values_and_kinds_stay_and_denied_go(redactor: Redactor) -> None:

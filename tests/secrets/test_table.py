@@ -30,7 +30,7 @@ def test_hooks_and_imports_take_out_the_same() -> None:
     random.Random(1).shuffle(samples)
     events: list[Event] = [{"event_type": "action", "payload": {"result": sample.text}} for sample in samples]
     one, many = Redactor(b"k" * 32), Redactor(b"k" * 32)
-    many.look = json_suspects
+    many.bulk_prefilter = json_suspects
     found = [bool(one.kinds_in(sample.content)) for sample in samples]
 
     assert many.redact_all(events) == [one.redact(event) for event in events]

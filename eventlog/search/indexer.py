@@ -15,10 +15,10 @@ from eventlog.base.paths import path_bytes
 from eventlog.base.types import IMPORTED_AGENTS
 from eventlog.blobs.ids import TEXT_PREFIX
 from eventlog.blobs.payload_texts import PayloadTexts
-from eventlog.search import document, words
+from eventlog.search import document, tokenizer
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
-from eventlog.search.passages import Tokenizer
 from eventlog.search.tables import FIRST_PATH, Meta
+from eventlog.search.tokenizer import Tokenizer
 from eventlog.search.versions import IndexedVersion, Versions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.log.reader import LogView
 
-# A piece is one transaction: half a second of one core, the most that an erasure waits.
+# A piece is one transaction: half a second of one core, the longest that an erasure waits.
 PIECE_ROWS = 16_384
 _PIECE_BYTES = 16 << 20
 _SLICE_ROWS, _SLICE_BYTES = 1_024, 4 << 20
@@ -47,7 +47,7 @@ Named = tuple[int, str, bytes]
 
 
 def read_newest(view: "LogView", low: int, high: int) -> "tuple[list[pa.RecordBatch], int]":
-    """Of the events `[low, high)` the newest, as many as make a piece; where that begins."""
+    """The newest of the events `[low, high)`, as many as make a piece, and where that begins."""
     piece: deque[pa.RecordBatch] = deque()
     size, begin = 0, low
     for part in _slices(view, low, high):
@@ -60,7 +60,7 @@ def read_newest(view: "LogView", low: int, high: int) -> "tuple[list[pa.RecordBa
 
 
 def read_oldest(view: "LogView", low: int, high: int) -> "tuple[list[pa.RecordBatch], int]":
-    """Of the events `[low, high)` the oldest, as many as make a piece; where that ends."""
+    """The oldest of the events `[low, high)`, as many as make a piece, and where that ends."""
     piece: list[pa.RecordBatch] = []
     size = 0
     for part in _slices(view, low, high):
@@ -78,7 +78,7 @@ def _slices(view: "LogView", low: int, high: int) -> "Iterator[pa.RecordBatch]":
             yield batch.slice(start, count)
 
 
-class Filler:
+class Indexer:
     """Puts pieces of the log into the index of a connection."""
 
     def __init__(self, con: sqlite3.Connection, blobs: "BlobStore", meta: Meta) -> None:
@@ -94,7 +94,7 @@ class Filler:
 
     def put(self, piece: "list[pa.RecordBatch]", stretch: int, *, backward: bool, contents: bool) -> None:
         """Index a piece of a stretch. Args: backward: the stretch grows towards older events, else towards
-        newer ones; contents: also what the files held that its events name.
+        newer ones; contents: also the contents of the files that its events name.
         """
         files: list[Named] = []
         for part in piece:
@@ -106,7 +106,7 @@ class Filler:
         self._put_contents(here, stretch, backward=backward, wanted=contents)
 
     def put_awaited(self, view: "LogView", *, contents: bool) -> None:
-        """Index what was not there when its event was indexed and is now; a stretch of its own."""
+        """Index the contents that were absent when their events were indexed, as a stretch of its own."""
         rows = self._con.execute("SELECT position, path, id, is_list FROM awaited ORDER BY 1").fetchall()
         lists = {row[2] for row in rows if row[3]}
         trees = _trees_of(view, lists) if lists else {}
@@ -116,21 +116,22 @@ class Filler:
                 named.append((position, path, id))
             elif (stored := self._stored(trees.get(id, []), path)) is not None:
                 named.append((position, path, stored))
-        here, _ = self._parted(named)
-        if here:
+        present, _ = self._parted(named)
+        if present:
             self._meta.numbers += 1
-            self._put_contents(here, self._meta.numbers, backward=True, wanted=contents)
-            self._con.executemany("DELETE FROM awaited WHERE position = ?", [(one[0],) for one in here])
+            self._put_contents(present, self._meta.numbers, backward=True, wanted=contents)
+            done = [(position,) for position, _, _ in present]
+            self._con.executemany("DELETE FROM awaited WHERE position = ?", done)
 
     def put_withheld(self, hashes: "Iterable[str]") -> None:
-        """Note what no answer may show, and no index hold that has not met it yet."""
+        """Note the contents that no answer may show, and that are not to be indexed from now on."""
         ids = [(content_number(id),) for text in hashes for id in _id(text)]
         self._con.executemany("INSERT OR IGNORE INTO withheld VALUES (?)", ids)
 
     # -- events --------------------------------------------------------------------------------
 
     def _put_events(self, part: "pa.RecordBatch") -> "list[Named]":
-        """Index the events themselves; the file contents that they name."""
+        """Index the events themselves. Returns: the file contents that they name."""
         kinds = part["event_type"].to_pylist()
         titles = part["title"].to_pylist()
         paths = part["path"].to_pylist()
@@ -143,10 +144,10 @@ class Filler:
         for number in _unsearched(kinds):
             heads[number] = bodies[number] = ""
             paths[number] = None
-        said = [document.clean(path or "") for path in paths]
-        pieces = words.pieces_of_each(list(map("\n".join, zip(heads, said, bodies, strict=True))))
+        path_texts = [document.clean(path or "") for path in paths]
+        pieces = tokenizer.pieces_of_each(list(map("\n".join, zip(heads, path_texts, bodies, strict=True))))
         positions = part["position"].to_pylist()
-        rows = list(zip(positions, heads, said, bodies, pieces, strict=True))
+        rows = list(zip(positions, heads, path_texts, bodies, pieces, strict=True))
         self._con.executemany(_PUT, [row for row in rows if row[1] or row[2] or row[3]])
         self._put_facts(part, kinds, rows)
         return list(_named(kinds, part, positions, paths))
@@ -168,7 +169,7 @@ class Filler:
         self._put_paths()
 
     def _put_paths(self) -> None:
-        """Index the words of paths that were met for the first time: for all their contents at once."""
+        """Index the words of new paths: once for all their contents."""
         fresh = [(number, name) for number, kind, name in self._names.fresh if kind == PATH]
         self._con.executemany(_PUT, [(FIRST_PATH + number, "", name, "", "") for number, name in fresh])
         self._names.fresh.clear()
@@ -176,42 +177,42 @@ class Filler:
     # -- contents ------------------------------------------------------------------------------
 
     def _parted(self, files: "list[Named]") -> "tuple[list[Named], list[Named]]":
-        """Those whose contents are here, and the others."""
-        places = self._blobs.locations({named[2] for named in files})
+        """The files whose contents the store has, and the others."""
+        locations = self._blobs.locations({named[2] for named in files})
         parts: tuple[list[Named], list[Named]] = [], []
         for position, path, id in files:
-            parts[id not in places].append((position, document.clean(path), id))
+            parts[id not in locations].append((position, document.clean(path), id))
         return parts
 
     def _put_contents(self, files: "list[Named]", stretch: int, *, backward: bool, wanted: bool) -> None:
         """Index what files held, path by path, each in the order in which its stretch grows."""
-        places = self._blobs.locations({named[2] for named in files})
+        locations = self._blobs.locations({named[2] for named in files})
         by_path: dict[str, list[IndexedVersion]] = {}
         for position, path, id in reversed(files) if backward else files:
-            if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:
+            if locations[id][4] > document.CONTENT_BYTES_MAX or not wanted:
                 self._meta.too_large += 1
             elif not self._is_withheld(id):
                 by_path.setdefault(path, []).append(IndexedVersion(position, content_number(id), id))
-        for path, some in by_path.items():
+        for path, versions in by_path.items():
             number = self._names.number(PATH, path)
             head = _FACETS + self._tokenizer.count(path)
             Versions(self._con, self._meta, self._tokenizer, self._text_of).put(
-                some, number, stretch, head, backward=backward
+                versions, number, stretch, head, backward=backward
             )
         self._put_paths()
 
     def _stored(self, trees: "list[bytes]", path: str) -> "bytes | None":
-        """What the deferred content of a path became, None where no tree of stored ones has it."""
+        """The content that was stored for a deferred one, None where no tree has its path."""
         for id in trees:
             for name in path_bytes(path).split(b"/"):
                 try:
                     entries = self._blobs.get_tree(id)
                 except EventLogError:
                     break
-                found = next((entry for entry in entries if entry.name == name), None)
-                if found is None:
+                match = next((entry for entry in entries if entry.name == name), None)
+                if match is None:
                     break
-                id = found.id
+                id = match.id
             else:
                 return id
         return None
@@ -227,11 +228,11 @@ class Filler:
         try:
             return document.text_of(self._blobs.get(id))
         except EventLogError:
-            return None  # damaged, or collected since: there is nothing to find
+            return None  # damaged, or collected since
 
 
 def content_number(id: bytes) -> int:
-    """Tells contents apart, in 63 bits."""
+    """A number that tells contents apart, in 63 bits."""
     return int.from_bytes(id[:8], "big") >> 1
 
 
@@ -241,7 +242,7 @@ def content_of(text: "str | None") -> "int | None":
 
 
 def withheld_hashes(view: "LogView", since: int) -> "Iterator[str]":
-    """The contents that events from a position on say are withheld."""
+    """The contents that events from a position on declare withheld."""
     for event in view.iterate(since, event_types=("withheld",), columns=("title",)):
         yield str(event["title"] or "")
 
@@ -252,8 +253,8 @@ def _unsearched(kinds: "list[str]") -> "Iterator[int]":
 
 
 def _times(part: "pa.RecordBatch") -> "list[int | None]":
-    """When events happened, in µs. Of what was imported the time of the import says nothing (docs/times.md);
-    so `types.is_undated`.
+    """When events happened, in µs. The time of an import says nothing about that (docs/times.md), as in
+    `types.is_undated`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -282,29 +283,29 @@ def _named(
 
 
 def _deferred(part: "pa.RecordBatch") -> "Iterator[tuple[int, str, bytes]]":
-    """The contents of `file` events that were deferred: position, path, and the list that tells of them."""
+    """The deferred contents of `file` events: position, path, and the list that names them."""
     kinds = part["event_type"].to_pylist()
     if "file" not in kinds:
         return
     columns = (part[name].to_pylist() for name in ("position", "path", "after_hash", "payload"))
     for kind, position, path, after, payload in zip(kinds, *columns, strict=True):
         if kind == "file" and after is None and path and payload and '"deferred"' in payload:
-            said = jsontext.object_of(payload).get("deferred")
-            yield from ((position, document.clean(path), id) for id in _id(str(said or "")))
+            list_hash = jsontext.object_of(payload).get("deferred")
+            yield from ((position, document.clean(path), id) for id in _id(str(list_hash or "")))
 
 
 def _trees_of(view: "LogView", lists: "set[bytes]") -> "dict[bytes, list[bytes]]":
-    """By list of deferred contents the trees of what was stored of them (docs/certainty.md §3)."""
-    found: dict[bytes, list[bytes]] = {}
+    """By list of deferred contents, the trees of those that were stored later (docs/certainty.md §3)."""
+    trees: dict[bytes, list[bytes]] = {}
     for event in view.iterate(event_types=("content",), columns=("before_hash", "tree_hash")):
-        for one in _id(str(event["before_hash"] or "")):
-            if one in lists:
-                found.setdefault(one, []).extend(_id(str(event["tree_hash"] or "")))
-    return found
+        for list_id in _id(str(event["before_hash"] or "")):
+            if list_id in lists:
+                trees.setdefault(list_id, []).extend(_id(str(event["tree_hash"] or "")))
+    return trees
 
 
 def _id(text: str) -> "Iterator[bytes]":
-    """The id in a hash; none where it is of another kind, whose content is not here."""
+    """The id in a hash; nothing for a hash of another kind, whose content is not in the store."""
     if len(text) == _HASH_SIZE and text.startswith(TEXT_PREFIX):
         try:
             yield bytes.fromhex(text[len(TEXT_PREFIX) :])

@@ -1,4 +1,4 @@
-"""How figures are spelled on a page. Pure; what is unknown is nothing."""
+"""How figures are written on a page. Pure; an unknown figure is empty."""
 
 from decimal import Decimal
 

@@ -1,6 +1,6 @@
-"""The same answers for several stores at once: a turn is looked for in each, a file's history in all.
+"""The same answers for several stores at once: each store is searched for a turn, all for a file's history.
 
-A name that fits turns of two stores is ambiguous. One thread at a time.
+A name that matches turns of two stores is ambiguous. One thread at a time.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from eventlog.replay.answers import StoreAnswers
 if TYPE_CHECKING:
     from eventlog.query.functions import Rows, Texts
 
-_One = TypeVar("_One")
+_Answer = TypeVar("_Answer")
 
 
-class ManyAnswers:
-    """The answers of stores, by the names that the column `store` has."""
+class MultiStoreAnswers:
+    """The answers of stores, by their names in the column `store`."""
 
     def __init__(self, stores: dict[str, StoreAnswers]) -> None:
         self._stores = stores
@@ -24,51 +24,51 @@ class ManyAnswers:
 
     def contents(self, paths: "Texts", turns: "Texts") -> "list[bytes | None]":
         return self._each(
-            turns, lambda one, rows: one.contents([paths[i] for i in rows], [turns[i] for i in rows])
+            turns, lambda answers, rows: answers.contents([paths[i] for i in rows], [turns[i] for i in rows])
         )
 
-    def places(self, turns: "Texts") -> "list[dict[str, Any] | None]":
-        found = self._each(turns, lambda one, rows: one.places([turns[i] for i in rows]))
+    def turn_ranges(self, turns: "Texts") -> "list[dict[str, Any] | None]":
+        ranges = self._each(turns, lambda answers, rows: answers.turn_ranges([turns[i] for i in rows]))
         return [
-            None if place is None or name is None else {**place, "of_store": self._owner[name]}
-            for name, place in zip(turns, found, strict=True)
+            None if turn_range is None or name is None else {**turn_range, "of_store": self._owner[name]}
+            for name, turn_range in zip(turns, ranges, strict=True)
         ]
 
     def trees(self, turns: "Texts") -> "Rows":
-        return self._each(turns, lambda one, rows: one.trees([turns[i] for i in rows]))
+        return self._each(turns, lambda answers, rows: answers.trees([turns[i] for i in rows]))
 
     def diffs(self, before: "Texts", after: "Texts") -> "Rows":
         self._find_owners(after)
         return self._each(
-            before, lambda one, rows: one.diffs([before[i] for i in rows], [after[i] for i in rows])
+            before, lambda answers, rows: answers.diffs([before[i] for i in rows], [after[i] for i in rows])
         )
 
     def histories(self, paths: "Texts") -> "Rows":
-        of_each = [one.histories(paths) for one in self._stores.values()]
+        of_each = [answers.histories(paths) for answers in self._stores.values()]
         return [
             None if path is None else [row for rows in of_each for row in rows[i] or ()]
             for i, path in enumerate(paths)
         ]
 
     def _each(
-        self, turns: "Texts", answer: "Callable[[StoreAnswers, list[int]], list[_One | None]]"
-    ) -> "list[_One | None]":
-        """What each row's store answers, the rows of one store together."""
+        self, turns: "Texts", answer: "Callable[[StoreAnswers, list[int]], list[_Answer | None]]"
+    ) -> "list[_Answer | None]":
+        """The answer of each row's store, with the rows of one store asked together."""
         self._find_owners(turns)
         rows: dict[str, list[int]] = {}
         for i, name in enumerate(turns):
             if name is not None:
                 rows.setdefault(self._owner[name], []).append(i)
-        found: list[_One | None] = [None] * len(turns)
-        for store, places in rows.items():
-            for i, one in zip(places, answer(self._stores[store], places), strict=True):
-                found[i] = one
-        return found
+        results: list[_Answer | None] = [None] * len(turns)
+        for store, indices in rows.items():
+            for i, result in zip(indices, answer(self._stores[store], indices), strict=True):
+                results[i] = result
+        return results
 
     def _find_owners(self, turns: "Texts") -> None:
         new = {name for name in turns if name is not None and name not in self._owner}
         for name in new:
-            holders = [store for store, one in self._stores.items() if _has(one, name)]
+            holders = [store for store, answers in self._stores.items() if _has(answers, name)]
             if len(holders) > 1:
                 raise Ambiguous(f"{name!r} fits turns of several stores: {', '.join(holders)}.")
             if not holders:
@@ -76,9 +76,9 @@ class ManyAnswers:
             self._owner[name] = holders[0]
 
 
-def _has(one: StoreAnswers, name: str) -> bool:
+def _has(answers: StoreAnswers, name: str) -> bool:
     try:
-        one.find([name])
+        answers.find([name])
     except Ambiguous:
         raise
     except NotFound:

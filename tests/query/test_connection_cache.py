@@ -239,7 +239,7 @@ def test_a_large_tail_is_not_kept_in_memory(
     store: Store, connections: list[duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I35: what stays behind a question is bounded."""
-    monkeypatch.setattr(engine, "_KEPT_ROWS_MAX", 2)
+    monkeypatch.setattr(engine, "_CACHED_ROWS_MAX", 2)
     store.query(QUESTIONS[5])
     assert not any(map(_is_open, connections))
     _sealed(store)

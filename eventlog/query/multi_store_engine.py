@@ -1,8 +1,8 @@
-"""One SELECT over several stores: each view has a column `store` in front, and the rows of all.
+"""One SELECT over several stores: each view has the rows of all, with `store` as its first column.
 
-Each store is a database of its own on one connection: its events are read where they lie, its projections
-(turns, sessions, model calls) are asked of it beforehand and kept in memory. Everything else, safe mode and
-limits above all, is as in `engine`. One call, one connection.
+Each store is a database of its own on one connection. Its events are read in place; its projections (turns,
+sessions, model calls) are read beforehand and held in memory. Everything else, safe mode and limits above
+all, is as in `engine`. One call, one connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from eventlog.log.reader import LogView
 
-# Makes what the functions of SQL answer, of one way to ask for each store, by its name.
+# Makes the answers of the SQL functions, from a way to ask each store, by its name.
 Answering = Callable[[dict[str, of_files.Ask]], of_files.Answers]
-_TABLES = frozenset((*fold.PROJECTIONS, views.PRICES))  # asked of each store beforehand
+_TABLES = frozenset((*fold.PROJECTIONS, views.PRICES))  # read from each store beforehand
 _WHOLE = engine.Limits(rows_max=1 << 40, timeout_s=None)
 
 
@@ -50,8 +50,8 @@ def run(
     answering: Answering,
 ) -> engine.Result:
     """The answer to one SELECT over all `sources`. Raises: as `engine.run`."""
-    found: engine.Result = _answer(sources, sql, parameters, limits, answering, engine.rows_within(limits))
-    return found
+    result: engine.Result = _answer(sources, sql, parameters, limits, answering, engine.rows_within(limits))
+    return result
 
 
 def table(
@@ -83,9 +83,11 @@ def _answer(
         relation = None
         bound = False
         try:
-            for number, one in enumerate(sources):
-                _bind(con, f"store_{number}", one, named, views.COUNTS in extras, views.PEOPLE in extras)
-            asks = {one.name: _asking(con, f"store_{n}") for n, one in enumerate(sources)} if called else {}
+            for number, store in enumerate(sources):
+                _bind(con, f"store_{number}", store, named, views.COUNTS in extras, views.PEOPLE in extras)
+            asks = (
+                {store.name: _asking(con, f"store_{n}") for n, store in enumerate(sources)} if called else {}
+            )
             con.execute("USE memory")
             for name in named:
                 con.execute(f"CREATE VIEW {name} AS {_of_all(name, sources)}")
@@ -93,7 +95,7 @@ def _answer(
                 made = of_files.Functions(answering(asks), several=True)
                 made.bind(con, called)
             bound = True
-            files = [path for one in sources for path in one.view.segment_paths]
+            files = [path for store in sources for path in store.view.segment_paths]
             safe.lock(con, files, memory_bytes=limits.memory_bytes, threads=limits.threads)
             relation = con.sql(statement.sql, params=parameters)
             return read(relation)
@@ -102,11 +104,11 @@ def _answer(
         except source.ERRORS as error:
             if made is not None and made.failure is not None:
                 raise made.failure from error
-            for one in sources:
-                segments = one.view.manifest.segments
-                found = source.translated(error, one.fs, one.layout, segments, of_ours=not bound)
-                if not isinstance(found, QueryError):
-                    raise found from error
+            for store in sources:
+                segments = store.view.manifest.segments
+                store_error = source.translated(error, store.fs, store.layout, segments, of_ours=not bound)
+                if not isinstance(store_error, QueryError):
+                    raise store_error from error
             if isinstance(error, duckdb.Error):
                 raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
             raise QueryError(str(error)) from error
@@ -115,36 +117,36 @@ def _answer(
 def _bind(
     con: duckdb.DuckDBPyConnection,
     catalog: str,
-    one: StoreSource,
+    store: StoreSource,
     named: "set[str]",
     counted: bool,
     peopled: bool,
 ) -> None:
-    """Make the named views of one store in a database of its own; with `counted` also lines of changes, with
-    `peopled` who worked where."""
+    """Make the named views of one store in a database of its own, with `counted` also lines of changes, and
+    with `peopled` who worked where."""
     con.execute(f"ATTACH ':memory:' AS {catalog}; USE {catalog}")
     tail = None
-    if one.view.tail_count_raw:
-        con.register("given", one.view.tail_table())
+    if store.view.tail_count_raw:
+        con.register("given", store.view.tail_table())
         con.execute("CREATE TABLE tail AS FROM given")
         con.unregister("given")
         tail = f"{catalog}.main.tail"
-    checked.ensure(one.fs, one.layout, one.view.manifest.segments)
-    relation = source.events(one.view.segment_paths, tail)
+    checked.ensure(store.fs, store.layout, store.view.manifest.segments)
+    relation = source.events(store.view.segment_paths, tail)
     schema = f"{catalog}.main"
     if peopled:
         added.bind_people(con, relation, EVERYBODY, schema)
     shown = added.events(settled.events(relation), EVERYBODY, named=peopled, schema=schema)
     con.execute(f"CREATE VIEW events AS {shown}")
     for name in named & _TABLES:
-        found = engine.table(one.view, one.layout, one.fs, f"SELECT * FROM {name}", None, _WHOLE)
-        con.register("given", found)
+        table = engine.table(store.view, store.layout, store.fs, f"SELECT * FROM {name}", None, _WHOLE)
+        con.register("given", table)
         con.execute(f"CREATE TABLE {name} AS FROM given")
         con.unregister("given")
     counts = None
-    if counted and one.counting is not None:
+    if counted and store.counting is not None:
         counts = f"{catalog}.main.line_counts"
-        engine.bind_counts(con, counts, one.counting)
+        engine.bind_counts(con, counts, store.counting)
     for name in named - _TABLES - {"events"}:
         con.execute(f"CREATE VIEW {name} AS {views.over_events(name, counts=counts)}")
 
@@ -157,6 +159,6 @@ def _asking(con: duckdb.DuckDBPyConnection, catalog: str) -> of_files.Ask:
 
 def _of_all(name: str, sources: Sequence[StoreSource]) -> str:
     return " UNION ALL ".join(
-        f"SELECT {source.literal(one.name)} AS store, * FROM store_{number}.main.{name}"
-        for number, one in enumerate(sources)
+        f"SELECT {source.literal(store.name)} AS store, * FROM store_{number}.main.{name}"
+        for number, store in enumerate(sources)
     )
