@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-FORMAT = 3
 TOKENS = 1_000
 STALE_HOURS = 24  # `intent.STALE_SESSION_HOURS`, which this path cannot import; a test compares them
 

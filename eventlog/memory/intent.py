@@ -283,7 +283,7 @@ def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> 
     opened_us, event_id = sessions.microseconds_of(started), ""
     ended_position: int | None = -1
     for position, operation, at, payload, id in said:
-        keys |= {name: value for name, value in _decoded(payload).items() if value is not None}
+        keys |= {name: value for name, value in payload_of(payload).items() if value is not None}
         if operation in _OPENED and (ended_position is not None or operation == "start"):
             opened_us, opened_position, event_id = at, position, id
         ended_position = position if operation == "end" else None
@@ -313,7 +313,7 @@ def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> 
     )
 
 
-def _decoded(payload: object) -> dict[str, Any]:
+def payload_of(payload: object) -> dict[str, Any]:
     try:
         return object_of(payload)
     except (ValueError, RecursionError):

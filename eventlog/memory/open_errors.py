@@ -43,17 +43,19 @@ class OpenErrors:
                 one for one in self._errors if (one["session"], kind_of(one["tool"]), one["target"]) != done
             ]
 
+    def take_mark(self, event: "Facts") -> None:
+        """An error that is marked resolved: those that it names are dealt with."""
+        links = ("extends", "related_to", "reinforces", "contradicts")
+        names = {event.get("context_id")}.union(*(event.get(name) or () for name in links)) - {None}
+        self._errors[:] = [one for one in self._errors if one["context"] not in names]
+
     def take_error(
         self, session: "str | None", event: "Facts", said: "Facts", position: int
     ) -> "Facts | None":
-        """Something failed, or is said to be dealt with: the error where it is open."""
-        if event.get("resolved") is True:
-            links = ("extends", "related_to", "reinforces", "contradicts")
-            names = {event.get("context_id")}.union(*(event.get(name) or () for name in links)) - {None}
-            self._errors[:] = [one for one in self._errors if one["context"] not in names]
-            return None
+        """Something failed: the error where it is open."""
         call = (session, event.get("tool_use_id"))
-        mine = (event.get("tool"), event.get("path") or command_of(said), command_of(said))
+        known = event.get("target") or event.get("path") or command_of(said)
+        mine = (event.get("tool"), known, command_of(said))
         tool, target, command = self._failed.get(call, mine)
         if is_exploratory(tool, command):
             return None
