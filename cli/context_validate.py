@@ -21,7 +21,9 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
     from eventlog.memory.shared_nodes import ValidationNode
 
     with open_store(ctx) as store:
-        found = ValidationNode(contexts_of(store), workstream, phase)({})["context"]["validation"]
+        found = ValidationNode(contexts_of(store), workstream, phase, with_bundle=False)({})["context"][
+            "validation"
+        ]
     if as_json:
         names = ("ok", "stale", "scan_again", "doubts", "evidence")
         put(document({name: found[name] for name in names}))

@@ -65,13 +65,15 @@ def key_here(contexts: ContextStore, workstream_id: str) -> EntryKey:
 @dataclass(slots=True)
 class _Node:
     """What the nodes have in common. Args: phase: `planning` or `implementation`; size_max: characters of a
-    bundle, the phase's own limit by default; writes: whether the search index may be brought up to date."""
+    bundle, the phase's own limit by default; writes: whether the search index may be brought up to date;
+    with_bundle: without it nothing is searched for, and the bundle is empty."""
 
     contexts: ContextStore
     workstream_id: str
     phase: str = PLANNING
     size_max: "int | None" = None
     writes: bool = True
+    with_bundle: bool = True
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
@@ -86,6 +88,8 @@ class _Node:
     def _look(self, entry: Entry, sessions: "Mapping[str, Any]") -> "tuple[Staleness, Bundle]":
         """Whether an entry still holds, and its bundle: changes first, and what earlier sessions found."""
         found = staleness(self.contexts.root, entry, state_of(self.contexts.root))
+        if not self.with_bundle:
+            return found, Bundle("", {})
         head = commit_of(entry)
         diff = "" if head is None else diff_since(self.contexts.root, head)
         request = str(entry.get("feature_request") or "")
