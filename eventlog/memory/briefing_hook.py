@@ -63,15 +63,15 @@ def lacks_facts(layout: "Layout", who: "Identity") -> bool:
 
 def has_facts(layout: "Layout", who: "Identity") -> bool:
     """Whether there are kept facts, however old."""
-    return _kept(layout, who) is not None
+    return _cached(layout, who) is not None
 
 
 def answer(agent: str, text: str) -> bytes:
     """What the hook of an agent prints so that the agent reads `text`; nothing for one that cannot."""
     if not is_told(agent):
         return b""
-    said = {"hookEventName": "SessionStart", "additionalContext": text}
-    return jsontext.encode({"hookSpecificOutput": said}) + b"\n"
+    output = {"hookEventName": "SessionStart", "additionalContext": text}
+    return jsontext.encode({"hookSpecificOutput": output}) + b"\n"
 
 
 def at_start(
@@ -116,7 +116,7 @@ def text_at_start(
 
 def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | None":
     """The kept facts with what the journals say since; None without any."""
-    facts = _kept(layout, who)
+    facts = _cached(layout, who)
     blobs: "list[BlobStore]" = []
 
     def text_of(content_hash: object) -> str:
@@ -175,7 +175,7 @@ def _begins_in_segments(layout: "Layout") -> bool:
     return os.path.exists(layout.manifest(1)) or not os.path.exists(layout.journal(1))
 
 
-def _kept(layout: "Layout", who: "Identity") -> "Facts | None":
+def _cached(layout: "Layout", who: "Identity") -> "Facts | None":
     try:
         fd = os.open(layout.briefing, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb", buffering=0) as file:

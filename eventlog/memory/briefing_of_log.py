@@ -121,15 +121,15 @@ def gather(store: Store) -> "dict[str, Any]":
             "sessions": int(sessions),
             "turns": int(turns),
         },
-        "knowledge": [{"event": one.event_id, "text": one.text} for one in window.project_facts(store)],
+        "knowledge": [{"event": fact.event_id, "text": fact.text} for fact in window.project_facts(store)],
         "overlaps": [
             {
-                "words": one.words(),
-                "path": one.path,
-                "between": [one.first.session_id, one.second.session_id],
-                "events": list(one.event_ids),
+                "words": overlap.words(),
+                "path": overlap.path,
+                "between": [overlap.first.session_id, overlap.second.session_id],
+                "events": list(overlap.event_ids),
             }
-            for one in met[: -NEWEST - 1 : -1]
+            for overlap in met[: -NEWEST - 1 : -1]
         ],
         "overlaps_total": len(met),
         "codes": codes_of_log.facts(store),
@@ -142,10 +142,10 @@ def _end_of_log(store: Store) -> tuple[int, int, int]:
         position = view.next_position
         journal, offset = view.manifest.next_journal, HEADER_SIZE
         base = view.manifest.next_position
-        for one in walk(store.fs, store.layout, view.store_id, view.journals, base, view.size_of_last):
-            journal, offset = one.number, HEADER_SIZE
-            if one.frames:
-                offset = one.frames[-1].offset + one.frames[-1].size
+        for part in walk(store.fs, store.layout, view.store_id, view.journals, base, view.size_of_last):
+            journal, offset = part.number, HEADER_SIZE
+            if part.frames:
+                offset = part.frames[-1].offset + part.frames[-1].size
     return position, journal, offset
 
 
@@ -244,17 +244,17 @@ def _add_what_bears_on(
     store: Store, facts: "dict[str, Any]", reader: BriefingReader, *, writes: bool
 ) -> None:
     """What is older than the newest of each kind, and bears on what the reader said."""
-    known = {one["path"] for one in facts["files"]}
+    known = {fact["path"] for fact in facts["files"]}
     for top in reader.scope:
         fold = FactsFold(empty(store.project_name, store.repo_hash))
         for event in _files(store, "(path = $1 or starts_with(path, $1 || '/'))", [top.rstrip("/")]):
             fold.take(event["position"], event, event.pop("payload"))
-        files = [one for one in fold.end()["files"] if one["path"] not in known]
+        files = [fact for fact in fold.end()["files"] if fact["path"] not in known]
         facts["more_files"] += files
-        known |= {one["path"] for one in files}
+        known |= {fact["path"] for fact in files}
     if reader.focus:
-        seen = {one["event"] for name in ("decisions", "errors", "warnings") for one in facts[name]}
-        for memory in (one.memory for one in retrieve(store, reader.focus, NEWEST, writes=writes)):
+        seen = {fact["event"] for name in ("decisions", "errors", "warnings") for fact in facts[name]}
+        for memory in (hit.memory for hit in retrieve(store, reader.focus, NEWEST, writes=writes)):
             if memory.event_id not in seen and memory.event_type not in ("turn", "session"):
                 facts["others"].append(
                     {

@@ -117,8 +117,8 @@ def _text(head: "Sequence[str]", sections: "Sequence[Section]", chosen: "dict[st
 
 
 def _left_line(left: "dict[str, int]", tokens: int) -> str:
-    said = ", ".join(f"{count:,} {kind}" for kind, count in left.items())
-    return f"left out: {said} (budget {tokens:,} tokens, counted as words × 1.3)" if left else ""
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in left.items())
+    return f"left out: {counts} (budget {tokens:,} tokens, counted as words × 1.3)" if left else ""
 
 
 def _words(text: str) -> int:

@@ -168,8 +168,8 @@ def archive(path: Path, data: "dict[str, Any]", now: "datetime | None" = None) -
     """Move a context to the archive, under its session's id. Nothing that is there is replaced."""
     name = data.get("session_id")
     stem = _file_name(name) if isinstance(name, str) and name else path.stem
-    said = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
-    text = json.dumps(said, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    archived = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
+    text = json.dumps(archived, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     replace_file(_free(path.parent / _ARCHIVE, stem), text)
     path.unlink(missing_ok=True)
 

@@ -70,14 +70,14 @@ class EngramStore:
         before = intent.active_of(store, session.agent_id)
         if before is not None:
             intent.end(store, before, ended_us=at, reason="superseded")
-        said = {
+        declared = {
             "focus": session.focus,
             "scope": intent.scope_of(session.scope),
             "description": session.description or None,
         }
         slug = names.slugify(store.redactor.text(session.focus), session_id)
         started = lifecycle.session_start(
-            session_id, slug, None, store.repo_hash, intent=said, agent=session.agent_id, occurred_at=at
+            session_id, slug, None, store.repo_hash, intent=declared, agent=session.agent_id, occurred_at=at
         )
         store.append_rows([started])
         if session.ended_at is not None:
@@ -86,24 +86,25 @@ class EngramStore:
 
     def get_session(self, session_id: str) -> Session | None:
         """The session of exactly that id (S3-6)."""
-        found = intent.by_id(self.store, session_id.removeprefix(SESSION_ALIAS))
-        return None if found is None else _session(found)
+        session = intent.by_id(self.store, session_id.removeprefix(SESSION_ALIAS))
+        return None if session is None else _session(session)
 
     def end_session(self, session_id: str, ended_at: str | None = None) -> Session:
         """Close a session; one that is closed stays as it is (S3-7). Raises: NotFound."""
-        found = intent.find(self.store, session_id)
-        if found.is_active:
-            intent.end(self.store, found, ended_us=time_given(ended_at or None))
+        session = intent.find(self.store, session_id)
+        if session.is_active:
+            intent.end(self.store, session, ended_us=time_given(ended_at or None))
         return _session(intent.find(self.store, session_id))
 
     def list_sessions(self, active_only: bool = True, agent_id: str | None = None) -> list[Session]:
         """Sessions, the one that something happened in last first (S3-8)."""
-        return [_session(one) for one in intent.listed(self.store, active_only=active_only, agent=agent_id)]
+        sessions = intent.listed(self.store, active_only=active_only, agent=agent_id)
+        return [_session(session) for session in sessions]
 
     def get_active_session(self, agent_id: str) -> Session | None:
         """What the agent is at (S3-9)."""
-        found = intent.active_of(self.store, agent_id)
-        return None if found is None else _session(found)
+        session = intent.active_of(self.store, agent_id)
+        return None if session is None else _session(session)
 
     def cleanup_stale_sessions(self, timeout_hours: float = STALE_SESSION_HOURS) -> int:
         """Close the sessions that nobody ended in time; how many (S3-10)."""
@@ -142,13 +143,13 @@ class EngramStore:
 def compact(sessions: Iterable[Session]) -> str:
     """Sessions a line each (S3-40)."""
     lines = []
-    for one in sessions:
-        scope = f" ({', '.join(one.scope)})" if one.scope else ""
-        lines.append(f'[{one.id}] {one.agent_id}: "{one.focus}"{scope}')
+    for session in sessions:
+        scope = f" ({', '.join(session.scope)})" if session.scope else ""
+        lines.append(f'[{session.id}] {session.agent_id}: "{session.focus}"{scope}')
     return "\n".join(lines)
 
 
-def _session(one: Intent) -> Session:
-    scope = None if one.scope is None else list(one.scope)
-    started, ended = intent.iso(one.started_us) or "", intent.iso(one.ended_us)
-    return Session(one.name, one.agent, one.focus, scope, started, ended, one.description)
+def _session(begun: Intent) -> Session:
+    scope = None if begun.scope is None else list(begun.scope)
+    started, ended = intent.iso(begun.started_us) or "", intent.iso(begun.ended_us)
+    return Session(begun.name, begun.agent, begun.focus, scope, started, ended, begun.description)

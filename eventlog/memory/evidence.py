@@ -23,11 +23,11 @@ def quoted(text: "str | None", size_max: int = _TEXT_SIZE_MAX) -> str:
 
 def harmless(text: "str | None", size_max: int = _TEXT_SIZE_MAX) -> str:
     """`text` without quotes around it."""
-    said = (text or "")[: size_max * 4]
-    if not said.isprintable():
-        said = "".join(c if c.isprintable() else " " for c in said)
-    said = " ".join(said.split()).translate(_HARMLESS)
-    return said if len(said) <= size_max else said[: size_max - 1].rstrip() + "…"
+    shown = (text or "")[: size_max * 4]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else " " for c in shown)
+    shown = " ".join(shown.split()).translate(_HARMLESS)
+    return shown if len(shown) <= size_max else shown[: size_max - 1].rstrip() + "…"
 
 
 def cited(*ids: "str | None") -> str:

@@ -45,13 +45,13 @@ class FactsFold:
         self.facts = facts
         self._captures = {}
         if with_codes:
-            self._captures = {one["session"]: codes.AutoCapture.of_facts(one) for one in facts["codes"]}
+            self._captures = {fact["session"]: codes.AutoCapture.of_facts(fact) for fact in facts["codes"]}
         self._with_codes = with_codes
         # The latest event last, so that an event is appended.
         for name in _LISTS:
             facts[name].reverse()
-        self._sessions: "dict[str, Facts]" = {one["id"]: one for one in reversed(facts["sessions"])}
-        self._seen = {one["event"] for name in _LISTS for one in facts[name]}
+        self._sessions: "dict[str, Facts]" = {fact["id"]: fact for fact in reversed(facts["sessions"])}
+        self._seen = {fact["event"] for name in _LISTS for fact in facts[name]}
         self._errors = OpenErrors(facts["errors"])
         # The event that is taken.
         self._position = 0
@@ -70,7 +70,7 @@ class FactsFold:
             self._sessions[session] = {**self._sessions.pop(session), "last_position": position}
         if event.get("contradicts"):
             contexts = event["contradicts"]
-            self._drop("decisions", [one for one in self.facts["decisions"] if one["context"] in contexts])
+            self._drop("decisions", [fact for fact in self.facts["decisions"] if fact["context"] in contexts])
         kind = event["event_type"]
         if kind != "error":
             self._take_codes()
@@ -94,7 +94,7 @@ class FactsFold:
             if last is not None and text_of is not None:
                 self._captures[last["session"]].read(text_of)
             left = [capture.facts() for capture in self._captures.values()]
-            facts["codes"] = sorted(left, key=lambda one: (-one["at_us"], -one["position"]))
+            facts["codes"] = sorted(left, key=lambda fact: (-fact["at_us"], -fact["position"]))
         return facts
 
     def _session_of_event(self) -> "str | None":
@@ -103,7 +103,7 @@ class FactsFold:
         agent, theirs = event.get("agent"), event.get("agent_session_id")
         if session is None and isinstance(agent, str) and isinstance(theirs, str):
             session = session_id_of(agent, theirs)
-            parts = [id for id, one in self._sessions.items() if one["agent_session_id"] == theirs]
+            parts = [id for id, fact in self._sessions.items() if fact["agent_session_id"] == theirs]
             session = parts[-1] if session not in self._sessions and parts else session
         return session  # type: ignore[no-any-return]
 
@@ -168,7 +168,7 @@ class FactsFold:
         is_open = event["operation"] == "start"
         start: "Facts" = {}
         if not is_open and "first_position" not in event:  # the index gives whole turns, a journal their ends
-            started = [one for one in turns if one["open"] and one["session"] == self._session]
+            started = [turn for turn in turns if turn["open"] and turn["session"] == self._session]
             if started:
                 turns.remove(start := started[-1])
         asked = last_turn.kept(payload.get("user_message")) or start.get("asked")
@@ -195,7 +195,7 @@ class FactsFold:
         path, operation = event.get("path"), event.get("operation")
         if not isinstance(path, str) or operation == "read":
             return
-        files[:] = [one for one in files if one["path"] != path]
+        files[:] = [file for file in files if file["path"] != path]
         files.append(
             {
                 "path": path,
@@ -242,9 +242,9 @@ class FactsFold:
 
     def _close_errors(self, step: "Callable[[], object]") -> None:
         """Errors that are over after a step count no more, nor do they leave a blocker."""
-        before = {one["event"]: one for one in self.facts["errors"]}
+        before = {error["event"]: error for error in self.facts["errors"]}
         step()
-        over = before.keys() - {one["event"] for one in self.facts["errors"]}
+        over = before.keys() - {error["event"] for error in self.facts["errors"]}
         self.facts["errors_total"] -= len(over)
         for capture in self._captures.values() if over else ():
             capture.forget(over)
@@ -254,7 +254,7 @@ class FactsFold:
         self.facts[f"{name}_total"] += 1
 
     def _drop(self, name: str, dropped: "list[Facts]") -> None:
-        self.facts[name][:] = [one for one in self.facts[name] if one not in dropped]
+        self.facts[name][:] = [fact for fact in self.facts[name] if fact not in dropped]
         self.facts[f"{name}_total"] -= len(dropped)
 
     def _at(self) -> "int | None":

@@ -26,9 +26,9 @@ def make_private(directory: Path) -> None:
 
     Raises: OSError.
     """
-    for one in reversed((directory, *directory.parents)):
-        if not one.exists():
-            one.mkdir(mode=0o700, exist_ok=True)
+    for missing in reversed((directory, *directory.parents)):
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
