@@ -171,7 +171,7 @@ class FactsFold:
             started = [turn for turn in turns if turn["open"] and turn["session"] == self._session]
             if started:
                 turns.remove(start := started[-1])
-        asked = last_turn.kept(payload.get("user_message")) or start.get("asked")
+        asked = last_turn.shortened(payload.get("user_message")) or start.get("asked")
         turns.append(
             {
                 "turn": event.get("context_id") or start.get("turn"),
@@ -180,7 +180,7 @@ class FactsFold:
                 "agent": event.get("agent"),
                 "text": event.get("title") or start.get("text") or asked or "",
                 "asked": asked,
-                "outcome": last_turn.kept(payload.get("outcome")),
+                "outcome": last_turn.shortened(payload.get("outcome")),
                 "status": payload.get("status"),
                 "open": is_open,
                 "paths": list(event.get("files_modified") or ())[:NEWEST],

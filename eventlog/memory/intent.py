@@ -80,14 +80,14 @@ def start(
     title: str | None = None,
 ) -> Intent:
     """Begin a session of an agent; the one that it has active ends first (S3-12, S3-32)."""
-    said = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
-    begun = Recorder(store, agent=agent).start_session(focus, title=title, intent=said)
-    return _known(store, begun.session_id, agent)
+    intent = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
+    session = Recorder(store, agent=agent).start_session(focus, title=title, intent=intent)
+    return _known(store, session.session_id, agent)
 
 
 def end(
     store: Store,
-    one: Intent,
+    session: Intent,
     summary: str | None = None,
     *,
     ended_us: int | None = None,
@@ -95,7 +95,7 @@ def end(
 ) -> None:
     """Close an active session (S3-13)."""
     columns = {} if ended_us is None else {"occurred_at": ended_us}
-    store.append_rows([_end_of(store, one, summary, reason, **columns)])
+    store.append_rows([_end_of(store, session, summary, reason, **columns)])
 
 
 def find(store: Store, name: str) -> Intent:
@@ -120,16 +120,16 @@ def by_id(store: Store, session_id: str) -> Intent | None:
 
 def active_of(store: Store, agent: str) -> Intent | None:
     """The session that an agent has active in this repository, the one opened last (S3-9)."""
-    found = [one for one in listed(store, agent=agent) if one.repo in (None, store.repo_hash)]
-    return max(found, key=lambda one: one.opened_position, default=None)
+    here = [session for session in listed(store, agent=agent) if session.repo in (None, store.repo_hash)]
+    return max(here, key=lambda session: session.opened_position, default=None)
 
 
 def must_be_active(store: Store, agent: str) -> Intent:
     """`active_of`. Raises: NotFound."""
-    found = active_of(store, agent)
-    if found is None:
+    session = active_of(store, agent)
+    if session is None:
         raise NotFound(f"No active session for agent '{agent}'.")
-    return found
+    return session
 
 
 def listed(store: Store, *, active_only: bool = True, agent: str | None = None) -> list[Intent]:
@@ -144,14 +144,14 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
             "(status = 'active' or (agent_session_id is null and (end_reason in ('superseded', 'idle') or "
             "last_position >= (select min(opened_position) from sessions where status = 'active'))))"
         )
-    found = _fold(store, " and ".join(where), parameters)
-    found.sort(key=lambda one: (one.last_us is not None, one.last_us, one.last_position), reverse=True)
-    return [one for one in found if one.is_active or not active_only]
+    intents = _fold(store, " and ".join(where), parameters)
+    intents.sort(key=lambda s: (s.last_us is not None, s.last_us, s.last_position), reverse=True)
+    return [session for session in intents if session.is_active or not active_only]
 
 
 def at_work(store: Store) -> list[Intent]:
     """Active sessions of agents and people, without those that a history was imported as."""
-    return [one for one in listed(store) if not one.is_history]
+    return [session for session in listed(store) if not session.is_history]
 
 
 def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> int:
@@ -172,17 +172,17 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
     return [
         _end_of(
             store,
-            one,
+            session,
             None,
             "stale",
-            occurred_at=one.opened_us + round(hours * _HOUR_US),
-            event_id=names.event_id_of("locus", "stale", one.session_id, str(one.opened_position)),
+            occurred_at=session.opened_us + round(hours * _HOUR_US),
+            event_id=names.event_id_of("locus", "stale", session.session_id, str(session.opened_position)),
         )
-        for one in _fold(store, "status = 'active'", [])
-        if one.is_active
-        and not one.is_history
-        and one.opened_us is not None
-        and is_stale(one.opened_us, now_us, hours)
+        for session in _fold(store, "status = 'active'", [])
+        if session.is_active
+        and not session.is_history
+        and session.opened_us is not None
+        and is_stale(session.opened_us, now_us, hours)
     ]
 
 
@@ -192,8 +192,8 @@ def is_stale(opened_us: int, now_us: int, hours: float = STALE_SESSION_HOURS) ->
 
 def scope_of(paths: "Iterable[str] | None") -> "list[str] | None":
     """Paths as they are kept: in POSIX form, each once; None for none at all (S3-33, S3-37)."""
-    kept = [path.replace("\\", "/").removeprefix("./") for path in paths or ()]
-    return [path for path in dict.fromkeys(kept) if path] or None
+    spelled = [path.replace("\\", "/").removeprefix("./") for path in paths or ()]
+    return [path for path in dict.fromkeys(spelled) if path] or None
 
 
 def iso(us: int | None) -> str | None:
@@ -203,35 +203,35 @@ def iso(us: int | None) -> str | None:
     return sessions.moment_of(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def fields(one: Intent) -> dict[str, Any]:
+def fields(session: Intent) -> dict[str, Any]:
     """A session as JSON has it (S3-40)."""
     return {
-        "id": one.name,
-        "agent_id": one.agent,
-        "focus": one.focus,
-        "declared": one.declared,
-        "scope": None if one.scope is None else list(one.scope),
-        "description": one.description,
-        "started_at": iso(one.started_us),
-        "ended_at": iso(one.ended_us),
-        "status": one.status,
-        "end_reason": one.end_reason,
-        "context_id": one.context_id,
-        "agent_session_id": one.agent_session_id,
-        "turn_count": one.turn_count,
-        "event_id": one.event_id,
+        "id": session.name,
+        "agent_id": session.agent,
+        "focus": session.focus,
+        "declared": session.declared,
+        "scope": None if session.scope is None else list(session.scope),
+        "description": session.description,
+        "started_at": iso(session.started_us),
+        "ended_at": iso(session.ended_us),
+        "status": session.status,
+        "end_reason": session.end_reason,
+        "context_id": session.context_id,
+        "agent_session_id": session.agent_session_id,
+        "turn_count": session.turn_count,
+        "event_id": session.event_id,
     }
 
 
 def _known(store: Store, session_id: str, agent: str | None) -> Intent:
     """A session that there is, of that agent."""
-    found = _fold(
+    candidates = _fold(
         store,
         "agent is not distinct from $1 and "
         "(session_id = $2 or status = 'active' or agent_session_id is null)",
         [agent, session_id],
     )
-    return next(one for one in found if one.session_id == session_id)
+    return next(session for session in candidates if session.session_id == session_id)
 
 
 # -- the fold --------------------------------------------------------------------------------------
@@ -245,9 +245,10 @@ def _fold(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
         f"where {where} order by opened_position",
         parameters,
     ).rows
-    said = _said(store, [row[0] for row in rows])
+    events = _session_events(store, [row[0] for row in rows])
     gone = _gone(store)
-    return _told_on([_without_its_agent(_intent(store, row, said.get(row[0], ())), gone) for row in rows])
+    intents = (_intent(store, row, events.get(row[0], ())) for row in rows)
+    return _with_declared([_without_its_agent(session, gone) for session in intents])
 
 
 def _gone(store: Store) -> set[tuple[str, str]]:
@@ -256,15 +257,15 @@ def _gone(store: Store) -> set[tuple[str, str]]:
     return {(turn.agent, turn.session) for turn in dead}
 
 
-def _without_its_agent(one: Intent, gone: set[tuple[str, str]]) -> Intent:
-    if not one.is_active or one.agent_session_id is None or (one.agent, one.agent_session_id) not in gone:
-        return one
-    return replace(one, status="interrupted", end_reason="process gone")
+def _without_its_agent(session: Intent, gone: set[tuple[str, str]]) -> Intent:
+    if session.is_active and (session.agent, session.agent_session_id) in gone:
+        return replace(session, status="interrupted", end_reason="process gone")
+    return session
 
 
-def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+def _session_events(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
     """Of each session its own events, in order: (position, operation, µs, payload, event id)."""
-    said: dict[str, list[tuple[Any, ...]]] = {}
+    events: dict[str, list[tuple[Any, ...]]] = {}
     if session_ids:
         for session_id, *rest in store.query(
             f"select session_id, position, operation, epoch_us({HAPPENED_AT}), payload, "
@@ -272,17 +273,17 @@ def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any,
             "order by position",
             [list(session_ids)],
         ).rows:
-            said.setdefault(session_id, []).append(tuple(rest))
-    return said
+            events.setdefault(session_id, []).append(tuple(rest))
+    return events
 
 
-def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> Intent:
+def _intent(store: Store, row: Sequence[Any], events: Iterable[Sequence[Any]]) -> Intent:
     (session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, started, ended,
      turns, opened_position, last_position, last_at) = row  # fmt: skip
     keys: dict[str, Any] = {}
     opened_us, event_id = sessions.microseconds_of(started), ""
     ended_position: int | None = -1
-    for position, operation, at, payload, id in said:
+    for position, operation, at, payload, id in events:
         keys |= {name: value for name, value in payload_of(payload).items() if value is not None}
         if operation in _OPENED and (ended_position is not None or operation == "start"):
             opened_us, opened_position, event_id = at, position, id
@@ -326,38 +327,38 @@ def _scope_in(value: object) -> tuple[str, ...] | None:
     return tuple(scope_of(path for path in value if isinstance(path, str)) or ()) or None
 
 
-def _told_on(found: list[Intent]) -> list[Intent]:
+def _with_declared(intents: list[Intent]) -> list[Intent]:
     """`found`, where what was declared for an agent before it came holds for the session that it opens
     (docs/memory.md)."""
-    given: list[Intent] = []
+    completed: list[Intent] = []
     declared: dict[tuple[str | None, str], Intent] = {}
-    for one in found:
-        key = (one.repo, one.agent)
-        told = declared.get(key)
-        if one.declared and one.agent_session_id is None:
-            declared[key] = one
-        elif not one.declared and told is not None and _was_open(told, one.opened_position):
-            one = replace(
-                one, focus=told.focus, declared=True, scope=told.scope, description=told.description
+    for session in intents:
+        key = (session.repo, session.agent)
+        before = declared.get(key)
+        if session.declared and session.agent_session_id is None:
+            declared[key] = session
+        elif not session.declared and before is not None and _was_open(before, session.opened_position):
+            session = replace(
+                session, focus=before.focus, declared=True, scope=before.scope, description=before.description
             )
-        given.append(one)
-    return given
+        completed.append(session)
+    return completed
 
 
-def _was_open(one: Intent, position: int) -> bool:
-    return one.ended_position is None or one.ended_position > position
+def _was_open(session: Intent, position: int) -> bool:
+    return session.ended_position is None or session.ended_position > position
 
 
-def _end_of(store: Store, one: Intent, summary: str | None, reason: str, **columns: Any) -> Event:
-    slug = one.context_id.removeprefix("session:").removesuffix(f"_{one.session_id}")
+def _end_of(store: Store, session: Intent, summary: str | None, reason: str, **columns: Any) -> Event:
+    slug = session.context_id.removeprefix("session:").removesuffix(f"_{session.session_id}")
     return lifecycle.session_end(
-        one.session_id,
+        session.session_id,
         slug,
-        one.repo or store.repo_hash,
+        session.repo or store.repo_hash,
         summary=summary,
-        turn_count=one.turn_count,
+        turn_count=session.turn_count,
         end_reason=reason,
-        agent=one.agent or None,
+        agent=session.agent or None,
         **columns,
     )
 

@@ -54,8 +54,8 @@ class EntryKey:
 
 def key_of(entry: "Mapping[str, Any]") -> EntryKey:
     """Raises: InvalidEvent."""
-    said = entry.get("key")
-    parts = [said.get(name) for name in ("repo", "branch", "workstream_id")] if isinstance(said, dict) else []
+    key = entry.get("key")
+    parts = [key.get(name) for name in ("repo", "branch", "workstream_id")] if isinstance(key, dict) else []
     if len(parts) != 3 or not all(isinstance(part, str) for part in parts) or not parts[2]:
         raise InvalidEvent("an entry needs a key of three texts: repo, branch and workstream_id")
     return EntryKey(*map(str, parts))
@@ -112,8 +112,8 @@ def _is_named(item: object, member: str) -> bool:
 def _joined(old: "list[Any]", new: "list[Any]", member: "str | None") -> "list[Any]":
     if member is None:
         return [*old, *(item for item in new if item not in old)]
-    found: dict[Any, Any] = {item.get(member): item for item in old if isinstance(item, dict)}
+    joined: dict[Any, Any] = {item.get(member): item for item in old if isinstance(item, dict)}
     for item in new:
         name = item.get(member)
-        found[name] = {**found[name], **item} if name in found else item
-    return list(found.values())
+        joined[name] = {**joined[name], **item} if name in joined else item
+    return list(joined.values())
