@@ -91,20 +91,20 @@ def _text(layout: "Layout") -> str:
 
 def _with(text: str, briefs: bool) -> str:
     """The text with the key: in its place, first below its table, or in a table at the end."""
-    said = f"{_KEY} = {'true' if briefs else 'false'}"
+    setting = f"{_KEY} = {'true' if briefs else 'false'}"
     lines, table, heading = text.splitlines(keepends=True), "", None
-    for at, line in enumerate(lines):
+    for number, line in enumerate(lines):
         words = line.partition("#")[0].strip()
         if words.startswith("["):
             table = words.strip("[] \t")
-            heading = at if table == _SECTION else heading
+            heading = number if table == _SECTION else heading
         elif table == _SECTION and words.partition("=")[0].strip() == _KEY:
             comment = line[line.index("#") :].rstrip("\r\n") if "#" in line else ""
-            lines[at] = f"{said}{'  ' + comment if comment else ''}\n"
+            lines[number] = f"{setting}{'  ' + comment if comment else ''}\n"
             return "".join(lines)
     if heading is not None:
         ended = "" if lines[heading].endswith("\n") else "\n"
-        lines[heading] += f"{ended}{said}\n"
+        lines[heading] += f"{ended}{setting}\n"
         return "".join(lines)
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    return f"{text}{gap}[{_SECTION}]\n{said}\n"
+    return f"{text}{gap}[{_SECTION}]\n{setting}\n"

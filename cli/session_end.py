@@ -25,13 +25,13 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
 
     with open_store(ctx, records=True) as store:
         end_stale(store)
-        one = meant(ctx, store, session, agent)
-        if not one.is_active and session is not None:
-            of = (intent.find(store, id) for id in sessions.parts(store, session))
-            one = next((part for part in of if part.is_active), one)
-        if not one.is_active:
+        chosen = meant(ctx, store, session, agent)
+        if not chosen.is_active and session is not None:
+            parts = (intent.find(store, id) for id in sessions.parts(store, session))
+            chosen = next((part for part in parts if part.is_active), chosen)
+        if not chosen.is_active:
             raise EventLogError(f"Session {session} is already ended.")
-        intent.end(store, one, summary)
-        said = completeness(store, one.session_id)
-    say(f"Ended: {one_line(str(said))}.")
-    put(f"{one.context_id}\n")
+        intent.end(store, chosen, summary)
+        report = completeness(store, chosen.session_id)
+    say(f"Ended: {one_line(str(report))}.")
+    put(f"{chosen.context_id}\n")

@@ -5,7 +5,7 @@ import click
 from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import records
-from .session_text import end_stale, kept_fields, session_table
+from .session_text import end_stale, retention_fields, session_table
 
 
 @click.command("ls")
@@ -27,27 +27,27 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
     with open_store(ctx) as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
-        kept = retention.told(store)
+        retained = retention.told(store)
         if as_json:
-            told = {row.session_id: intent.fields(row) for row in rows}
-            found = store.query(
+            intents = {row.session_id: intent.fields(row) for row in rows}
+            result = store.query(
                 f"select {all_of('sessions')} from sessions where list_contains($1, session_id) "
                 f"order by {SESSIONS_NEWEST_FIRST}",
-                [list(told)],
+                [list(intents)],
             )
-            for record in records(found):
+            for record in records(result):
                 put(
                     line(
                         {
-                            **told[record["session_id"]],
+                            **intents[record["session_id"]],
                             **record,
-                            "status": told[record["session_id"]]["status"],
-                            "end_reason": told[record["session_id"]]["end_reason"],
-                            "retention": kept_fields(kept, str(record["session_id"])),
+                            "status": intents[record["session_id"]]["status"],
+                            "end_reason": intents[record["session_id"]]["end_reason"],
+                            "retention": retention_fields(retained, str(record["session_id"])),
                         }
                     )
                 )
             return
-    put(session_table(rows, kept))
+    put(session_table(rows, retained))
     if not rows:
         say("No sessions." if want_all else "No active sessions; --all shows those that ended.")

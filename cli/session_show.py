@@ -24,8 +24,8 @@ def command(ctx: click.Context, session: str | None, agent: str, as_json: bool) 
 
     with open_store(ctx) as store:
         end_stale(store)
-        one = meant(ctx, store, session, agent)
+        chosen = meant(ctx, store, session, agent)
         alone = session is not None and session.startswith("session:")
-        parts = [one.session_id] if alone else chain(store, one.session_id)
-        fields, text = session_and_turns(store, one.session_id, parts, whole=as_json)
+        parts = [chosen.session_id] if alone else chain(store, chosen.session_id)
+        fields, text = session_and_turns(store, chosen.session_id, parts, whole=as_json)
     put(document(fields) if as_json else text)

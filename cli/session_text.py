@@ -50,7 +50,7 @@ def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -
         if len(active) == 1:
             return active[0]
         if active:
-            some = ", ".join(f"{one.name} of {one.agent}" for one in active[:_NAMED_MAX])
+            some = ", ".join(f"{candidate.name} of {candidate.agent}" for candidate in active[:_NAMED_MAX])
             raise Ambiguous(f"{len(active)} sessions are active: {some}. Name one of them, or its --agent.")
     return intent.must_be_active(store, agent)
 
@@ -62,26 +62,26 @@ def end_stale(store: "Store") -> int:
     return intent.end_stale(store, intent.now_us(store))
 
 
-def kept_fields(kept: "Retention", session_id: str) -> dict[str, Any]:
+def retention_fields(retained: "Retention", session_id: str) -> dict[str, Any]:
     """What is said of whether a session's contents are kept, as JSON has it."""
-    release = kept.released.get(session_id)
+    release = retained.released.get(session_id)
     return {
         "released": release.rule if release is not None else None,
-        "pinned": session_id in kept.pinned,
-        "pinned_turns": sorted(turn for of, turn in kept.pinned_turns if of == session_id),
+        "pinned": session_id in retained.pinned,
+        "pinned_turns": sorted(turn for session, turn in retained.pinned_turns if session == session_id),
     }
 
 
-def kept_words(said: dict[str, Any]) -> list[str]:
+def retention_words(retained: dict[str, Any]) -> list[str]:
     """The same in words; none for a session of which nobody said anything."""
-    words = [f"released ({said['released']})"] if said["released"] else []
-    words += ["pinned"] if said["pinned"] else []
+    words = [f"released ({retained['released']})"] if retained["released"] else []
+    words += ["pinned"] if retained["pinned"] else []
     return words + (
-        [f"pinned turns {', '.join(map(str, said['pinned_turns']))}"] * bool(said["pinned_turns"])
+        [f"pinned turns {', '.join(map(str, retained['pinned_turns']))}"] * bool(retained["pinned_turns"])
     )
 
 
-def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> str:
+def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None) -> str:
     """One line for each session; nothing for none."""
     cells = [
         (
@@ -89,7 +89,7 @@ def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> 
             one_line(row.agent),
             moment(row.started_us),
             f"{row.turn_count:,}",
-            _state(row, kept),
+            _state(row, retained),
             one_line(row.focus + (f" [{', '.join(row.scope)}]" if row.scope else "")),
         )
         for row in rows
@@ -98,8 +98,10 @@ def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> 
     return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
 
 
-def _state(row: "Intent", kept: "Retention | None") -> str:
+def _state(row: "Intent", retained: "Retention | None") -> str:
     state = row.status
     if not row.is_active:
         state = f"ended ({row.end_reason})" if row.end_reason not in (None, _BY_HAND) else "ended"
-    return ", ".join([state, *(kept_words(kept_fields(kept, row.session_id)) if kept else ())])
+    return ", ".join(
+        [state, *(retention_words(retention_fields(retained, row.session_id)) if retained else ())]
+    )

@@ -14,7 +14,7 @@ from . import table
 from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, compact, document
 from .records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
-from .session_text import kept_fields, kept_words
+from .session_text import retention_fields, retention_words
 from .text import NO_TITLE, lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def session_and_turns(
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     shown = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
     said = completeness(store, session_id)
-    contents = kept_fields(retention.told(store), session_id)
+    contents = retention_fields(retention.told(store), session_id)
     statement = table.pairs(
         [
             ("session", about.name),
@@ -161,7 +161,7 @@ def session_and_turns(
             ("focus", one_line(about.focus) if about.declared else ""),
             ("scope", one_line(", ".join(about.scope or ()))),
             ("description", one_line(about.description or "")),
-            ("contents", ", ".join(kept_words(contents))),
+            ("contents", ", ".join(retention_words(contents))),
             ("completeness", one_line(str(said))),
             ("no outcome", one_line(", ".join(said.without_outcome))),
             ("unknown ends", one_line("; ".join(f"{one.turn}: {one.why}" for one in said.unsure_turns))),

@@ -50,7 +50,7 @@ _TELLING = (b"test", b"jest", b"spec", b'"todos"', b'"plan"', b'"new_string"', b
 _TAKE_JSON = ("claude-code", "codex", "gemini-cli", "opencode")
 
 
-def is_told(agent: str) -> bool:
+def takes_briefing(agent: str) -> bool:
     """Whether an agent takes in what the hook prints that starts its session."""
     return agent in _TAKE_JSON
 
@@ -68,7 +68,7 @@ def has_facts(layout: "Layout", who: "Identity") -> bool:
 
 def answer(agent: str, text: str) -> bytes:
     """What the hook of an agent prints so that the agent reads `text`; nothing for one that cannot."""
-    if not is_told(agent):
+    if not takes_briefing(agent):
         return b""
     output = {"hookEventName": "SessionStart", "additionalContext": text}
     return jsontext.encode({"hookSpecificOutput": output}) + b"\n"
@@ -83,7 +83,7 @@ def at_start(
     top: "str | None",
 ) -> bytes:
     """What the hook of an agent's session that begins prints (docs/briefing.md)."""
-    if not is_told(agent):
+    if not takes_briefing(agent):
         return b""
     reader = BriefingReader(agent, agent_session=agent_session, overlaps=settings.briefing_overlaps)
     tokens = TOKENS if settings.briefing_tokens is None else settings.briefing_tokens

@@ -49,7 +49,7 @@ def brief(
     if writes:
         intent.end_stale(store, now_us)
     facts = gather(store)
-    if writes and is_told_at_start(store):
+    if writes and briefs_at_start(store):
         try:
             write(store, facts)
         except OSError:
@@ -64,7 +64,7 @@ def export(store: Store) -> str:
     return write(store, gather(store))
 
 
-def is_told_at_start(store: Store) -> bool:
+def briefs_at_start(store: Store) -> bool:
     """Whether hooks that start a session tell a briefing, by the settings."""
     return config.read(store.fs, store.layout).briefing_at_start
 

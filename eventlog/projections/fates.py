@@ -104,5 +104,5 @@ def _newest(changes: str) -> str:
         GROUP BY repo, path"""
 
 
-def _same_file(one: str, other: str) -> str:
-    return f"{one}.repo IS NOT DISTINCT FROM {other}.repo AND {one}.path = {other}.path"
+def _same_file(file: str, other: str) -> str:
+    return f"{file}.repo IS NOT DISTINCT FROM {other}.repo AND {file}.path = {other}.path"

@@ -61,11 +61,11 @@ def fold(
     con.execute(WORK)
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
     _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
-    con.execute(f"CREATE TABLE {schema}.calls AS {_KEPT}")
+    con.execute(f"CREATE TABLE {schema}.calls AS {_CALLS_OF_INDEX}")
     con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
     if "turns" not in made:
         return
-    con.execute(f"CREATE TABLE work.used AS {d.used(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
+    con.execute(f"CREATE TABLE work.used AS {d.token_sums(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
     con.execute("DROP TABLE work.rows")
     if "sessions_master" in made:
         keys = d.master_keys(f"({d.master_rows(events)})")
@@ -141,7 +141,7 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
     """Bring the tables of a writable index up to date; arguments as in `merge`."""
     _fold_fresh(con, index, fresh, history, closure(STORED))
     con.execute(f"DELETE FROM {index}.calls WHERE NOT ({_NOT_BEATEN})")
-    con.execute(f"INSERT INTO {index}.calls {_KEPT}")
+    con.execute(f"INSERT INTO {index}.calls {_CALLS_OF_INDEX}")
     con.execute(f"INSERT INTO {index}.beaten FROM work.beaten")
     for projection in ("turns", "sessions"):
         con.execute(f"DELETE FROM {index}.{projection} WHERE {_IN_TOUCHED}")
@@ -153,7 +153,7 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
 
 
 # The calls of `work.rows`, as an index keeps them.
-_KEPT = f"SELECT key, position, session_id FROM work.rows WHERE {_NOT_BEATEN}"
+_CALLS_OF_INDEX = f"SELECT key, position, session_id FROM work.rows WHERE {_NOT_BEATEN}"
 
 
 def closure(wanted: "Collection[str]") -> set[str]:
@@ -183,14 +183,14 @@ def _fold_fresh(
         f"SELECT session_id FROM {fresh} UNION ALL "
         f"SELECT session_id FROM work.rivals WHERE NOT ({_NOT_BEATEN})) WHERE session_id IS NOT NULL"
     )
-    first = _one(con, f"SELECT min(first_position) FROM {index}.sessions WHERE {_IN_TOUCHED}")
+    first = _first_value(con, f"SELECT min(first_position) FROM {index}.sessions WHERE {_IN_TOUCHED}")
     con.execute(f"CREATE VIEW work.history AS SELECT * FROM {history(first)} WHERE {_IN_TOUCHED}")
     con.execute(
         f"CREATE TABLE work.calls AS SELECT * FROM ({d.call_rows('work.history')}) "
         f"WHERE {_NOT_BEATEN} AND position IN (SELECT position FROM {index}.calls WHERE {_IN_TOUCHED} "
         "UNION ALL SELECT position FROM work.rows)"
     )
-    con.execute(f"CREATE TABLE work.used AS {d.used('work.calls')}")
+    con.execute(f"CREATE TABLE work.used AS {d.token_sums('work.calls')}")
     _fold_events(con, "work.history", "work", sessions="sessions" in made)
 
 
@@ -200,11 +200,13 @@ def _beat(con: duckdb.DuckDBPyConnection, keys: str, history: History, rivals: b
     if rivals:
         rows += " UNION ALL SELECT key, position FROM work.rivals"
     con.execute(f"CREATE TABLE work.met AS SELECT position FROM ({rows}) WHERE key IN ({keys})")
-    first = _one(con, "SELECT min(position) FROM work.met")
+    first = _first_value(con, "SELECT min(position) FROM work.met")
     if first is None:  # nearly always: then no text is read
         con.execute("CREATE TABLE work.beaten AS FROM work.met")
         return
-    con.execute(f"CREATE TABLE work.beaten AS {d.beaten(history(first), 'SELECT position FROM work.met')}")
+    con.execute(
+        f"CREATE TABLE work.beaten AS {d.superseded_calls(history(first), 'SELECT position FROM work.met')}"
+    )
 
 
 def _fold_events(
@@ -216,8 +218,8 @@ def _fold_events(
     beside: "Sequence[str]" = (),
 ) -> None:
     """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.used`."""
-    con.execute(f"CREATE TABLE work.told AS {d.told(events)}")
-    con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
+    con.execute(f"CREATE TABLE work.told AS {d.lifecycle_rows(events)}")
+    con.execute(f"CREATE TABLE work.parts AS {d.event_rows(events)}")
     con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
     with _beside(con, beside):
         if sessions:
@@ -258,7 +260,7 @@ def _merged_keys(index: str, fresh: str) -> str:
     return d.master_keys(f"(SELECT * FROM {index}.master_keys UNION ALL {d.master_rows(fresh)})")
 
 
-def _one(con: duckdb.DuckDBPyConnection, sql: str) -> "int | None":
+def _first_value(con: duckdb.DuckDBPyConnection, sql: str) -> "int | None":
     row = con.execute(sql).fetchone()
     value: int | None = row[0] if row else None
     return value

@@ -105,10 +105,10 @@ def code8() -> str:
         str(FORMAT),
         repr(d.COLUMNS_OF),
         d.call_rows("e"),
-        d.beaten("e", "p"),
-        d.parts("e"),
-        d.told("e"),
-        d.used("c"),
+        d.superseded_calls("e", "p"),
+        d.event_rows("e"),
+        d.lifecycle_rows("e"),
+        d.token_sums("c"),
         d.turns("p", "t", "u"),
         d.sessions("p", "t", "u", "a"),
         d.master_rows("e"),
@@ -223,7 +223,7 @@ def _memory_bytes() -> int:
 def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]:
     """Names of generations made by this code for this manifest or an older one, newest first."""
     code = code8()
-    found = []
+    generations = []
     try:
         names = fs.listdir(layout.directory(INDEX_DIR))
     except OSError:  # removed, which is always allowed, or not readable: the log answers
@@ -231,8 +231,8 @@ def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]
     for name in names:
         parsed = parse_index(name)
         if parsed is not None and parsed[1] == code and parsed[0] <= manifest.number:
-            found.append((parsed[0], name))
-    return [name for _, name in sorted(found, reverse=True)]
+            generations.append((parsed[0], name))
+    return [name for _, name in sorted(generations, reverse=True)]
 
 
 def _checked(con: duckdb.DuckDBPyConnection, catalog: str, name: str, manifest: Manifest) -> Generation:
@@ -363,9 +363,9 @@ def _update(
     def history(first: "int | None") -> str:
         if first is None:
             return "fresh"
-        return f"({source.events_with_anchors(source.behind(layout, manifest.segments, first)[0])})"
+        return f"({source.events_with_anchors(source.after(layout, manifest.segments, first)[0])})"
 
-    fresh, where = source.behind(layout, manifest.segments, predecessor.next_position)
+    fresh, where = source.after(layout, manifest.segments, predecessor.next_position)
     con.execute(f"CREATE VIEW fresh AS {source.events_with_anchors(fresh, where=where)}")
     fold.update(con, "made", "fresh", history)
     con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
@@ -456,10 +456,10 @@ def _remove_old(fs: FileSystem, layout: Layout, number: int) -> tuple[str, ...]:
     """Unlink generations older than the newest ones up to `number`; whoever has one open keeps reading it."""
     parsed = [(parse_index(name), name) for name in fs.listdir(layout.directory(INDEX_DIR))]
     numbers = sorted({p[0] for p, _ in parsed if p is not None and p[0] <= number}, reverse=True)
-    keep = set(numbers[:GENERATIONS_KEPT])
+    retained = set(numbers[:GENERATIONS_KEPT])
     removed = []
-    for found, name in parsed:
-        if found is not None and found[0] <= number and found[0] not in keep:
+    for generation, name in parsed:
+        if generation is not None and generation[0] <= number and generation[0] not in retained:
             try:
                 fs.unlink(layout.index(name))
             except FileNotFoundError:

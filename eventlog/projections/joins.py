@@ -138,11 +138,11 @@ def derived(name: str, events: str) -> str:
 def of_session(name: str, events: str, session_id: str) -> str:
     """The events of one session, and for a name of `DERIVED` those of others on which its rows rest: of
     "resolved" those that may say of an error that it is resolved."""
-    one = "'" + session_id.replace("'", "''") + "'"
-    own = f"SELECT * FROM {events} WHERE session_id = {one}"
+    quoted_id = "'" + session_id.replace("'", "''") + "'"
+    own = f"SELECT * FROM {events} WHERE session_id = {quoted_id}"
     if name != "resolved":
         return f"({own})"
-    marks = f"session_id IS DISTINCT FROM {one} AND event_type = 'error' AND resolved"
+    marks = f"session_id IS DISTINCT FROM {quoted_id} AND event_type = 'error' AND resolved"
     return f"({own} UNION ALL SELECT * FROM {events} WHERE {marks})"
 
 
@@ -224,14 +224,14 @@ def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "fl
         joins = f" LEFT JOIN ({_counted(of, 'session_id')}) AS r ON r.session_id = s.session_id"
     if "intent" not in extras:
         return f"SELECT s.*{replaced}, {blank(INTENT)} FROM {stored} AS s{joins}"
-    said = f"(SELECT * FROM {stored} JOIN {of('intents')} USING (session_id))"
-    given = f"(SELECT * FROM {said} WHERE agent_session_id IS NULL AND focus IS NOT NULL)"
+    declared = f"(SELECT * FROM {stored} JOIN {of('intents')} USING (session_id))"
+    handed_on = f"(SELECT * FROM {declared} WHERE agent_session_id IS NULL AND focus IS NOT NULL)"
     names = [name for name, _, _ in INTENT]
-    handed = "i.focus IS NULL AND g.closed > i.opened_position"
-    own = ", ".join(f"if({handed}, g.{name}, i.{name}) AS {name}" for name in names)
+    is_handed_on = "i.focus IS NULL AND g.closed > i.opened_position"
+    own = ", ".join(f"if({is_handed_on}, g.{name}, i.{name}) AS {name}" for name in names)
     return f"""
         SELECT s.*{replaced}, i.* EXCLUDE (session_id) FROM {stored} AS s{joins} LEFT JOIN (
-            SELECT i.session_id, {own} FROM {said} AS i ASOF LEFT JOIN {given} AS g
+            SELECT i.session_id, {own} FROM {declared} AS i ASOF LEFT JOIN {handed_on} AS g
                 ON coalesce(g.repo, '') = coalesce(i.repo, '') AND g.agent = i.agent
                 AND g.opened_position < i.opened_position
         ) AS i ON i.session_id = s.session_id"""
@@ -239,11 +239,11 @@ def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "fl
 
 def _intents(events: str) -> str:
     """What a session's own events declare, and where it was over (as `memory/intent.py` reads them)."""
-    said = "arg_max(TRY(json_extract_string(payload, '$.{}')), position)".format
+    last_value = "arg_max(TRY(json_extract_string(payload, '$.{}')), position)".format
     scope = "arg_max(TRY_CAST(TRY(json_extract(payload, '$.scope')) AS VARCHAR[]), position)"
     return f"""
-        SELECT session_id, NULL::BIGINT AS turn, nullif({said("focus")}, '') AS focus,
-            nullif({scope}, []) AS scope, {said("description")} AS description,
+        SELECT session_id, NULL::BIGINT AS turn, nullif({last_value("focus")}, '') AS focus,
+            nullif({scope}, []) AS scope, {last_value("description")} AS description,
             CASE WHEN arg_max(operation, position) = 'end' THEN max(position)
                 ELSE 9223372036854775807 END AS closed
         FROM {events} WHERE event_type = 'session' AND session_id IS NOT NULL GROUP BY session_id"""

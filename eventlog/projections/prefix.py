@@ -87,7 +87,7 @@ class SegmentsPrefix:
     def _events(self, since: int) -> str:
         """The sealed events from position `since` on. Raises: Corruption."""
         self._checks.ensure(entry for entry in self._segments if entry.end > since)
-        paths, where = source.behind(self._layout, self._segments, since)
+        paths, where = source.after(self._layout, self._segments, since)
         return source.events(paths, where=where)
 
     def _rows(self, sql: str, values: "list[Any] | None" = None) -> "list[tuple[Any, ...]]":

@@ -11,7 +11,7 @@ from eventlog.base.types import COMMAND_ARGUMENTS
 from eventlog.projections import calls
 from eventlog.projections import definitions as d
 
-TOLD, SEEN, EXPLORATORY = "told", "seen", "exploratory"
+STATED, SEEN, EXPLORATORY = "told", "seen", "exploratory"
 
 COLUMNS: d.Columns = (
     (
@@ -66,7 +66,7 @@ def of_errors(events: str) -> str:
             FROM {events} WHERE event_type = 'error' AND resolved
         )
         SELECT s.position, s.session_id, s.turn,
-            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{TOLD}'
+            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{STATED}'
                 WHEN w.position IS NOT NULL THEN '{SEEN}' ELSE '{EXPLORATORY}' END AS resolved_how,
             CASE WHEN m.position IS NOT NULL THEN m.event_id ELSE w.event_id END AS resolved_by,
             CASE WHEN m.position IS NOT NULL THEN m.happened ELSE w.happened END AS resolved_at

@@ -97,9 +97,11 @@ def _timed(events: str, where: str, **latest: str) -> str:
 
     Args: latest: the name of a column, and the condition on the others.
     """
-    found = ", ".join(f"max(occurred_at) FILTER ({of}) OVER before AS {name}" for name, of in latest.items())
+    columns = ", ".join(
+        f"max(occurred_at) FILTER ({of}) OVER before AS {name}" for name, of in latest.items()
+    )
     return f"""
-        SELECT position, event_type, session_id, tool_use_id, occurred_at, {found},
+        SELECT position, event_type, session_id, tool_use_id, occurred_at, {columns},
             agent = 'codex' AND min(occurred_at) FILTER ({_TOOLS}) OVER (PARTITION BY {_WORK})
                 <= min(occurred_at) FILTER (event_type = 'llm') OVER (PARTITION BY {_WORK}) AS is_counted_late
         FROM {events}

@@ -22,7 +22,7 @@ from eventlog.worktree.capture import FILE_SIZE_MAX, capture, git_facts
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CapturedDirectory:
     """What a directory held: its tree, and columns and payload of the snapshot that says so."""
 
     tree: str
@@ -31,14 +31,16 @@ class Look:
 
     def into(self, snapshot: Event) -> Event:
         """The snapshot event with all of it; what its writer said of git wins."""
-        said = snapshot["payload"]
-        assert isinstance(said, dict)
-        known = {name: value for name, value in self.payload.items() if value is not None}
-        return {**snapshot, "tree_hash": self.tree, **self.columns, "payload": {**known, **said}}
+        stated = snapshot["payload"]
+        assert isinstance(stated, dict)
+        facts = {name: value for name, value in self.payload.items() if value is not None}
+        return {**snapshot, "tree_hash": self.tree, **self.columns, "payload": {**facts, **stated}}
 
 
 @contextmanager
-def captured(store: Store, root: "str | os.PathLike[str]", previous: "str | None" = None) -> Iterator[Look]:
+def captured(
+    store: Store, root: "str | os.PathLike[str]", previous: "str | None" = None
+) -> Iterator[CapturedDirectory]:
     """Capture `root`; within this nothing collects what it found, so append the event that names it.
 
     Args: previous: the tree to count the changes since.
@@ -73,4 +75,4 @@ def captured(store: Store, root: "str | os.PathLike[str]", previous: "str | None
         }
         tree = to_text(done.root)
         columns["blobs"] = [tree, *done.lists()]
-        yield Look(tree, columns, facts)
+        yield CapturedDirectory(tree, columns, facts)

@@ -151,9 +151,9 @@ class _Hooks(OlderHooks[R]):
         """The turn's anchor again, with its summary (S0-15, S1-47); an empty text says nothing."""
         sid = placement.session_id_given(session_id)
         given = self._under(session_ctx, columns)
-        said = {name: value for name, value in summary.to_dict().items() if value != ""}
+        stated = {name: value for name, value in summary.to_dict().items() if value != ""}
         return self._hand_over(
-            lifecycle.turn_end(sid, turn_sequence, said.pop("title", None), **said, **given)
+            lifecycle.turn_end(sid, turn_sequence, stated.pop("title", None), **stated, **given)
         )
 
     def store_turn_event(
@@ -224,10 +224,10 @@ class _Hooks(OlderHooks[R]):
         """The columns of an anchor that extends its session."""
         return self._columns({"extends": placement.links_given([session_ctx]) or None, **columns})
 
-    def _columns(self, own: Mapping[str, Any], *said: str) -> dict[str, Any]:
+    def _columns(self, own: Mapping[str, Any], *named: str) -> dict[str, Any]:
         """The columns of an event whose place, and what else is `said`, the builder is told by itself."""
-        told = (*said, "session_id", "turn")
-        return {name: value for name, value in {**self.columns, **own}.items() if name not in told}
+        builders_own = (*named, "session_id", "turn")
+        return {name: value for name, value in {**self.columns, **own}.items() if name not in builders_own}
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ _HIGHEST = (
 )
 
 
-class BehindError(Conflict):
+class ConsumerAheadError(Conflict):
     """A consumer was to be advanced to a position that it has passed."""
 
     def __init__(self, consumer: str, position: int, reached: int) -> None:
@@ -57,8 +57,8 @@ class Consumer:
     @property
     def position(self) -> int:
         """The next position to deliver, as the log says now."""
-        found = self.store.query(_HIGHEST, [self.name]).rows[0][0]
-        self._reached = max(self._reached, found or 0)
+        highest = self.store.query(_HIGHEST, [self.name]).rows[0][0]
+        self._reached = max(self._reached, highest or 0)
         return self._reached
 
     def follow(
@@ -97,7 +97,7 @@ class Consumer:
         """
         reached = self.position
         if position < reached:
-            raise BehindError(self.name, position, reached)
+            raise ConsumerAheadError(self.name, position, reached)
         end = self.store.journal.next_position()
         if position > end:
             raise Refused(

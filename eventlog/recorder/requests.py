@@ -233,8 +233,8 @@ class InsightResult:
 
 
 def _to_dict(value: Any) -> dict[str, Any]:
-    found = ((f.name, getattr(value, f.name)) for f in fields(value))
-    return {name: _plain(value) for name, value in found if value is not None}
+    values = ((f.name, getattr(value, f.name)) for f in fields(value))
+    return {name: _plain(value) for name, value in values if value is not None}
 
 
 def _plain(value: Any) -> Any:
