@@ -56,14 +56,14 @@ def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -
 
 
 def end_stale(store: "Store") -> int:
-    """Close the sessions that nobody ended within 24 hours, before anything is said of sessions."""
+    """Close the sessions that nobody ended within 24 hours, before sessions are shown."""
     from eventlog.memory import intent
 
     return intent.end_stale(store, intent.now_us(store))
 
 
 def retention_fields(retained: "Retention", session_id: str) -> dict[str, Any]:
-    """What is said of whether a session's contents are kept, as JSON has it."""
+    """Whether a session's contents are released or pinned, as JSON has it."""
     release = retained.released.get(session_id)
     return {
         "released": release.rule if release is not None else None,
@@ -73,7 +73,7 @@ def retention_fields(retained: "Retention", session_id: str) -> dict[str, Any]:
 
 
 def retention_words(retained: dict[str, Any]) -> list[str]:
-    """The same in words; none for a session of which nobody said anything."""
+    """The same in words; none for a session that is neither."""
     words = [f"released ({retained['released']})"] if retained["released"] else []
     words += ["pinned"] if retained["pinned"] else []
     return words + (

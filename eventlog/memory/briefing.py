@@ -1,9 +1,9 @@
 """The briefing: what a session should know of those before it, as text within a budget of tokens.
 
-Pure but for the look at files (`freshness`): facts that were gathered from the log (docs/briefing.md has
-their form), a time, and what the reader is about, to lines. The same facts, time and files give the same
-bytes. Each line says which event it stands on, each claim about a file what became of the file. On the hook
-path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
+Makes lines of facts (docs/briefing.md has their form), a time, and what the reader is about. Pure, except
+that `freshness` reads files: the same facts, time and files give the same bytes. Each line names the event
+that it rests on, and each claim about a file says what became of the file. On the hook path: imports neither
+`dataclasses` nor `re`.
 """
 
 from eventlog.base.names import STOP_WORDS
@@ -31,8 +31,8 @@ _WITHIN = 4
 
 
 class BriefingReader:
-    """For whom it is: what was said on the command line, or nothing; `agent_session` is an agent's own id of
-    the session that begins, which is not told of itself."""
+    """The reader: what the command line states, or nothing. `agent_session` is an agent's own id of the
+    session that begins, which the briefing leaves out."""
 
     __slots__ = ("agent", "agent_session", "focus", "overlaps", "scope")
 
@@ -53,7 +53,7 @@ class BriefingReader:
 
 
 class Briefing:
-    """The text, what it counts, the active sessions it tells of, and what was left out of it."""
+    """The text, its tokens, the active sessions that it lists, and what was left out of it."""
 
     __slots__ = (
         "active_sessions",
@@ -80,7 +80,7 @@ class Briefing:
 
 
 class _About:
-    """What the briefing is about; `session` is the one that says so, None where the reader did."""
+    """What the briefing is about; `session` states it, None where the reader does."""
 
     __slots__ = ("focus", "scope", "session", "words")
 
@@ -166,7 +166,7 @@ def fields(made: Briefing, budget: int) -> "Facts":
 
 
 def active_sessions(sessions: "Iterable[Facts]", now_us: int) -> "list[Facts]":
-    """Those that are not over by now (S3-30), the latest first."""
+    """The sessions that are not over at this time (S3-30), the latest first."""
     return [
         session
         for session in sessions
@@ -207,7 +207,7 @@ def is_within(path: str, scope: "Iterable[str]") -> bool:
 
 
 def _about(reader: BriefingReader, active: "list[Facts]") -> _About:
-    """What the reader said, else what the session that its agent has active is about (S3-24, S3-25)."""
+    """What the reader states, else what the active session of its agent is about (S3-24, S3-25)."""
     if reader.focus is not None or reader.scope:
         return _About(reader.focus, reader.scope, None)
     sessions = [session for session in active if session["agent"] == reader.agent and session["declared"]]
@@ -272,7 +272,7 @@ def _section(
     most: int,
     total: int,
 ) -> Section:
-    """The newest items that were not told above."""
+    """The newest facts that no section above shows."""
     new = [fact for fact in facts if fact["event"] not in shown]
     return Section(kind, title, [line(fact) for fact in new[:most]], max(0, total - (len(facts) - len(new))))
 

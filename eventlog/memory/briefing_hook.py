@@ -1,9 +1,9 @@
-"""The briefing as the hook gets it that starts a session: the facts of `memory/briefing.json`, brought up to
-date by the journal's end, within a deadline.
+"""The briefing that the hook prints when a session starts: the facts of `memory/briefing.json`, brought up to
+date from the end of the journals, within a deadline.
 
-No index, no segment, no DuckDB: a file of facts, then the frames behind the byte it names, as far as time and
-bytes allow. What cannot be read is left out; the text says up to which event it goes. Writes nothing. On the
-hook path, of this one moment.
+No index, no segment, no DuckDB: a file of facts, then the frames after the byte that it names, as far as time
+and bytes allow. What cannot be read is left out; the text says up to which event it goes. Writes nothing. On
+the hook path when a session starts.
 """
 
 import os
@@ -51,18 +51,18 @@ _TAKE_JSON = ("claude-code", "codex", "gemini-cli", "opencode")
 
 
 def takes_briefing(agent: str) -> bool:
-    """Whether an agent takes in what the hook prints that starts its session."""
+    """Whether an agent reads what the hook prints when its session starts."""
     return agent in _TAKE_JSON
 
 
 def lacks_facts(layout: "Layout", who: "Identity") -> bool:
-    """Whether there are no kept facts, and more is recorded than a hook reads by itself."""
+    """Whether no facts are cached, and more is recorded than a hook reads by itself."""
     more = _begins_in_segments(layout) or os.path.exists(layout.journal(2))
     return more and not has_facts(layout, who)
 
 
 def has_facts(layout: "Layout", who: "Identity") -> bool:
-    """Whether there are kept facts, however old."""
+    """Whether facts are cached, however old."""
     return _cached(layout, who) is not None
 
 
@@ -115,12 +115,12 @@ def text_at_start(
 
 
 def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | None":
-    """The kept facts with what the journals say since; None without any."""
+    """The cached facts with what the journals record since then; None without any."""
     facts = _cached(layout, who)
     blobs: "list[BlobStore]" = []
 
     def text_of(content_hash: object) -> str:
-        """The text of a content, empty where there is none to be had, or no time."""
+        """The text of a content, empty where it is missing, or where there is no time."""
         if content_hash is None or time.monotonic() > deadline_s:
             return ""
         if not blobs:
@@ -142,7 +142,7 @@ def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | 
                 if event is not None:
                     fold.take(position, *event)
     except (EventLogError, OSError):
-        pass  # the kept facts alone
+        pass  # the cached facts alone
     return fold.end(text_of)
 
 
@@ -195,7 +195,7 @@ def _cached(layout: "Layout", who: "Identity") -> "Facts | None":
 def _lines(
     layout: "Layout", who: "Identity", number: int, offset: int, deadline_s: float
 ) -> "Iterator[tuple[int, bytes]]":
-    """The lines behind a byte of a journal, with their positions, and those of the journals behind it."""
+    """The lines after a byte of a journal, with their positions, and those of the later journals."""
     left = _TAIL_SIZE_MAX
     while left > 0:
         path = layout.journal(number)

@@ -1,8 +1,8 @@
-"""The facts of a briefing, gathered from a store: what `briefing.py` makes text of.
+"""The facts of a briefing, from the index of a store: `briefing.py` makes text of them.
 
-`export` keeps them in `memory/briefing.json` for the hook that starts a session, which asks no index: a
-view of the log as of a position, deleted at any time and made again to the same bytes (P2, I22). Used by the
-command line, the server and the maintainer.
+`export` caches them in `memory/briefing.json` for the hook that starts a session, which reads no index: a
+view of the log as of a position, which can be deleted and made again with the same bytes (P2, I22). The
+command line, the MCP server and the maintainer use it.
 """
 
 import os
@@ -43,8 +43,8 @@ def brief(
 ) -> Briefing:
     """The briefing of a store as it is (S3-21, S3-29).
 
-    Closes what is stale first, and keeps the facts for hooks where they are to tell them; neither without
-    `writes`, and the text is the same. Args: looker: by default it looks at the working directory.
+    Closes stale sessions first, and caches the facts where hooks print them; neither without `writes`, and
+    the text is the same. Args: looker: by default it reads the working directory.
     """
     if writes:
         intent.end_stale(store, now_us)
@@ -53,7 +53,7 @@ def brief(
         try:
             write(store, facts)
         except OSError:
-            pass  # whoever may only read is briefed all the same
+            pass  # a reader without the right to write gets the briefing too
     if reader.focus or reader.scope:
         _add_what_bears_on(store, facts, reader, writes=writes)
     return briefing(facts, reader, looker or FreshnessChecker(working_directory(store)), now_us, tokens)
@@ -65,7 +65,7 @@ def export(store: Store) -> str:
 
 
 def briefs_at_start(store: Store) -> bool:
-    """Whether hooks that start a session tell a briefing, by the settings."""
+    """Whether hooks print a briefing when a session starts, by the settings."""
     return config.read(store.fs, store.layout).briefing_at_start
 
 
@@ -137,7 +137,7 @@ def gather(store: Store) -> "dict[str, Any]":
 
 
 def _end_of_log(store: Store) -> tuple[int, int, int]:
-    """The position behind the last event, and behind which byte of which journal the next one stands."""
+    """The position after the last event, and the journal and the byte where the next one begins."""
     with store.view() as view:
         position = view.next_position
         journal, offset = view.manifest.next_journal, HEADER_SIZE
@@ -243,7 +243,7 @@ def _oldest_first(result: "Result") -> "Iterator[dict[str, Any]]":
 def _add_what_bears_on(
     store: Store, facts: "dict[str, Any]", reader: BriefingReader, *, writes: bool
 ) -> None:
-    """What is older than the newest of each kind, and bears on what the reader said."""
+    """Add what bears on the reader's focus and scope, and is older than the newest of each kind."""
     known = {fact["path"] for fact in facts["files"]}
     for top in reader.scope:
         fold = FactsFold(empty(store.project_name, store.repo_hash))

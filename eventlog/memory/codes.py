@@ -1,7 +1,7 @@
 """Continuity codes: what a session did and left to do, one short line each, for the next session to read.
 
 Pure: the rules that make codes of a session's events, and how codes are written. No prose, no language model.
-`codes_of_log` reads the events of a store, `facts_now` those of the journals' end; both fold them here, so
+`codes_of_log` reads the events of a store, `facts` those of the end of the journals; both fold them here, so
 both give the same codes. Words and rules are those of S4; docs/codes.md says which way was taken where they
 contradict each other. On the hook path: imports neither `dataclasses` nor `re`.
 """
@@ -23,7 +23,7 @@ ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
 # The events that leave codes; `code` is what somebody noted.
 CODE = "code"
 TYPES = ("file", "action", "decision", "error", CODE)
-# The lists of a session's codes in the order of their lines; completions are kept and not among the lines.
+# The lists of a session's codes in the order of their lines; completions are stored, but have no line.
 LISTS = ("files", "functions", "decisions", "blockers", "next_actions")
 
 # Above this many tokens a session's codes are worth a warning; nothing is ever left out for it (S4-35).
@@ -380,7 +380,7 @@ def text_in(blobs: "BlobStore", content_hash: object) -> str:
         return ""
     try:
         id = from_text(content_hash)
-        # To be told why a content is missing takes a look through the log.
+        # To learn why a content is missing would take a scan of the log.
         data = blobs.get(id) if blobs.contains(id) else b""
     except EventLogError:
         return ""

@@ -1,7 +1,7 @@
 """Continuity codes in files: `<base>/memory/sessions/active-<project>.json`, and `archive/` beside them.
 
 `base` may be shared by the projects of one user. Nothing here raises for what a file holds: what cannot be
-read is no context (S4-17), and its bytes are kept. Files are replaced whole, so a reader sees the old or the
+read is no context (S4-17), and its bytes stay. Files are replaced whole, so a reader sees the old or the
 new one; any number of processes may read and write.
 """
 

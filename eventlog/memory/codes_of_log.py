@@ -2,7 +2,7 @@
 
 The log is the truth and the file a view (P2): deleted and exported again it has the same bytes. What people
 say themselves (`say`) is an event of type `code` first. Used by the command line and the maintainer, not by
-hooks: the session is looked up in the index. Hooks fold the journals' end by the same rules (`facts_now`).
+hooks: it reads the index. Hooks fold the end of the journals by the same rules (`facts.py`).
 """
 
 import os
@@ -24,7 +24,7 @@ from eventlog.store import Store
 NEXT, DONE, DECISION, BLOCKER, COMPLETE = "next", "done", "decision", "blocker", "complete"
 
 _RECENT = 20
-_SESSIONS_OF_FACTS = 5  # sessions whose codes are kept for hooks: one of them may go on
+_SESSIONS_OF_FACTS = 5  # sessions whose codes are cached for hooks: one of them may go on
 _COLUMNS = (
     "event_id", "event_type", "operation", "title", "path", "tool", "tool_use_id", "success", "error_type",
     "resolved", "before_hash", "after_hash", "occurred_at", "recorded_at", "position", "payload",

@@ -83,7 +83,7 @@ def context_for(
         named["codes"],
     )
     head = [f"# Context: {harmless(store.project_name, 60)}, events up to {facts['position']:,}", NOTE]
-    # Codes are never cut: where they leave no room, they alone are told, whatever they count.
+    # Codes are never cut: where they leave no room, they alone are shown, whatever they count.
     least = tokens_of("\n".join((*head, *named["codes"].lines))) + _LEFT_LINE if named["codes"].lines else 0
     filled = fill(head, sections, max(tokens, least))
     chosen = [

@@ -1,7 +1,7 @@
-"""Recorded text on its way into a reader's context: quoted, harmless, on one line, with what it stands on.
+"""Recorded text on its way into a reader's context: quoted, harmless, on one line, with what it rests on.
 
 Whoever wrote it may have meant it as an order to the next reader. So it is cut, stripped of everything that
-could end its quotation or its line, and stands behind a sentence that says what it is. Pure; on the hook
+could end its quotation or its line, and follows a sentence that says what it is. Pure; on the hook
 path.
 """
 
@@ -31,5 +31,5 @@ def harmless(text: "str | None", size_max: int = _TEXT_SIZE_MAX) -> str:
 
 
 def cited(*ids: "str | None") -> str:
-    """What a line stands on: events by the beginning of their id, contexts by their name."""
+    """What a line rests on: events by the beginning of their id, contexts by their name."""
     return "[" + " ".join(id if ":" in id else id[:_ID_SIZE] for id in ids if id) + "]"

@@ -1,4 +1,4 @@
-"""Whether a file still is what the log says of it: looked at now, by the hash of its content.
+"""Whether a file still is what the log says of it, by the hash of its content now.
 
 A claim about a file is worth what the file says. Reads regular files of the working directory, never through
 a link and never a device; writes nothing. Bounded by a deadline and by bytes. On the hook path.
@@ -19,7 +19,7 @@ _BYTES_MAX = 32 << 20
 
 
 class FreshnessChecker:
-    """Looks at files below `top`; remembers what it saw. One thread; as fresh as the object."""
+    """Hashes files below `top`, each once. One thread; as fresh as the object."""
 
     def __init__(
         self, top: "str | None", *, deadline_s: "float | None" = None, bytes_max: int = _BYTES_MAX
@@ -44,7 +44,7 @@ class FreshnessChecker:
         return UNKNOWN if digest == "?" else UNCHANGED if digest == content else CHANGED
 
     def _hash(self, path: str) -> "str | None":
-        """The hash of the content; empty: there is no file; `?`: it was not read; None: nobody looked."""
+        """The hash of the content; empty: there is no file; `?`: it was not read; None: there was no time."""
         if path not in self._seen:
             self._seen[path] = self._hash_now(path)
         return self._seen[path]

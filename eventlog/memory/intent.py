@@ -163,7 +163,7 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
     try:
         store.append_rows(events)
     except EventLogError:
-        return 0  # who only reads may still ask
+        return 0  # a reader without the right to write gets its answer too
     return len(events)
 
 
@@ -191,7 +191,7 @@ def is_stale(opened_us: int, now_us: int, hours: float = STALE_SESSION_HOURS) ->
 
 
 def scope_of(paths: "Iterable[str] | None") -> "list[str] | None":
-    """Paths as they are kept: in POSIX form, each once; None for none at all (S3-33, S3-37)."""
+    """Paths as the log has them: in POSIX form, each once; None for none at all (S3-33, S3-37)."""
     spelled = [path.replace("\\", "/").removeprefix("./") for path in paths or ()]
     return [path for path in dict.fromkeys(spelled) if path] or None
 

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-# Of a request and an outcome so much is kept: what they begin with, and what they end with.
+# The most characters of a request and of an outcome: their beginning and their end.
 SIZE_MAX = 2_000
 _NEXT = 4
 _DONE = (None, "completed")
 
 
 def shortened(text: object) -> "str | None":
-    """A text as facts keep it: cut in its middle, None where there is none."""
+    """A text as facts have it: cut in its middle, None where there is none."""
     if not isinstance(text, str) or not text.strip():
         return None
     return text if len(text) <= SIZE_MAX else f"{text[: SIZE_MAX // 2]} … {text[-SIZE_MAX // 2 :]}"

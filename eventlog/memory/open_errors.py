@@ -1,7 +1,7 @@
 """Which errors are open, event by event: the rule of `projections/resolutions.py` for a journal's end.
 
-A hook asks no index, so it holds the errors that were open in the kept facts, and takes the events that came
-since. A test gives both the same events. On the hook path, where a session begins.
+A hook asks no index, so it holds the errors that were open in the cached facts, and takes the later events.
+A test gives both the same events. On the hook path, where a session begins.
 """
 
 from eventlog.base.exploring import CHANGING_TOOLS, is_exploratory

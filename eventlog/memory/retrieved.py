@@ -11,7 +11,7 @@ from eventlog.recorder.requests import Memory
 from eventlog.search import find, query
 from eventlog.store import Store
 
-# What was said, decided, failed or came of something; not what tools printed, nor what files hold.
+# Messages, decisions, failures and outcomes; not what tools printed, nor what files hold.
 TYPES = (
     "decision", "error", "turn", "session", "feedback", "discovery", "warning", "mutation", "outcome",
     "message", "project_convention", "skill",

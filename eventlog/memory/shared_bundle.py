@@ -88,7 +88,7 @@ def bundle(
     """The bundle of an entry.
 
     Args:
-        diff: what changed since the checkpoint; shown in front of every summary, and always when stale.
+        diff: what changed since the checkpoint; shown before every summary, and always when stale.
         snippets: what was found for the feature request; only what has RELEVANCE_MIN and more is taken.
         sessions: ids of tools' sessions on this machine.
         size_max: characters; the phase's own limit by default.

@@ -95,7 +95,7 @@ def why_not(root: str, item: "Mapping[str, Any]") -> "str | None":
 
 
 def with_hashes(root: str, ledger: "Iterable[Mapping[str, Any]]") -> "list[dict[str, Any]]":
-    """The ledger with the hash of what each file holds now: later its freshness is told by that."""
+    """The ledger with the hash of what each file holds now: `freshness` compares it later."""
     return [
         {
             **item,

@@ -31,7 +31,7 @@ _FIELDS: "dict[str, type]" = {
     "last_run": dict,
     "failed_runs": list,
 }
-# By which member the items of a list are told apart; those of other lists are texts.
+# The member that identifies the items of a list; items of other lists are texts.
 _NAMED_BY = {
     "open_decisions": "id", "evidence_ledger": "claim", "file_pointers": "path", "checklist": "text",
     "failed_runs": "error",
@@ -83,7 +83,7 @@ def check(entry: "Mapping[str, Any]") -> None:
 
 
 def merged(old: "Mapping[str, Any]", new: "Mapping[str, Any]") -> Entry:
-    """The entry after `new` was told of it. Items of lists have an id, claim, path or text."""
+    """The entry with `new` merged into it. Items of lists have an id, claim, path or text."""
     out = dict(old)
     for name, value in new.items():
         if value is None:
@@ -101,7 +101,7 @@ def merged(old: "Mapping[str, Any]", new: "Mapping[str, Any]") -> Entry:
 
 
 def summary_hash(text: str) -> str:
-    """The hash of a summary's text, by which a change behind our back is seen."""
+    """The hash of a summary's text, which shows a change by other means."""
     return blake3(text.encode("utf-8", "surrogatepass")).hexdigest(16)
 
 

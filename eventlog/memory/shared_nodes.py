@@ -1,8 +1,8 @@
 """The steps of a workflow that share context: load, validate, write. Callables from a state to its changes.
 
 A state is a dict with `context` and `plan` (whose `metadata` is changed, too), as graph libraries pass it on;
-what a node returns are the keys that change. Everything is behind one flag, which is off unless somebody
-sets it: then a node reads no file, runs no git and returns nothing (S2-5).
+a node returns the keys that change. One flag switches all of it on. While it is off, as by default, a node
+reads no file, runs no git and returns nothing (S2-5).
 """
 
 import os

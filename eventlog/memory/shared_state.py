@@ -152,7 +152,7 @@ def diff_since(root: str, commit: str) -> str:
 
 
 def _content_of(path: bytes) -> str:
-    """The mode that git would record, and the hash of the content; what is not there is said so."""
+    """The mode that git would record, and the hash of the content; a missing file says so."""
     try:
         info = os.lstat(path)
         if stat.S_ISLNK(info.st_mode):

@@ -7,7 +7,7 @@
 
 Every change is an event of type `context` first; the files are views, and `rebuild` writes the same bytes
 again (P2). What a file says that the log does not know (somebody else committed it) becomes an event when it
-is loaded, the newer of the two for each key. A file that cannot be read stops nobody: its bytes are kept in
+is loaded, the newer of the two for each key. A file that cannot be read stops nobody: its bytes stay in
 the store under `memory/aside/`, and of one with marks of a merge conflict both sides are read.
 """
 

@@ -81,7 +81,7 @@ def who(store: Store) -> list[Worker]:
 
 
 def overlaps(workers: Sequence[Worker]) -> list[Overlap]:
-    """Where two of them meet: by what they touched, then by what they said; in a fixed order."""
+    """Where two of them meet: by what they touched, then by their scopes; in a fixed order."""
     meetings: list[Overlap] = []
     for worker, other in combinations(sorted(workers, key=lambda w: w.intent.opened_position), 2):
         met = set()

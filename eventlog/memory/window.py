@@ -89,7 +89,7 @@ def context_block(
 
 
 def project_facts(store: Store) -> list[Memory]:
-    """What is kept under the project's anchor, and its conventions."""
+    """What is recorded under the project's anchor, and its conventions."""
     anchor = names.project_context(store.project_name, store.repo_hash)
     facts = retrieval.find(store, "", RetrieveOptions(1, (anchor,)))
     facts += retrieval.find(store, "", RetrieveOptions(PROJECT_FACTS, extends=anchor))
@@ -109,7 +109,7 @@ def _turn_of(store: Store, session_id: str, message: str) -> int | None:
 
 
 def _last_turns(store: Store, session_id: str, without: int | None, count: int) -> tuple[Memory, ...]:
-    """Each as its anchor says by now, by the event that wrote the anchor last."""
+    """Each as its anchor says now, by the event that wrote the anchor last."""
     last = (
         "select context_id from turns where session_id = $1 and turn is distinct from $2 "
         f"order by turn desc limit {max(0, count)}"

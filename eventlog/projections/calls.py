@@ -1,7 +1,7 @@
 """What calls of tools did, to what, and which files they read, for the anchors of turns (docs/anchors.md).
 
 The arguments of a call stand in its payload, which no fold reads: all of this is computed where a question
-names it, and kept nowhere. Pure text.
+names it, and stored nowhere. Pure text.
 """
 
 from itertools import chain

@@ -11,7 +11,7 @@ Rules of the fold (design.md section 9, P2, P3, P7):
   read from the payload, and no other payload is parsed. Columns of `ASKED_FOR` have what a
   turn's end named, or nothing: joins.py adds what its events show where a question names them.
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
-- Model calls count once, through `llm_calls`, in the turn of the row that was kept.
+- Model calls count once, through `llm_calls`, in the turn of the row that counts.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
 - An event without a time of its own happened when it was recorded, unless an import wrote it: then nobody
   knows when (`HAPPENED_AT`). A start or an end that is not known is the first or the last known time of the
@@ -19,10 +19,10 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - A session that an import began is never active.
 
 The fold has two steps, because a call's key may occur in several sessions:
-1. Rows of type `llm`: of several for one call all but one are beaten. Mergeable: the best of the best
+1. Rows of type `llm`: of several for one call all but one are superseded. Mergeable: the best of the best
    of two parts is the best of both.
-2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls kept in those sessions.
-`sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
+2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls that count in those sessions.
+`sessions_master` then folds the `sessions` rows. `llm_calls` is the rows that count, read from the events.
 """
 
 from eventlog.base.types import IMPORTED_AGENTS
@@ -284,7 +284,7 @@ def call_rows(events: str) -> str:
 
 
 def superseded_calls(events: str, positions: str) -> str:
-    """Those of `positions` whose row another one of them beats, as the row of one call.
+    """Those of `positions` whose row another one supersedes, as the row of one call.
 
     The most completion tokens win, null being fewer than none; then the most prompt tokens, then the lowest
     position.
@@ -336,7 +336,7 @@ def event_rows(events: str) -> str:
 def lifecycle_rows(events: str) -> str:
     """What events say of each (session_id, turn) in words: lifecycle events and snapshots.
 
-    They are few, so the columns of texts are looked at for them alone. Fewer still have something to
+    They are few, so only theirs are read of the columns of texts. Fewer still have something to
     say in their payload: `of_turn` and `of_session` list that, one row each, since an aggregate of texts
     takes memory for each group, whether it finds one or not.
 
@@ -378,7 +378,7 @@ def lifecycle_rows(events: str) -> str:
 
 
 def token_sums(calls: str) -> str:
-    """What the calls of each (session_id, turn) used, from `call_rows` that are kept."""
+    """What the calls of each (session_id, turn) used, from the `call_rows` that count."""
     return _sums("session_id, turn", "count(*)", calls)
 
 
@@ -580,7 +580,7 @@ _IMPORTED = "p.agent = 'git'"
 _REWRITTEN = "'rewritten'"
 _TURN_STATUS = f"CASE WHEN {_IMPORTED} AND t.status = 'active' THEN 'incomplete' ELSE t.status END"
 
-# What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states
+# What a snapshot says of the capture that it records. The rule is that of replay/certainty.py, whose states
 # rest on the same facts.
 _CAPTURE = "{'operation': operation, 'has_tree': tree_hash IS NOT NULL, 'success': success}"
 
@@ -605,7 +605,7 @@ _END_CERTAINTY = (
 
 
 def _span(lifecycle: str, rows: str) -> str:
-    """A start and an end: as they were told, else the first and last known times; no end before its start."""
+    """A start and an end: as recorded, else the first and last known times; no end before its start."""
     start = f"coalesce({lifecycle}.started_at, {rows}.first_at)"
     end = f"coalesce({lifecycle}.ended_at, {rows}.last_at)"
     known = f"{lifecycle}.status <> 'active' AND ({end} < {start}) IS NOT TRUE"

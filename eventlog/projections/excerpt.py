@@ -2,7 +2,7 @@
 
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
-is remembered of it. What does not fit, fails or looks wrong is left to who reads segments through pyarrow,
+is remembered of it. What does not fit, fails or seems wrong is left to the reader through pyarrow,
 which finds and names damage. One thread.
 """
 
@@ -16,7 +16,7 @@ from eventlog.log.manifest import SegmentEntry
 from eventlog.log.reader import Selection
 from eventlog.projections import source
 
-# Events that are kept; a turn of more is streamed.
+# The most events in memory; a turn with more is streamed.
 _ROWS_MAX = 2_000
 # A segment is read whole to be compared: this takes less than loading pyarrow.
 _SEGMENT_BYTES_MAX = 64 << 20

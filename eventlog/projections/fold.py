@@ -1,15 +1,15 @@
 """Folding events into projections on a DuckDB connection: from nothing, or onto an index.
 
 The same few statements serve three callers: building an index from the log, bringing a copy of one up
-to date, and answering a query from an index that is behind the log (I19, I20, I21).
+to date, and answering a query from an index that lags the log (I19, I20, I21).
 
 An index holds the tables `turns`, `sessions`, `master_keys`, `sessions_master`; `calls`: for each model
-call the hash of its key, and position and session of the row that was kept; and `beaten`: the positions of
-the other rows of calls, so that who reads calls leaves out a few instead of looking for a million. Onto an
+call the hash of its key, and position and session of the row that counts; and `beaten`: the positions of
+the other rows of calls, so that a reader of calls leaves out a few instead of looking for a million. Onto an
 index, with `fresh` the events it does not know:
-1. Rows of `fresh` meet the index's rows of the same calls, and all but the best are beaten.
+1. Rows of `fresh` meet the index's rows of the same calls, and all but the best are superseded.
 2. Touched are the sessions of `fresh`, and those that lost a call to a better row.
-3. Touched sessions are folded anew from all their events; rows of others stay as they are.
+3. Touched sessions are folded again from all their events; rows of others stay as they are.
 
 What is computed on the way lies in the in-memory database `work`. Not for concurrent use of one
 connection.
@@ -81,7 +81,7 @@ def merge(
 ) -> "dict[str, str]":
     """The projections of `wanted` from an index and the events it does not know: as `exact` gives them.
 
-    Args: index: the catalog of the index's tables; fresh: relation of the events behind the index.
+    Args: index: the catalog of the index's tables; fresh: relation of the events after the index.
     """
     made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)

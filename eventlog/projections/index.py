@@ -35,7 +35,7 @@ from eventlog.projections import fold, source
 FORMAT = 2  # raised by hand when the tables or the way they are updated change, not their SQL
 GENERATIONS_KEPT = 2
 
-AGE_MAX = 64  # updates of one file before it is made anew, which drops the room of replaced rows
+AGE_MAX = 64  # updates of one file before it is made again, which drops the room of replaced rows
 
 # DuckDB keeps each column of each table in blocks of its own, which are 256 kB and make an index of a few
 # events 1.6 MB. Blocks of 16 kB make it an eighth of that; in a large log they cost a third more time and
@@ -57,7 +57,7 @@ _META = (
 )
 
 # Whether an event of the tail is a duplicate is asked by every reader: eight bytes for each id are
-# scanned in a tenth of the time that the ids themselves take. Equal hashes are looked at again.
+# scanned in a tenth of the time that the ids themselves take. Equal hashes are compared again by id.
 _EVENT_IDS = "SELECT hash(event_id) AS id_hash FROM {events}"
 
 
@@ -120,7 +120,7 @@ def code8() -> str:
 
 
 def current(fs: FileSystem, layout: Layout, manifest: Manifest) -> "str | None":
-    """The name of the newest generation that may serve this manifest; its content is not looked at."""
+    """The name of the newest generation that may serve this manifest; its content is not read."""
     names = _candidates(fs, layout, manifest)
     return names[0] if names else None
 
@@ -381,7 +381,7 @@ def _fill(con: duckdb.DuckDBPyConnection, manifest: Manifest, layout: Layout) ->
 
 
 def fold_all(con: duckdb.DuckDBPyConnection, layout: Layout, manifest: Manifest, until: int) -> None:
-    """Make the tables of an index of the events in front of `until`, but for `meta`, in the database `made`.
+    """Make the tables of an index of the events before `until`, but for `meta`, in the database `made`.
 
     Raises: duckdb.Error.
     """
@@ -396,7 +396,7 @@ def _open(con: duckdb.DuckDBPyConnection, path: str, memory: "int | None", small
 
     A file that exists keeps its size of blocks; `small` is for a new one.
 
-    Until the checkpoint the file is worth nothing, so no journal is kept that could save half of it.
+    Until the checkpoint the file is worth nothing, so there is no journal that could save half of it.
     Compressing it would take longer than the fold, for a file that is read a few times.
     """
     blocks = f", BLOCK_SIZE {_SMALL_BLOCK_BYTES}" if small else ""
@@ -453,7 +453,7 @@ def _publish(fs: FileSystem, tmp: str, target: str) -> None:
 
 
 def _remove_old(fs: FileSystem, layout: Layout, number: int) -> tuple[str, ...]:
-    """Unlink generations older than the newest ones up to `number`; whoever has one open keeps reading it."""
+    """Unlink generations older than the newest ones up to `number`; a reader keeps the one it has open."""
     parsed = [(parse_index(name), name) for name in fs.listdir(layout.directory(INDEX_DIR))]
     numbers = sorted({p[0] for p, _ in parsed if p is not None and p[0] <= number}, reverse=True)
     retained = set(numbers[:GENERATIONS_KEPT])

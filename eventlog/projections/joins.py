@@ -1,7 +1,7 @@
 """Columns for which everybody would join views: who asked for a call or a change, and what came of a turn.
 
 A view that has such columns takes a relation and gives one with them, computed from the events where a
-question names one of them and kept nowhere. Where a question names none, they are there without a value.
+question names one of them, and stored nowhere. Where a question names none, they are there without a value.
 docs/sql.md ("Joined columns") is the rule of each. Pure text.
 """
 

@@ -1,6 +1,6 @@
 """What sealed segments say of the events and sessions in the tail, asked through DuckDB.
 
-Numbering and de-duplicating the tail need it (I8, I22). `SegmentsPrefix` is for whoever has a DuckDB
+Numbering and de-duplicating the tail need it (I8, I22). `SegmentsPrefix` is for readers that have a DuckDB
 connection at hand: it spares the import of pyarrow, and an index spares most of the reading.
 `IndexedPrefix` is for readers of a large log who have none. One connection, one thread.
 """

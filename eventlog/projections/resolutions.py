@@ -2,8 +2,8 @@
 
 Told: the error says so itself, or a later error marked resolved has its context id or a link to it. Seen: in
 its session the same tool worked later with the same command or on the same file; to change a file, any tool.
-Exploratory: what failed only looked (`eventlog/base/exploring.py`), so there is nothing to resolve. Pure
-text, computed where a question names it; `memory/open_errors.py` has the same rule for a journal's end.
+Exploratory: what failed only read something (`eventlog/base/exploring.py`), so there is nothing to resolve.
+Pure text, computed where a question names it; `memory/open_errors.py` has the same rule for a journal's end.
 """
 
 from eventlog.base import exploring

@@ -120,7 +120,7 @@ def after(layout: Layout, entries: "Sequence[SegmentEntry]", position: int) -> "
 def before(
     layout: Layout, entries: "Sequence[SegmentEntry]", position: int
 ) -> "tuple[list[str], str | None]":
-    """The segments with events in front of a position, and what tells these from others in the same files."""
+    """The segments with events before a position, and what tells these from others in the same files."""
     segments = [entry for entry in entries if entry.rows and entry.base < position]
     where = f"position < {position}" if segments and segments[-1].end > position else None
     return [layout.segment(entry.name) for entry in segments], where

@@ -1,10 +1,10 @@
 """Capture for programs that record themselves: a directory as hooks see it, by the store's settings.
 
-    with captured(store, ".") as look:
-        store.append([look.into(lifecycle.snapshot(session, turn, "turn_end", look.tree))])
+    with captured(store, ".") as directory:
+        store.append([directory.into(lifecycle.snapshot(session, turn, "turn_end", directory.tree))])
 
-The same engine as a hook's (docs/capture.md), without its deadline: the look is whole, and no content is left
-for later.
+The same engine as a hook's (docs/capture.md), without its deadline: the capture is complete, and no
+content is left for later.
 """
 
 import os
@@ -30,7 +30,7 @@ class CapturedDirectory:
     payload: dict[str, Any]
 
     def into(self, snapshot: Event) -> Event:
-        """The snapshot event with all of it; what its writer said of git wins."""
+        """The snapshot event with all of it; what its writer states of git wins."""
         stated = snapshot["payload"]
         assert isinstance(stated, dict)
         facts = {name: value for name, value in self.payload.items() if value is not None}

@@ -85,7 +85,7 @@ class _Hooks(OlderHooks[R]):
         """Store what a request asks for (S0-2), its payload as it came.
 
         A context id of ours places it: `turn:SID_TID`, `action:SID_TID_SEQ`, `session:SLUG_SID`,
-        `REPO:sessions`. Any other context is kept as it is, outside turns unless a column says where.
+        `REPO:sessions`. Any other context stays as it is, outside turns unless a column says where.
         """
         event = placement.event_of(request, self.repo, event_type)
         return self._hand_over(self.columns | event | columns)
@@ -121,7 +121,7 @@ class _Hooks(OlderHooks[R]):
     ) -> R:
         """A session ends (S0-12, S1-49); it still extends the master (ruling c2).
 
-        The session's own totals are folds of its events; `totals` is kept as the caller's word.
+        The session's own totals are folds of its events; `totals` is stored as the caller's statement.
         """
         given = self._columns(columns, "repo")
         event = lifecycle.session_end(
@@ -225,7 +225,7 @@ class _Hooks(OlderHooks[R]):
         return self._columns({"extends": placement.links_given([session_ctx]) or None, **columns})
 
     def _columns(self, own: Mapping[str, Any], *named: str) -> dict[str, Any]:
-        """The columns of an event whose place, and what else is `said`, the builder is told by itself."""
+        """An event's columns but for those that its builder takes as arguments: session, turn, `named`."""
         builders_own = (*named, "session_id", "turn")
         return {name: value for name, value in {**self.columns, **own}.items() if name not in builders_own}
 
@@ -308,7 +308,7 @@ def append(store: Store, event: Event) -> Stored:
     if not any(event.get(column) is not None for column in _CONTENT_COLUMNS):
         position = store.append_rows([event])[0]
     else:
-        with store.blobs.writer() as writer:  # whoever collects waits until the event is durable
+        with store.blobs.writer() as writer:  # garbage collection waits until the event is durable
             held = _held(store, writer, event)
             writer.flush()
             position = store.append_rows([held])[0]

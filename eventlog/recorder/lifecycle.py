@@ -149,7 +149,7 @@ def snapshot(
 ) -> Event:
     """The tree on disk at a turn's boundary (S0-17, S0-18, S1-24, S1-36, S1-37).
 
-    Without a `tree_hash` it holds what git said and the turn cannot be replayed from here.
+    Without a `tree_hash` it holds what git reported, and the turn cannot be replayed from here.
     """
     payload = {
         "git_head": git_head,

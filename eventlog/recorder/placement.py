@@ -1,7 +1,7 @@
 """From a request to an event: which session and turn a context id names, and which columns a payload fills.
 
 Pure functions. The payload stays as it came; columns are read out of it, so that projections and SQL
-see what a client said without parsing JSON. Names are parsed from the right, because a slug may hold
+see what a client sent without parsing JSON. Names are parsed from the right, because a slug may hold
 anything (docs/design.md §12.1).
 """
 
@@ -100,7 +100,7 @@ class ContextLocation(NamedTuple):
 
 
 def location_of(context_id: str) -> ContextLocation | None:
-    """The place that a sanitised context id names; None when it is not one of ours."""
+    """The location that a sanitised context id names; None when it is not one of ours."""
     kind, _, name = context_id.partition(":")
     if name == "sessions" and kind not in _KINDS:
         return ContextLocation("sessions", repo=kind)

@@ -102,7 +102,7 @@ class Recorder:
         self.columns: dict[str, Any] = {"agent": agent, **own, **columns}
         self.session: Session | None = None
         self._recorded_error: BaseException | None = None  # the exception that a turn has recorded
-        self._known_until = 0  # in front of this position nobody closed our session without our knowing
+        self._known_until = 0  # before this position nobody closed our session without our knowing
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Recorder:
         return positions
 
     def _still_open(self) -> Session | None:
-        """Our session, unless another process closed it since we last looked.
+        """Our session, unless another process closed it since we last read the log.
 
         As long as all events are our own there is nothing to look for.
         """
@@ -238,7 +238,7 @@ class Recorder:
             summary=summary,
             turn_count=session.turns,
             end_reason=end_reason,
-            # It may be another session than the one that the agent has by now.
+            # It may be another session than the one that the agent has now.
             **{name: value for name, value in self.columns.items() if name != "agent_session_id"},
         )
 
@@ -259,7 +259,7 @@ class Recorder:
     def _choose(self, rolled: Session | None) -> tuple[str, Session | None]:
         """The id of the session to start, and that session where it was there before.
 
-        What continues a session is named after it, so that two who meet the limit at once agree.
+        What continues a session is named after it, so that two processes that meet the limit at once agree.
         """
         if rolled is not None:
             return names.next_session_id(self.agent, rolled.session_id), None
@@ -287,7 +287,7 @@ class Recorder:
         Resumes or starts the session as needed, and rolls over to a new one that extends the old
         after `turn_limit` turns (S1-58).
         Args: intent_summary: what the message wants, in a line; root: the directory to capture as it is now,
-        where the turn's changes begin; tree_hash: its tree, for who has stored that; git: `git_head`,
+        where the turn's changes begin; tree_hash: its tree, for a caller that stored it; git: `git_head`,
         `git_branch`, `git_dirty`, `git_staged`, `tracked_files` as known.
         Raises: InvalidEvent (both `root` and `tree_hash`, no tree), NotFound, and as `Store.append`.
         """
@@ -548,7 +548,7 @@ class Turn:
         )
         self._recorder._append([event])
         self._ended = True
-        shorten(self._recorder.store)  # nobody waits for it now; whoever begins the next turn would
+        shorten(self._recorder.store)  # nobody waits for it now; the next turn would
 
     def _has_ended(self) -> bool:
         """Whether it was ended, or its session was, by its recorder or where that noticed it."""

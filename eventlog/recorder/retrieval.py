@@ -1,7 +1,7 @@
 """What the log holds on something: the client's reading operations over the local log (S0-2, S1-60).
 
 `find` is the one function that decides what is relevant, by words for the time being: a query's words
-are looked for in titles, paths, names and payloads; what holds more of them comes first, then what is
+are searched for in titles, paths, names and payloads; what holds more of them comes first, then what is
 newer. A search by meaning takes its place without its callers noticing. Nothing here writes.
 
 Of a context that was written several times the newest event that fits is found, and an anchor is shown
@@ -28,12 +28,12 @@ from eventlog.recorder.requests import (
 from eventlog.store import Store
 
 LIMIT = 10  # S1-25, where the caller names none
-WORDS_MAX = 12  # the longest words of a long message; each costs a look at every payload
+WORDS_MAX = 12  # the longest words of a long message; each costs a scan of every payload
 TEXT_SIZE_MAX = 300  # of what a memory says; the event has all of it
 _EVENTS_PER_MEMORY = 20  # how many events of one context may stand before another is missed
 
 # Raw input that adapters turn into events of other types, and Locus's own bookkeeping; and what says little
-# in words, so that it is found only by whoever asks for its type, its context or what it extends.
+# in words: only a question for its type, its context or what it extends finds it.
 _RAW_TYPES = ("hook", "cursor", "maintenance", "retention", "withheld", "content")
 _QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
 
@@ -277,7 +277,7 @@ class _Where:
 
 
 def _with_anchors(store: Store, memories: list[Memory]) -> list[Memory]:
-    """The memories, those of anchors with what the anchor says by now."""
+    """The memories, those of anchors with what the anchor says now."""
     texts: dict[str, str] = {}
     for event_type, text_of, columns in (
         ("turn", turn_text, "context_id, title, user_request, outcome, decisions, files_modified"),
