@@ -1,9 +1,10 @@
-"""Intents: what each session is about, and which sessions are at work; a fold of the `session` events.
+"""Intents: what each session is about, and which sessions are at work, as the SQL view `sessions` says it.
 
-A session's focus, scope and description stand in the payload of its start (S3-1); there is no other record
-of them. One session per (repository, agent) is active: the one opened last, and beside it those that went on
-after it was opened, as two windows of one agent do. docs/memory.md has the rules. Reading writes nothing;
-`start`, `end` and `end_stale` append. Any number of processes; not for hooks, which ask no index.
+A session's focus, scope and description stand in the payload of its start (S3-1); there is no other record of
+them. One session per (repository, agent) is active: the one opened last, and beside it those that went on
+after it was opened, as two windows of one agent do. docs/memory.md has the rules. Only what the log does not
+know is added here: which processes are gone. Reading writes nothing; `start`, `end` and `end_stale` append.
+Any number of processes; not for hooks, which ask no index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 
 from eventlog.base import activity, names
 from eventlog.base.errors import Ambiguous, EventLogError, NotFound
-from eventlog.base.jsontext import object_of
 from eventlog.base.types import Event
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder import lifecycle, sessions
@@ -26,7 +26,6 @@ STALE_SESSION_HOURS = 24
 _HOUR_US = 3_600_000_000
 # Its sessions are groups of commits: nobody is at work in them, and a later import goes on with them.
 _HISTORY = "git"
-_OPENED = ("start", "resume", "clear", "fork")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,6 @@ class Intent:
     opened_position: int
     last_position: int
     ended_us: int | None
-    ended_position: int | None
     status: str
     end_reason: str | None
     turn_count: int
@@ -82,7 +80,7 @@ def start(
     """Begin a session of an agent; the one that it has active ends first (S3-12, S3-32)."""
     intent = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
     session = Recorder(store, agent=agent).start_session(focus, title=title, intent=intent)
-    return _known(store, session.session_id, agent)
+    return _fold(store, "session_id = $1", [session.session_id])[0]
 
 
 def end(
@@ -109,13 +107,12 @@ def find(store: Store, name: str) -> Intent:
         raise
     except NotFound:
         raise NotFound(f"Session not found: {name}") from None
-    return _known(store, row.session_id, row.agent)
+    return _fold(store, "session_id = $1", [row.session_id])[0]
 
 
 def by_id(store: Store, session_id: str) -> Intent | None:
     """The session of exactly that id (S3-6)."""
-    row = sessions.by_id(store, session_id)
-    return None if row is None else _known(store, session_id, row.agent)
+    return next(iter(_fold(store, "session_id = $1", [session_id])), None)
 
 
 def active_of(store: Store, agent: str) -> Intent | None:
@@ -139,11 +136,7 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
         where.append("agent = $1")
         parameters.append(agent)
     if active_only:
-        # And what was declared and may hold for one of them: it was followed, or ended since then.
-        where.append(
-            "(status = 'active' or (agent_session_id is null and (end_reason in ('superseded', 'idle') or "
-            "last_position >= (select min(opened_position) from sessions where status = 'active'))))"
-        )
+        where.append("status = 'active'")
     intents = _fold(store, " and ".join(where), parameters)
     intents.sort(key=lambda s: (s.last_us is not None, s.last_us, s.last_position), reverse=True)
     return [session for session in intents if session.is_active or not active_only]
@@ -223,32 +216,31 @@ def fields(session: Intent) -> dict[str, Any]:
     }
 
 
-def _known(store: Store, session_id: str, agent: str | None) -> Intent:
-    """A session that there is, of that agent."""
-    candidates = _fold(
-        store,
-        "agent is not distinct from $1 and "
-        "(session_id = $2 or status = 'active' or agent_session_id is null)",
-        [agent, session_id],
-    )
-    return next(session for session in candidates if session.session_id == session_id)
-
-
 # -- the fold --------------------------------------------------------------------------------------
 
 
 def _fold(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
     """The sessions that fit, in the order in which they were opened."""
-    rows = store.query(
-        "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
-        "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
-        f"where {where} order by opened_position",
+    result = store.query(
+        "select session_id, context_id, agent, agent_session_id, repo, title, focus, scope, description, "
+        "epoch_us(started_at) as started_us, epoch_us(ended_at) as ended_us, epoch_us(last_at) as last_us, "
+        "epoch_us(case when event_id is null then started_at else opened_at end) as opened_us, "
+        "opened_position, last_position, status, end_reason, turn_count, coalesce(event_id, '') as event_id "
+        f"from sessions left join (select position as opened_position, {HAPPENED_AT} as opened_at, event_id "
+        f"from events where event_type = 'session') using (opened_position) where {where} "
+        "order by opened_position",
         parameters,
-    ).rows
-    events = _session_events(store, [row[0] for row in rows])
+    )
     gone = _gone(store)
-    intents = (_intent(store, row, events.get(row[0], ())) for row in rows)
-    return _with_declared([_without_its_agent(session, gone) for session in intents])
+    rows = (dict(zip(result.columns, row, strict=True)) for row in result.rows)
+    return [_without_its_agent(_intent(row, store.project_name), gone) for row in rows]
+
+
+def _intent(row: dict[str, Any], project: str) -> Intent:
+    title, focus, scope = row.pop("title"), row["focus"], filter(None, row["scope"] or ())
+    row |= {"agent": row["agent"] or "", "status": row["status"] or "unknown"}
+    row |= {"focus": focus or title or project, "scope": tuple(scope_of(scope) or ()) or None}
+    return Intent(**row, declared=focus is not None)
 
 
 def _gone(store: Store) -> set[tuple[str, str]]:
@@ -261,92 +253,6 @@ def _without_its_agent(session: Intent, gone: set[tuple[str, str]]) -> Intent:
     if session.is_active and (session.agent, session.agent_session_id) in gone:
         return replace(session, status="interrupted", end_reason="process gone")
     return session
-
-
-def _session_events(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
-    """Of each session its own events, in order: (position, operation, µs, payload, event id)."""
-    events: dict[str, list[tuple[Any, ...]]] = {}
-    if session_ids:
-        for session_id, *rest in store.query(
-            f"select session_id, position, operation, epoch_us({HAPPENED_AT}), payload, "
-            "event_id from events where event_type = 'session' and list_contains($1, session_id) "
-            "order by position",
-            [list(session_ids)],
-        ).rows:
-            events.setdefault(session_id, []).append(tuple(rest))
-    return events
-
-
-def _intent(store: Store, row: Sequence[Any], events: Iterable[Sequence[Any]]) -> Intent:
-    (session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, started, ended,
-     turns, opened_position, last_position, last_at) = row  # fmt: skip
-    keys: dict[str, Any] = {}
-    opened_us, event_id = sessions.microseconds_of(started), ""
-    ended_position: int | None = -1
-    for position, operation, at, payload, id in events:
-        keys |= {name: value for name, value in payload_of(payload).items() if value is not None}
-        if operation in _OPENED and (ended_position is not None or operation == "start"):
-            opened_us, opened_position, event_id = at, position, id
-        ended_position = position if operation == "end" else None
-    focus, scope, description = keys.get("focus"), keys.get("scope"), keys.get("description")
-    declared = isinstance(focus, str) and bool(focus)
-    return Intent(
-        session_id,
-        context_id,
-        agent or "",
-        agent_session_id,
-        repo,
-        focus if declared and isinstance(focus, str) else title or store.project_name,
-        declared,
-        _scope_in(scope),
-        description if isinstance(description, str) else None,
-        sessions.microseconds_of(started),
-        opened_us,
-        int(opened_position),
-        int(last_position),
-        sessions.microseconds_of(ended),
-        None if ended_position == -1 else ended_position,
-        status or "unknown",
-        end_reason,
-        int(turns),
-        event_id,
-        sessions.microseconds_of(last_at),
-    )
-
-
-def payload_of(payload: object) -> dict[str, Any]:
-    try:
-        return object_of(payload)
-    except (ValueError, RecursionError):
-        return {}
-
-
-def _scope_in(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, list):
-        return None
-    return tuple(scope_of(path for path in value if isinstance(path, str)) or ()) or None
-
-
-def _with_declared(intents: list[Intent]) -> list[Intent]:
-    """`found`, where what was declared for an agent before it came holds for the session that it opens
-    (docs/memory.md)."""
-    completed: list[Intent] = []
-    declared: dict[tuple[str | None, str], Intent] = {}
-    for session in intents:
-        key = (session.repo, session.agent)
-        before = declared.get(key)
-        if session.declared and session.agent_session_id is None:
-            declared[key] = session
-        elif not session.declared and before is not None and _was_open(before, session.opened_position):
-            session = replace(
-                session, focus=before.focus, declared=True, scope=before.scope, description=before.description
-            )
-        completed.append(session)
-    return completed
-
-
-def _was_open(session: Intent, position: int) -> bool:
-    return session.ended_position is None or session.ended_position > position
 
 
 def _end_of(store: Store, session: Intent, summary: str | None, reason: str, **columns: Any) -> Event:
