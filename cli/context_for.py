@@ -52,7 +52,7 @@ def command(
         raise click.UsageError("--resume takes the session that goes on: --session SESSION")
     with open_store(ctx) as store:
         node = None if workstream is None else ContextLoadNode(contexts_of(store), workstream, phase)
-        given = context.context_for(
+        made = context.context_for(
             store,
             message,
             intent.now_us(store),
@@ -63,8 +63,8 @@ def command(
             tokens=budget,
         )
     if as_json:
-        put(document(context.fields(given)))
+        put(document(context.fields(made)))
         return
-    put(lines(f"{given.text}\n## Message\n{message}\n"))
-    if given.tokens > given.budget:
-        say(f"about {given.tokens:,} tokens: of the codes of the last session nothing is cut")
+    put(lines(f"{made.text}\n## Message\n{message}\n"))
+    if made.tokens > made.budget:
+        say(f"about {made.tokens:,} tokens: of the codes of the last session nothing is cut")

@@ -148,9 +148,9 @@ def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | 
 
 def _event(line: bytes, errors: "list[Facts]") -> "tuple[Facts, Facts] | None":
     """An event that may change the facts, and its payload; None for others, and for one that is damaged."""
-    at = line.find(_TYPE) + len(_TYPE)
-    kind = line[at : line.find(b'"', at)]
-    if at < len(_TYPE) or (kind not in _TYPES and _CONTRADICTS not in line):
+    start = line.find(_TYPE) + len(_TYPE)
+    kind = line[start : line.find(b'"', start)]
+    if start < len(_TYPE) or (kind not in _TYPES and _CONTRADICTS not in line):
         return None
     try:
         event, data = decode_line(line)
@@ -207,16 +207,16 @@ def _lines(
             os.close(fd)
         if header.store_id != who.store_id or header.number != number:
             return
-        at = 0
-        while at < len(data):
+        size_read = 0
+        while size_read < len(data):
             if time.monotonic() > deadline_s:
                 return
             try:
-                frame = decode_frame(data, at, offset + at, header.key, path)
+                frame = decode_frame(data, size_read, offset + size_read, header.key, path)
             except Corruption:
                 break  # the end, or what a writer has not written to the end
             yield from enumerate(frame.lines, frame.base)
-            at += frame.size
+            size_read += frame.size
         left -= len(data)
         number, offset = number + 1, HEADER_SIZE
         if not os.path.exists(layout.journal(number)):

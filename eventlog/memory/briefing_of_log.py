@@ -244,14 +244,14 @@ def _add_what_bears_on(
     store: Store, facts: "dict[str, Any]", reader: BriefingReader, *, writes: bool
 ) -> None:
     """Add what bears on the reader's focus and scope, and is older than the newest of each kind."""
-    known = {fact["path"] for fact in facts["files"]}
+    paths = {fact["path"] for fact in facts["files"]}
     for top in reader.scope:
         fold = FactsFold(empty(store.project_name, store.repo_hash))
         for event in _files(store, "(path = $1 or starts_with(path, $1 || '/'))", [top.rstrip("/")]):
             fold.take(event["position"], event, event.pop("payload"))
-        files = [fact for fact in fold.end()["files"] if fact["path"] not in known]
+        files = [fact for fact in fold.end()["files"] if fact["path"] not in paths]
         facts["more_files"] += files
-        known |= {fact["path"] for fact in files}
+        paths |= {fact["path"] for fact in files}
     if reader.focus:
         seen = {fact["event"] for name in ("decisions", "errors", "warnings") for fact in facts[name]}
         for memory in (hit.memory for hit in retrieve(store, reader.focus, NEWEST, writes=writes)):

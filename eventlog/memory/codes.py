@@ -322,16 +322,16 @@ def functions_in(text: str) -> "list[str]":
     functions = []
     for line in text.split("\n"):
         words = line.replace("(", " ( ").replace(")", " ) ").split()
-        for at, word in enumerate(words[:-1]):
+        for number, word in enumerate(words[:-1]):
             if word in _DEFINING:
-                after = words[at + 1 :]
+                after = words[number + 1 :]
                 if word == "func" and after[0] == "(" and ")" in after:
                     after = after[after.index(")") + 1 :]
                 functions += [name] if after and (name := _name(after[0])) else []
-            elif word in ("const", "let", "var") and "=>" in words and "=" in words[at + 2 :]:
-                value = words[words.index("=", at + 2) + 1 :]
+            elif word in ("const", "let", "var") and "=>" in words and "=" in words[number + 2 :]:
+                value = words[words.index("=", number + 2) + 1 :]
                 is_arrow = value[0] in ("(", "async") or value[1:2] == ["=>"]
-                functions += [name] if is_arrow and (name := _name(words[at + 1])) else []
+                functions += [name] if is_arrow and (name := _name(words[number + 1])) else []
     return functions
 
 

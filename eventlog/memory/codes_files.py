@@ -56,12 +56,12 @@ def context_of(
     capture: SessionContextCapture, phase: "str | None", now: "datetime | None", status: str
 ) -> SessionContext:
     """What was collected, as of `now`; it expires a week later."""
-    at = now or datetime.now(UTC)
+    made = now or datetime.now(UTC)
     return SessionContext(
         capture.session_id,
         capture.project,
-        at,
-        at + EXPIRES_AFTER,
+        made,
+        made + EXPIRES_AFTER,
         phase,
         tuple(capture.completed),
         tuple(capture.next_actions),

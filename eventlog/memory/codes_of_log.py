@@ -156,8 +156,8 @@ def _payload_reader(event: Event) -> "Callable[[], dict[str, Any]]":
 
 
 def _time_of(event: Event) -> int:
-    at = event["occurred_at"] or event["recorded_at"]
-    return (microseconds_of(at) or 0) if isinstance(at, datetime) else int(str(at))
+    time = event["occurred_at"] or event["recorded_at"]
+    return (microseconds_of(time) or 0) if isinstance(time, datetime) else int(str(time))
 
 
 def _moment(at_us: int) -> datetime:

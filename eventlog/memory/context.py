@@ -25,7 +25,7 @@ _OF_BRIEFING = ("warnings", "sessions", "decisions", "turns", "errors", "files")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class MessageContext:
     """The text without the message, and what it counts. `parts` are in their order, each with its text; the
     message stands last among them. `tokens` is above `budget` only where the codes alone are."""
 
@@ -50,7 +50,7 @@ def context_for(
     looker: "FreshnessChecker | None" = None,
     tokens: int = TOKENS,
     writes: bool = True,
-) -> Given:
+) -> MessageContext:
     """What to know for a message.
 
     Args: session_id: the session that the message is of, None for a new one; node: loads the workstream whose
@@ -91,7 +91,7 @@ def context_for(
         for section in sections
         if filled.shown[section.kind]
     ]
-    return Given(
+    return MessageContext(
         block,
         filled.text,
         (*chosen, ("current_input", message)),
@@ -106,20 +106,20 @@ def context_for(
 _LEFT_LINE = 60
 
 
-def fields(given: Given) -> "dict[str, Any]":
+def fields(context: MessageContext) -> "dict[str, Any]":
     """As JSON has it."""
     return {
-        "situation": given.block.situation.value,
-        "text": given.text,
-        "parts": [{"name": name, "text": text, "tokens": tokens_of(text)} for name, text in given.parts],
-        "tokens": given.tokens,
-        "budget": given.budget,
+        "situation": context.block.situation.value,
+        "text": context.text,
+        "parts": [{"name": name, "text": text, "tokens": tokens_of(text)} for name, text in context.parts],
+        "tokens": context.tokens,
+        "budget": context.budget,
         "measure": "words × 1.3",
-        "position": given.position,
-        "left_out": given.left_out,
+        "position": context.position,
+        "left_out": context.left_out,
         "relevant": [
             {"event": hit.memory.event_id, "relevance": round(hit.relevance, 3)}
-            for hit in given.block.relevant
+            for hit in context.block.relevant
         ],
     }
 

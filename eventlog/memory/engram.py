@@ -66,10 +66,10 @@ class EngramStore:
         store = self.store
         random_id = names.random_session_id(store.fs.random_bytes(8))
         session_id = session.id.removeprefix(SESSION_ALIAS) or random_id
-        at = time_given(session.started_at or None) or intent.now_us(store)
+        started_us = time_given(session.started_at or None) or intent.now_us(store)
         before = intent.active_of(store, session.agent_id)
         if before is not None:
-            intent.end(store, before, ended_us=at, reason="superseded")
+            intent.end(store, before, ended_us=started_us, reason="superseded")
         declared = {
             "focus": session.focus,
             "scope": intent.scope_of(session.scope),
@@ -77,7 +77,13 @@ class EngramStore:
         }
         slug = names.slugify(store.redactor.text(session.focus), session_id)
         started = lifecycle.session_start(
-            session_id, slug, None, store.repo_hash, intent=declared, agent=session.agent_id, occurred_at=at
+            session_id,
+            slug,
+            None,
+            store.repo_hash,
+            intent=declared,
+            agent=session.agent_id,
+            occurred_at=started_us,
         )
         store.append_rows([started])
         if session.ended_at is not None:
@@ -116,7 +122,7 @@ class EngramStore:
             raise InvalidEvent(f"no event type {event.event_type!r}; there are {', '.join(_KINDS)}")
         scope = intent.scope_of(event.scope)
         key = "decision" if event.event_type == "decision" else "message"
-        at = time_given(event.timestamp or None) or intent.now_us(self.store)
+        happened_us = time_given(event.timestamp or None) or intent.now_us(self.store)
         session_id = (event.session_id or "").removeprefix(SESSION_ALIAS) or None
         stored = append(
             self.store,
@@ -131,12 +137,12 @@ class EngramStore:
                 agent=event.agent_id,
                 repo=self.store.repo_hash,
                 path=scope[0] if scope else None,
-                occurred_at=at,
+                occurred_at=happened_us,
             ),
         )
         name = None if session_id is None else f"{SESSION_ALIAS}{session_id}"
         return replace(
-            event, scope=scope, id=stored.event_id, timestamp=intent.iso(at) or "", session_id=name
+            event, scope=scope, id=stored.event_id, timestamp=intent.iso(happened_us) or "", session_id=name
         )
 
 

@@ -123,12 +123,12 @@ class FactsFold:
         if session is None or self._event.get("agent") == _HISTORY:
             return
         operation = self._event.get("operation")
-        known = self._sessions.get(session)
+        stored = self._sessions.get(session)
         if operation == "end":
             self._sessions.pop(session, None)
-        elif known is not None:
-            if not known["declared"] and self._event.get("title"):
-                known["focus"] = self._event["title"]
+        elif stored is not None:
+            if not stored["declared"] and self._event.get("title"):
+                stored["focus"] = self._event["title"]
         elif operation in _OPENING:
             self._sessions[session] = self._opened(session)
 

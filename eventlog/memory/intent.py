@@ -80,7 +80,7 @@ def start(
     """Begin a session of an agent; the one that it has active ends first (S3-12, S3-32)."""
     intent = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
     session = Recorder(store, agent=agent).start_session(focus, title=title, intent=intent)
-    return _fold(store, "session_id = $1", [session.session_id])[0]
+    return _matching(store, "session_id = $1", [session.session_id])[0]
 
 
 def end(
@@ -107,12 +107,12 @@ def find(store: Store, name: str) -> Intent:
         raise
     except NotFound:
         raise NotFound(f"Session not found: {name}") from None
-    return _fold(store, "session_id = $1", [row.session_id])[0]
+    return _matching(store, "session_id = $1", [row.session_id])[0]
 
 
 def by_id(store: Store, session_id: str) -> Intent | None:
     """The session of exactly that id (S3-6)."""
-    return next(iter(_fold(store, "session_id = $1", [session_id])), None)
+    return next(iter(_matching(store, "session_id = $1", [session_id])), None)
 
 
 def active_of(store: Store, agent: str) -> Intent | None:
@@ -137,7 +137,7 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
         parameters.append(agent)
     if active_only:
         where.append("status = 'active'")
-    intents = _fold(store, " and ".join(where), parameters)
+    intents = _matching(store, " and ".join(where), parameters)
     intents.sort(key=lambda s: (s.last_us is not None, s.last_us, s.last_position), reverse=True)
     return [session for session in intents if session.is_active or not active_only]
 
@@ -171,7 +171,7 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
             occurred_at=session.opened_us + round(hours * _HOUR_US),
             event_id=names.event_id_of("locus", "stale", session.session_id, str(session.opened_position)),
         )
-        for session in _fold(store, "status = 'active'", [])
+        for session in _matching(store, "status = 'active'", [])
         if session.is_active
         and not session.is_history
         and session.opened_us is not None
@@ -216,10 +216,7 @@ def fields(session: Intent) -> dict[str, Any]:
     }
 
 
-# -- the fold --------------------------------------------------------------------------------------
-
-
-def _fold(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
+def _matching(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
     """The sessions that fit, in the order in which they were opened."""
     result = store.query(
         "select session_id, context_id, agent, agent_session_id, repo, title, focus, scope, description, "

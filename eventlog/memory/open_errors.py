@@ -5,7 +5,7 @@ A test gives both the same events. On the hook path, where a session begins.
 """
 
 from eventlog.base.exploring import CHANGING_TOOLS, is_exploratory
-from eventlog.base.types import COMMAND_ARGUMENTS
+from eventlog.memory import codes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,10 +86,5 @@ def kind_of(tool: "str | None") -> "str | None":
 def command_of(payload: "Facts") -> "str | None":
     """The command line of a call, by its arguments; words of a list are joined by blanks."""
     args = payload.get("args")
-    arguments = [args.get(name) for name in COMMAND_ARGUMENTS] if isinstance(args, dict) else []
-    for command in (*arguments, payload.get("command")):
-        if isinstance(command, list):
-            return " ".join(str(word) for word in command)
-        if isinstance(command, str) and command:
-            return command
-    return None
+    command = codes.command_of(args) if isinstance(args, dict) else None
+    return command or codes.command_of({"command": payload.get("command")}) or None

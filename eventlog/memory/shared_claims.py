@@ -110,8 +110,8 @@ def freshness(root: str, file: "Mapping[str, Any]") -> str:
     now = hash_of(root, str(file.get("path", "")))
     if now is None:
         return "gone"
-    known = file.get("hash")
-    return "unknown" if known is None else "same" if known == now else "changed"
+    noted = file.get("hash")
+    return "unknown" if noted is None else "same" if noted == now else "changed"
 
 
 def hash_of(root: str, path: str) -> "str | None":

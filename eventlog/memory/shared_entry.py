@@ -88,13 +88,13 @@ def merged(old: "Mapping[str, Any]", new: "Mapping[str, Any]") -> Entry:
     for name, value in new.items():
         if value is None:
             continue
-        known = out.get(name)
-        if isinstance(value, dict) and isinstance(known, dict):
-            out[name] = {**known, **{k: v for k, v in value.items() if v is not None}}
-        elif name == "failed_runs" and isinstance(value, list) and isinstance(known, list):
-            out[name] = [*(run for run in known if run not in value), *value][-_FAILED_RUNS_MAX:]
-        elif isinstance(value, list) and isinstance(known, list):
-            out[name] = _joined(known, value, _NAMED_BY.get(name))
+        old_value = out.get(name)
+        if isinstance(value, dict) and isinstance(old_value, dict):
+            out[name] = {**old_value, **{k: v for k, v in value.items() if v is not None}}
+        elif name == "failed_runs" and isinstance(value, list) and isinstance(old_value, list):
+            out[name] = [*(run for run in old_value if run not in value), *value][-_FAILED_RUNS_MAX:]
+        elif isinstance(value, list) and isinstance(old_value, list):
+            out[name] = _joined(old_value, value, _NAMED_BY.get(name))
         else:
             out[name] = value
     return out

@@ -110,9 +110,9 @@ class ContextStore:
     def save_sessions(self, phase: str, key: EntryKey, sessions: "dict[str, Any]") -> None:
         """Note ids of tools' sessions, on this machine only. Raises: LockTimeout, OSError."""
         with self._locked():
-            known = self.sessions(phase)
-            known[key] = {**known.get(key, {}), **sessions}
-            rows = [{"key": k.as_dict(), SESSIONS: known[k]} for k in sorted(known)]
+            all_sessions = self.sessions(phase)
+            all_sessions[key] = {**all_sessions.get(key, {}), **sessions}
+            rows = [{"key": k.as_dict(), SESSIONS: all_sessions[k]} for k in sorted(all_sessions)]
             self._put(self.path(phase, local=True), _encoded({"entries": rows}))
 
     def sessions(self, phase: str) -> "dict[EntryKey, dict[str, Any]]":

@@ -160,11 +160,11 @@ def _touched(store: Store, session_ids: Sequence[str]) -> dict[str, list[Touch]]
         "group by all",
         [list(session_ids)],
     ).rows:
-        position, event_id, at, worktree = rest
-        last.setdefault(session_id, {})[path] = Touch(path, CHANGED, at, position, event_id, worktree)
-    for session_id, path, position, event_id, at, worktree in _begun(store, session_ids):
+        position, event_id, at_us, worktree = rest
+        last.setdefault(session_id, {})[path] = Touch(path, CHANGED, at_us, position, event_id, worktree)
+    for session_id, path, position, event_id, at_us, worktree in _begun(store, session_ids):
         # An edit that failed has ended, too: it changed nothing.
-        last.setdefault(session_id, {})[path] = Touch(path, ABOUT_TO, at, position, event_id, worktree)
+        last.setdefault(session_id, {})[path] = Touch(path, ABOUT_TO, at_us, position, event_id, worktree)
     return {
         session_id: sorted(touches.values(), key=lambda touch: touch.position, reverse=True)
         for session_id, touches in last.items()
@@ -184,10 +184,10 @@ def _begun(store: Store, session_ids: Sequence[str]) -> Iterable[tuple[str, str,
         [list(session_ids)],
     ).rows
     top = _top(store)
-    for session_id, position, event_id, at, worktree, cwd, payload in rows:
+    for session_id, position, event_id, at_us, worktree, cwd, payload in rows:
         path = _named(payload, cwd, top)
         if path is not None:
-            yield session_id, path, position, event_id, at, worktree
+            yield session_id, path, position, event_id, at_us, worktree
 
 
 def _named(payload: object, cwd: object, top: str) -> str | None:

@@ -151,10 +151,10 @@ def _given(names: "tuple[str, ...]") -> str:
 
 
 def _verb() -> str:
-    known = {tool: verb for verb, tools in _VERBS.items() for tool in tools.split()}
+    verbs = {tool: verb for verb, tools in _VERBS.items() for tool in tools.split()}
     return (
         f"CASE WHEN lower(tool) IN {_EDITORS} THEN CASE command WHEN 'view' THEN 'read' "
-        f"WHEN 'create' THEN 'write' ELSE 'edit' END ELSE coalesce(MAP {known}[lower(tool)], tool) END"
+        f"WHEN 'create' THEN 'write' ELSE 'edit' END ELSE coalesce(MAP {verbs}[lower(tool)], tool) END"
     )
 
 

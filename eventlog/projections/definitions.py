@@ -608,8 +608,8 @@ def _span(lifecycle: str, rows: str) -> str:
     """A start and an end: as recorded, else the first and last known times; no end before its start."""
     start = f"coalesce({lifecycle}.started_at, {rows}.first_at)"
     end = f"coalesce({lifecycle}.ended_at, {rows}.last_at)"
-    known = f"{lifecycle}.status <> 'active' AND ({end} < {start}) IS NOT TRUE"
-    return f"{start} AS started_at, CASE WHEN {known} THEN {end} END"
+    is_plausible = f"{lifecycle}.status <> 'active' AND ({end} < {start}) IS NOT TRUE"
+    return f"{start} AS started_at, CASE WHEN {is_plausible} THEN {end} END"
 
 
 def _first_line(text: str) -> str:
@@ -625,11 +625,11 @@ def _sums(keys: str, count: str, rows: str) -> str:
 
 def _token_columns(tokens: str) -> str:
     """The figures of a left-joined row of `_sums`: zero where there was no call at all (S0-11)."""
-    known = (
+    total = (
         f"coalesce({tokens}.prompt_tokens + {tokens}.completion_tokens, "
         f"{tokens}.prompt_tokens, {tokens}.completion_tokens)"
     )
-    figures = [(f"{tokens}.{name}", name) for name in _SUMMED] + [(known, "tokens_used")]
+    figures = [(f"{tokens}.{name}", name) for name in _SUMMED] + [(total, "tokens_used")]
     columns = [
         f"CASE WHEN {tokens}.calls IS NULL THEN 0 ELSE {value} END AS {name}" for value, name in figures
     ]

@@ -115,7 +115,7 @@ def shown(
     projection: str,
     all_folded: "dict[str, str]",
     events: str,
-    of: joins.Derived,
+    derived: joins.Derived,
     extras: frozenset[str],
     idle_hours: "float | None" = None,
 ) -> str:
@@ -129,9 +129,9 @@ def shown(
     if projection == "llm_calls":
         return joins.llm_calls(events, folded, extras)
     if projection == "turns":
-        return joins.turns(folded, of, extras)
+        return joins.turns(folded, derived, extras)
     if projection == "sessions":
-        return joins.sessions(folded, of, extras, idle_hours)
+        return joins.sessions(folded, derived, extras, idle_hours)
     if idle_hours is not None:
         return lives.master(folded, all_folded["sessions"], idle_hours)
     return f"SELECT * FROM {folded}"

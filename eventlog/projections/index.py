@@ -195,8 +195,8 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
             generation = None  # a copy of it would keep its blocks
         from concurrent.futures import ThreadPoolExecutor  # 5 ms that a query need not pay
 
-        known = 0 if generation is None else generation.next_position
-        unknown = [entry for entry in manifest.segments if entry.rows and entry.end > known]
+        next_position = 0 if generation is None else generation.next_position
+        unknown = [entry for entry in manifest.segments if entry.rows and entry.end > next_position]
         try:
             # DuckDB checks no page, and what an index says is asked again and again (I11).
             with ThreadPoolExecutor(1) as beside:

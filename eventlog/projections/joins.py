@@ -169,27 +169,27 @@ def needed(projection: str, extras: "frozenset[str]") -> "tuple[str, ...]":
     return ()
 
 
-def turns(stored: str, of: Derived, extras: "frozenset[str]") -> str:
+def turns(stored: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
     """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
     if "of_turn" in extras:
         columns.append("m.model, coalesce(m.models, []) AS models, c.commits_made")
         joins += f"""
-            LEFT JOIN {of("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
-            LEFT JOIN {of("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
+            LEFT JOIN {derived_rows("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
+            LEFT JOIN {derived_rows("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
     else:
         columns.append(blank(OF_TURN))
     if "fates" in extras:
         columns.append("f.reverted_by")
         joins += f"""
-            LEFT JOIN {of("reverts")} AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
+            LEFT JOIN {derived_rows("reverts")} AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
     else:
         columns.append(blank(fates.OF_TURN))
-    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, of, extras)} AS t{joins}"
+    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, derived_rows, extras)} AS t{joins}"
 
 
-def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
+def with_anchors(turns: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
     """The relation `turns` with those columns of `definitions.ASKED_FOR` that `extras` names, from the events
     of whole sessions."""
     unknown = "CASE WHEN t.agent IS DISTINCT FROM 'git' THEN {} END".format  # git does not say
@@ -201,18 +201,20 @@ def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
         both = "coalesce(t.files_read, []) || coalesce(a.files_read, [])"
         read = f"list_sort(list_distinct({both}))"
         replaced.append(f"coalesce(nullif({read}, []), t.files_read, {unknown('[]')}) AS files_read")
-        joins += f" LEFT JOIN {of('acts')} AS a {same('a')}"
+        joins += f" LEFT JOIN {derived_rows('acts')} AS a {same('a')}"
     if "decided" in extras:
         derived = unknown("coalesce(g.decisions, [])")
         replaced.append(f"coalesce(nullif(t.decisions, []), {derived}) AS decisions")
-        joins += f" LEFT JOIN {of('decided')} AS g {same('g')}"
+        joins += f" LEFT JOIN {derived_rows('decided')} AS g {same('g')}"
     if "resolved" in extras:
         replaced.append(_RESOLVED)
-        joins += f" LEFT JOIN ({_counted(of, 'session_id, turn')}) AS r {same('r')}"
+        joins += f" LEFT JOIN ({_counted(derived_rows, 'session_id, turn')}) AS r {same('r')}"
     return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
 
 
-def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None) -> str:
+def sessions(
+    stored: str, derived_rows: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None
+) -> str:
     """The sessions of `stored`, what they are to each other (lives.py), and `SESSIONS` as far as in `extras`.
 
     What was declared for an agent before it came holds for the session that it opens (docs/memory.md).
@@ -221,10 +223,10 @@ def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "fl
     replaced, joins = "", ""
     if "resolved" in extras:
         replaced = f" REPLACE ({_RESOLVED})"
-        joins = f" LEFT JOIN ({_counted(of, 'session_id')}) AS r ON r.session_id = s.session_id"
+        joins = f" LEFT JOIN ({_counted(derived_rows, 'session_id')}) AS r ON r.session_id = s.session_id"
     if "intent" not in extras:
         return f"SELECT s.*{replaced}, {blank(INTENT)} FROM {stored} AS s{joins}"
-    declared = f"(SELECT * FROM {stored} JOIN {of('intents')} USING (session_id))"
+    declared = f"(SELECT * FROM {stored} JOIN {derived_rows('intents')} USING (session_id))"
     handed_on = f"(SELECT * FROM {declared} WHERE agent_session_id IS NULL AND focus IS NOT NULL)"
     names = [name for name, _, _ in INTENT]
     is_handed_on = "i.focus IS NULL AND g.closed > i.opened_position"
@@ -252,9 +254,9 @@ def _intents(events: str) -> str:
 _RESOLVED = "coalesce(r.errors_resolved, 0) AS errors_resolved"
 
 
-def _counted(of: Derived, keys: str) -> str:
+def _counted(derived_rows: Derived, keys: str) -> str:
     """How many errors of each of `keys` are resolved."""
-    return f"SELECT {keys}, count(*) AS errors_resolved FROM {of('resolved')} GROUP BY {keys}"
+    return f"SELECT {keys}, count(*) AS errors_resolved FROM {derived_rows('resolved')} GROUP BY {keys}"
 
 
 def _decisions(events: str) -> str:

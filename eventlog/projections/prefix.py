@@ -52,11 +52,11 @@ class SegmentsPrefix:
         """Those of `event_ids` that an event in a segment has. Raises: duckdb.Error."""
         if not event_ids or not self._segments:
             return set()
-        known, since = self._generation, 0
-        if known is not None:
-            since = known.next_position
+        generation, since = self._generation, 0
+        if generation is not None:
+            since = generation.next_position
             hashes = "SELECT hash(unnest(?::VARCHAR[]))"
-            ask = f"SELECT 1 FROM {known.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"
+            ask = f"SELECT 1 FROM {generation.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"
             if self._rows(ask, [event_ids]):
                 since = 0  # a duplicate most likely: now the ids themselves are compared
         if since >= self._segments[-1].end:
@@ -70,12 +70,12 @@ class SegmentsPrefix:
         if not session_ids or not self._segments:
             return ()
         ids = _texts(session_ids)
-        known, since = self._generation, 0
-        if known is not None:
+        generation, since = self._generation, 0
+        if generation is not None:
             first = self._rows(
-                f"SELECT min(first_position) FROM {known.catalog}.sessions WHERE session_id IN ({ids})"
+                f"SELECT min(first_position) FROM {generation.catalog}.sessions WHERE session_id IN ({ids})"
             )[0][0]
-            since = known.next_position if first is None else first
+            since = generation.next_position if first is None else first
         named = f"event_type = 'session' AND {d.FIXES_CONTEXT}"
         rows = self._rows(
             "SELECT session_id, turn, agent_turn_id, min(position), max(position), max(seq), "
@@ -119,12 +119,12 @@ class IndexedPrefix:
         for use_index in (True, False):
             with source.connect() as con:
                 prefix = SegmentsPrefix(self._fs, self._layout, self._manifest)
-                known = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
-                prefix.lend(con, known)
+                generation = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
+                prefix.lend(con, generation)
                 try:
                     return question(prefix)
                 except source.ERRORS as error:
-                    if known is None:
+                    if generation is None:
                         raise source.translated(
                             error, self._fs, self._layout, self._manifest.segments
                         ) from error

@@ -31,16 +31,17 @@ NAMES = "list_distinct([context_id] || {})".format(
 
 def of_errors(events: str) -> str:
     """`position`, `session_id` and `turn` of each error that is resolved, with `COLUMNS`."""
-    known = f"{calls.argument(COMMAND_ARGUMENTS)}, TRY(json_extract_string(payload, '$.command'))"
+    arguments = f"{calls.argument(COMMAND_ARGUMENTS)}, TRY(json_extract_string(payload, '$.command'))"
     same = f"CASE WHEN lower(tool) IN {exploring.CHANGING_TOOLS} THEN 'change' ELSE tool END"
     done = (
-        f"(SELECT *, coalesce({known}) AS command FROM {events} WHERE {calls.ARE_CALLS} AND tool IS NOT NULL "
+        f"(SELECT *, coalesce({arguments}) AS command FROM {events} "
+        f"WHERE {calls.ARE_CALLS} AND tool IS NOT NULL "
         f"AND session_id IN (SELECT session_id FROM {events} WHERE event_type = 'error'))"
     )
     return f"""
         WITH failed AS (
             SELECT position, session_id, turn, context_id, tool, tool_use_id, resolved,
-                nullif(path, '') AS path, {known} AS command
+                nullif(path, '') AS path, {arguments} AS command
             FROM {events} WHERE event_type = 'error'
         ), done AS MATERIALIZED (
             SELECT position, event_id, session_id, tool, tool_use_id, success, {d.HAPPENED_AT} AS happened,

@@ -284,8 +284,8 @@ def _event(event_type: str, payload: Mapping[str, Any], columns: dict[str, Any],
         "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
         "source": SOURCE_OF_TYPE.get(event_type, "system"),
     }
-    for given in (own, columns):
-        for name, value in given.items():
+    for values in (own, columns):
+        for name, value in values.items():
             if value is not None:
                 event[name] = value
     event["payload"] = {name: value for name, value in payload.items() if value is not None}

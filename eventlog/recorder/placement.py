@@ -128,10 +128,10 @@ def session_id_given(text: str) -> str:
 
     Raises: InvalidEvent when nothing is left.
     """
-    given = names.safe_context_name(text.strip()).removeprefix(SESSION_ALIAS)
-    if not given:
+    session_id = names.safe_context_name(text.strip()).removeprefix(SESSION_ALIAS)
+    if not session_id:
         raise InvalidEvent(f"{text!r} is no session id")
-    return given
+    return session_id
 
 
 def turn_given(turn_id: str) -> int:
