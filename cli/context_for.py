@@ -12,7 +12,7 @@ from .text import lines
 @click.command("for")
 @click.argument("message")
 @click.option("--session", metavar="SESSION", help="The session that the message is of. [default: a new one]")
-@click.option("--resume", is_flag=True, help="The session goes on: its very last turn alone is told.")
+@click.option("--resume", is_flag=True, help="The session goes on: of its turns only the last is shown.")
 @click.option("--workstream", metavar="WORKSTREAM", help="With the bundle of this workstream.")
 @phase_option
 @agent_option

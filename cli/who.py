@@ -22,8 +22,8 @@ _FILES_SHOWN = 10
 def command(ctx: click.Context, as_json: bool) -> None:
     """Show the active sessions: since when, on what, which files each touched, who meets whom.
 
-    Overlaps are told from what the log has: a session changed, or is about to change, what another one
-    changed that has not ended, or what lies within the scope of another.
+    The log shows overlaps: a session changed, or is about to change, what another one changed that has
+    not ended, or what lies within the scope of another.
     """
     from eventlog.memory import who
 
