@@ -15,7 +15,11 @@ from .jsonout import document
 @click.option("--blocker", metavar="[KIND:]TEXT", multiple=True, help="Note something that is in the way.")
 @click.option("--complete", is_flag=True, help="Note that nothing of it is needed any more.")
 @click.option(
-    "--said", metavar="MESSAGE", multiple=True, help="What a user wrote: a decision, a blocker in it."
+    "--said",
+    "messages",
+    metavar="MESSAGE",
+    multiple=True,
+    help="What a user wrote: a decision, a blocker in it.",
 )
 @click.option("--export", "export_", is_flag=True, help="Write the project's file, and say where it is.")
 @json_option
@@ -29,7 +33,7 @@ def command(
     decision: tuple[str, ...],
     blocker: tuple[str, ...],
     complete: bool,
-    said: tuple[str, ...],
+    messages: tuple[str, ...],
     export_: bool,
     as_json: bool,
 ) -> None:
@@ -45,14 +49,14 @@ def command(
     from eventlog.memory.files import read_json
     from eventlog.recorder import sessions
 
-    heard = codes.AutoCapture("", "")
-    for message in said:
-        heard.on_user_message(message)
+    auto = codes.AutoCapture("", "")
+    for message in messages:
+        auto.on_user_message(message)
     noted = {
         codes_of_log.NEXT: next_,
         codes_of_log.DONE: done,
-        codes_of_log.DECISION: (*decision, *("user_specified=explicit" for _ in heard.capture.decisions)),
-        codes_of_log.BLOCKER: (*blocker, *(c.removeprefix("block:") for c in heard.capture.blockers)),
+        codes_of_log.DECISION: (*decision, *("user_specified=explicit" for _ in auto.capture.decisions)),
+        codes_of_log.BLOCKER: (*blocker, *(c.removeprefix("block:") for c in auto.capture.blockers)),
         codes_of_log.COMPLETE: ("",) if complete else (),
     }
     with open_store(ctx, records=any(noted.values())) as store:
@@ -69,18 +73,18 @@ def command(
             for operation, texts in noted.items():
                 for text in texts:
                     codes_of_log.say(store, operation, text, rows[0].session_id)
-        found = codes_of_log.of_session(store, name) if name else codes_of_log.of_store(store)
+        left = codes_of_log.of_session(store, name) if name else codes_of_log.of_store(store)
         path = codes_of_log.export(store) if export_ else None
-    if found is None or found.context.status == codes.COMPLETED:
+    if left is None or left.context.status == codes.COMPLETED:
         say("No codes: no session left any, or the last one was noted to be complete.")
         if as_json:
             put(document({"codes": []}))
         return
-    data = codes_files.stored(found.context)
+    data = codes_files.stored(left.context)
     lines = codes.lines_of(data)
     tokens = tokens_of("\n".join(lines))
     if as_json:
-        put(document({**data, "codes": lines, "tokens": tokens, "session": found.session_id}))
+        put(document({**data, "codes": lines, "tokens": tokens, "session": left.session_id}))
     else:
         put("".join(f"{line}\n" for line in lines))
     if tokens > codes.TOKENS_WARNED:

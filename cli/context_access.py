@@ -1,4 +1,4 @@
-"""What the verbs of `locus context` share: their options, and the way to the files."""
+"""What the verbs of `locus context` share: their options, and how they reach the files."""
 
 import os
 from collections.abc import Callable

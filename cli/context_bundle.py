@@ -30,10 +30,11 @@ def command(
     text, left_out = made["bundle"], made["left_out"]
     rounds = role_rounds(Bundle(text, left_out)) if roles else []
     if as_json:
-        said = [{"role": role, "text": told} for role, told in rounds] if roles else None
-        put(document({"text": text, "left_out": left_out, "stale": made["stale"], "rounds": said}))
+        texts = [{"role": role, "text": instruction} for role, instruction in rounds]
+        fields = {"text": text, "left_out": left_out, "stale": made["stale"], "rounds": texts or None}
+        put(document(fields))
     elif roles:
-        put("\n\n".join(f"# {role}\n\n{told}" for role, told in rounds) + "\n")
+        put("\n\n".join(f"# {role}\n\n{instruction}" for role, instruction in rounds) + "\n")
     else:
         put(f"{text}\n")
     if left_out:

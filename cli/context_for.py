@@ -12,7 +12,7 @@ from .text import lines
 @click.command("for")
 @click.argument("message")
 @click.option("--session", metavar="SESSION", help="The session that the message is of. [default: a new one]")
-@click.option("--resume", is_flag=True, help="The session goes on: its very last turn alone is told.")
+@click.option("--resume", is_flag=True, help="The session goes on: of its turns only the last is shown.")
 @click.option("--workstream", metavar="WORKSTREAM", help="With the bundle of this workstream.")
 @phase_option
 @agent_option
@@ -52,7 +52,7 @@ def command(
         raise click.UsageError("--resume takes the session that goes on: --session SESSION")
     with open_store(ctx) as store:
         node = None if workstream is None else ContextLoadNode(contexts_of(store), workstream, phase)
-        given = context.context_for(
+        made = context.context_for(
             store,
             message,
             intent.now_us(store),
@@ -63,8 +63,8 @@ def command(
             tokens=budget,
         )
     if as_json:
-        put(document(context.fields(given)))
+        put(document(context.fields(made)))
         return
-    put(lines(f"{given.text}\n## Message\n{message}\n"))
-    if given.tokens > given.budget:
-        say(f"about {given.tokens:,} tokens: of the codes of the last session nothing is cut")
+    put(lines(f"{made.text}\n## Message\n{message}\n"))
+    if made.tokens > made.budget:
+        say(f"about {made.tokens:,} tokens: of the codes of the last session nothing is cut")

@@ -20,7 +20,7 @@ def command(ctx: click.Context, workstream: str, phase: str) -> None:
     from eventlog.memory.shared_nodes import ContextLoadNode
 
     with open_store(ctx) as store:
-        state = ContextLoadNode(contexts_of(store), workstream, phase)({})
+        state = ContextLoadNode(contexts_of(store), workstream, phase, with_bundle=False)({})
     loaded = state["context"][phase]
     shown = {name: loaded[name] for name in ("entry", "stale", "reasons", "scan_again")}
     put(document({"phase": phase, **shown, "cli_sessions": state["plan"]["metadata"]["cli_sessions"]}))

@@ -31,10 +31,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
             loaded = contexts.load(phase)
             problems += loaded.problems
             for key, entry in sorted(loaded.entries.items()):
-                found = staleness(contexts.root, entry, state)
+                drift = staleness(contexts.root, entry, state)
                 row = {"phase": phase, **key.as_dict(), "updated_at": entry.get("updated_at")}
-                rows.append({**row, "stale": found.stale, "reasons": list(found.reasons)})
-                state_text = "; ".join(found.reasons) or "fresh"
+                rows.append({**row, "stale": drift.stale, "reasons": list(drift.reasons)})
+                state_text = "; ".join(drift.reasons) or "fresh"
                 texts = [phase, key.workstream_id, key.branch, str(entry.get("updated_at") or ""), state_text]
                 cells.append([one_line(text) for text in texts])
     if as_json:

@@ -21,18 +21,19 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
     from eventlog.memory.shared_nodes import ValidationNode
 
     with open_store(ctx) as store:
-        found = ValidationNode(contexts_of(store), workstream, phase)({})["context"]["validation"]
+        node = ValidationNode(contexts_of(store), workstream, phase, with_bundle=False)
+        validation = node({})["context"]["validation"]
     if as_json:
         names = ("ok", "stale", "scan_again", "doubts", "evidence")
-        put(document({name: found[name] for name in names}))
+        put(document({name: validation[name] for name in names}))
     else:
-        for reason in found["stale"]:
+        for reason in validation["stale"]:
             say(f"stale: {reason}")
-        for status, path in found["changed"]:
+        for status, path in validation["changed"]:
             put(f"{status} {path}\n")
-        for doubt in found["doubts"]:
+        for doubt in validation["doubts"]:
             say(f"no evidence: {doubt['claim']}: {doubt['why']}")
-        if found["ok"]:
+        if validation["ok"]:
             say("It holds.")
-    if not found["ok"]:
+    if not validation["ok"]:
         ctx.exit(Refused.exit_code)

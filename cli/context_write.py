@@ -43,12 +43,12 @@ def command(
             say(f"written: {contexts.rebuild(phase)}")
             return
         try:
-            said = json.loads(update.read())
+            fields = json.loads(update.read())
         except (ValueError, RecursionError) as error:
             raise InvalidEvent(f"{update.name}: this is no JSON: {error}") from None
-        if not isinstance(said, dict):
+        if not isinstance(fields, dict):
             raise InvalidEvent(f"{update.name}: an update is a JSON object")
         verified = {"tests_passed": tests_passed, "diff_applied": diff_applied}
-        change = {**said, "verified": verified}
+        change = {**fields, "verified": verified}
         ContextWriteNode(contexts, workstream, phase)({"context": {"shared_update": change}})
     put(f"{contexts.path(phase)}\n")

@@ -142,7 +142,7 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
         location = locate.find_place(layout.root, call, os.environ)
     except (OSError, ValueError):
         location = None
-    if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(layout, who):
+    if briefing_hook.takes_briefing(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
         until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)

@@ -151,7 +151,7 @@ def main(root: str, program: str = "") -> None:
             codes_of_log.export(store)
         except OSError:
             pass  # the user chooses the directory, which may not exist
-        if briefing_of_log.is_told_at_start(store):
+        if briefing_of_log.briefs_at_start(store):
             briefing_of_log.export(store)
 
 

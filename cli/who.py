@@ -22,40 +22,39 @@ _FILES_SHOWN = 10
 def command(ctx: click.Context, as_json: bool) -> None:
     """Show the active sessions: since when, on what, which files each touched, who meets whom.
 
-    Overlaps are told from what the log has: a session changed, or is about to change, what another one
-    changed that has not ended, or what lies within the scope of another.
+    The log shows overlaps: a session changed, or is about to change, what another one changed that has
+    not ended, or what lies within the scope of another.
     """
     from eventlog.memory import who
 
     with open_store(ctx) as store:
         end_stale(store)
         workers = who.who(store)
-    met = who.overlaps(workers)
+    overlaps = who.overlaps(workers)
     if as_json:
         put(
             document(
                 {
                     "sessions": [who.fields(worker) for worker in workers],
-                    "overlaps": [who.overlap_fields(one) for one in met],
+                    "overlaps": [who.overlap_fields(overlap) for overlap in overlaps],
                 }
             )
         )
         return
     put("\n".join(map(_shown, workers)))
-    if met:
-        put("\nOverlaps\n" + "".join(f"  {one_line(one.words())}\n" for one in met))
+    if overlaps:
+        put("\nOverlaps\n" + "".join(f"  {one_line(overlap.words())}\n" for overlap in overlaps))
     if not workers:
         say("Nobody is at work here.")
 
 
 def _shown(worker: "Worker") -> str:
-    one = worker.intent
-    scope = f" [{', '.join(one.scope)}]" if one.scope else ""
-    head = (
-        f"{one.name}  {one_line(one.agent)}  since {moment(one.opened_us)}  {one_line(one.focus + scope)}\n"
-    )
-    if one.description:
-        head += f"  {one_line(one.description)}\n"
+    session = worker.intent
+    scope = f" [{', '.join(session.scope)}]" if session.scope else ""
+    agent, focus = one_line(session.agent), one_line(session.focus + scope)
+    head = f"{session.name}  {agent}  since {moment(session.opened_us)}  {focus}\n"
+    if session.description:
+        head += f"  {one_line(session.description)}\n"
     for touch in worker.touches[:_FILES_SHOWN]:
         path = one_line(local(touch.path))
         head += f"  {touch.event_id[:12]}  {moment(touch.at_us)}  {path}  {touch.how}\n"

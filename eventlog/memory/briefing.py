@@ -1,9 +1,9 @@
 """The briefing: what a session should know of those before it, as text within a budget of tokens.
 
-Pure but for the look at files (`freshness`): facts that were gathered from the log (docs/briefing.md has
-their form), a time, and what the reader is about, to lines. The same facts, time and files give the same
-bytes. Each line says which event it stands on, each claim about a file what became of the file. On the hook
-path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
+Makes lines of facts (docs/briefing.md has their form), a time, and what the reader is about. Pure, except
+that `freshness` reads files: the same facts, time and files give the same bytes. Each line names the event
+that it rests on, and each claim about a file says what became of the file. On the hook path: imports neither
+`dataclasses` nor `re`.
 """
 
 from eventlog.base.names import STOP_WORDS
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-FORMAT = 3
 TOKENS = 1_000
 STALE_HOURS = 24  # `intent.STALE_SESSION_HOURS`, which this path cannot import; a test compares them
 
@@ -32,8 +31,8 @@ _WITHIN = 4
 
 
 class BriefingReader:
-    """For whom it is: what was said on the command line, or nothing; `agent_session` is an agent's own id of
-    the session that begins, which is not told of itself."""
+    """The reader: what the command line states, or nothing. `agent_session` is an agent's own id of the
+    session that begins, which the briefing leaves out."""
 
     __slots__ = ("agent", "agent_session", "focus", "overlaps", "scope")
 
@@ -54,7 +53,7 @@ class BriefingReader:
 
 
 class Briefing:
-    """The text, what it counts, the active sessions it tells of, and what was left out of it."""
+    """The text, its tokens, the active sessions that it lists, and what was left out of it."""
 
     __slots__ = (
         "active_sessions",
@@ -81,7 +80,7 @@ class Briefing:
 
 
 class _About:
-    """What the briefing is about; `session` is the one that says so, None where the reader did."""
+    """What the briefing is about; `session` states it, None where the reader does."""
 
     __slots__ = ("focus", "scope", "session", "words")
 
@@ -107,42 +106,42 @@ def parts(
     active = active_sessions(facts["sessions"], now_us)
     about = _about(reader, active)
     others = [
-        one
-        for one in active
-        if reader.agent_session is None or one["agent_session_id"] != reader.agent_session
+        session
+        for session in active
+        if reader.agent_session is None or session["agent_session_id"] != reader.agent_session
     ]
-    maker = _Lines(looker, now_us, {one["path"]: one for one in facts["files"]})
+    maker = _Lines(looker, now_us, {file["path"]: file for file in facts["files"]})
     last = last_turn.last_of(facts["turns"])
-    turns = [one for one in facts["turns"] if one is not last]
-    relevant, told = _relevant({**facts, "turns": turns}, about, maker)
+    turns = [turn for turn in facts["turns"] if turn is not last]
+    relevant, shown = _relevant({**facts, "turns": turns}, about, maker)
     errors_total = facts["errors_total"]
     sections = (
         last_turn.section(facts, last, lambda at: ago(at, now_us)),
-        _warnings(facts, reader, {one["id"] for one in active}, maker),
+        _warnings(facts, reader, {session["id"] for session in active}, maker),
         _sessions(others, now_us),
         relevant,
         _section(
             "decisions",
             f"## Open decisions ({facts['decisions_total']:,})",
             facts["decisions"],
-            told,
+            shown,
             maker.decision,
             _DECISIONS,
             facts["decisions_total"],
         ),
-        _section("turns", "## Recent turns", turns, told, maker.turn, _TURNS, 0),
+        _section("turns", "## Recent turns", turns, shown, maker.turn, _TURNS, 0),
         _codes(facts),
         _section(
             "errors",
             f"## Unresolved errors ({errors_total:,})",
             facts["errors"],
-            told,
+            shown,
             maker.error,
             _ERRORS,
             errors_total,
         ),
         _section(
-            "files", "## Files changed last", facts["files"], told, maker.file, _FILES, len(facts["files"])
+            "files", "## Files changed last", facts["files"], shown, maker.file, _FILES, len(facts["files"])
         ),
         _knowledge(facts),
     )
@@ -160,18 +159,18 @@ def fields(made: Briefing, budget: int) -> "Facts":
         "focus": made.focus,
         "scope": made.scope,
         "scoped_by": None if made.scoped_by is None else f"sess-{made.scoped_by}",
-        "active_sessions": [f"sess-{one['id']}" for one in made.active_sessions],
+        "active_sessions": [f"sess-{session['id']}" for session in made.active_sessions],
         "shown": made.shown,
         "left_out": made.left_out,
     }
 
 
 def active_sessions(sessions: "Iterable[Facts]", now_us: int) -> "list[Facts]":
-    """Those that are not over by now (S3-30), the latest first."""
+    """The sessions that are not over at this time (S3-30), the latest first."""
     return [
-        one
-        for one in sessions
-        if one["opened_us"] is None or now_us - one["opened_us"] <= STALE_HOURS * _HOUR_US
+        session
+        for session in sessions
+        if session["opened_us"] is None or now_us - session["opened_us"] <= STALE_HOURS * _HOUR_US
     ]
 
 
@@ -208,14 +207,14 @@ def is_within(path: str, scope: "Iterable[str]") -> bool:
 
 
 def _about(reader: BriefingReader, active: "list[Facts]") -> _About:
-    """What the reader said, else what the session that its agent has active is about (S3-24, S3-25)."""
+    """What the reader states, else what the active session of its agent is about (S3-24, S3-25)."""
     if reader.focus is not None or reader.scope:
         return _About(reader.focus, reader.scope, None)
-    own = [one for one in active if one["agent"] == reader.agent and one["declared"]]
-    mine = [one for one in own if reader.agent_session in (None, one["agent_session_id"])] or own
-    if not mine:
+    sessions = [session for session in active if session["agent"] == reader.agent and session["declared"]]
+    own = [s for s in sessions if reader.agent_session in (None, s["agent_session_id"])] or sessions
+    if not own:
         return _About(None, (), None)
-    session = max(mine, key=lambda one: int(one["opened_position"]))
+    session = max(own, key=lambda session: int(session["opened_position"]))
     return _About(session["focus"], session["scope"] or (), session["id"])
 
 
@@ -239,7 +238,7 @@ def _knowledge(facts: "Facts") -> Section:
     if project["sessions"]:
         counts = [_count(project[name], name[:-1]) for name in ("sessions", "turns")]
         lines.append(f"- recorded: {' and '.join(counts)}")
-    lines += [f"- {cited(one['event'])} {quoted(one['text'])}" for one in facts["knowledge"][:_KNOWLEDGE]]
+    lines += [f"- {cited(fact['event'])} {quoted(fact['text'])}" for fact in facts["knowledge"][:_KNOWLEDGE]]
     more = max(0, len(facts["knowledge"]) - _KNOWLEDGE)
     return Section("knowledge", "## Project", lines, len(lines) + more)
 
@@ -250,31 +249,32 @@ def _count(count: int, what: str) -> str:
 
 def _warnings(facts: "Facts", reader: BriefingReader, active: "set[str]", maker: "_Lines") -> Section:
     """Warnings that agents left, and where sessions meet."""
-    met = [one for one in facts["overlaps"] if reader.overlaps and active.issuperset(one["between"])]
-    lines = [maker.overlap(one) for one in met[:_WARNINGS]]
-    lines += [maker.warning(one) for one in facts["warnings"][: _WARNINGS - len(lines)]]
+    overlaps = facts["overlaps"] if reader.overlaps else []
+    overlaps = [overlap for overlap in overlaps if active.issuperset(overlap["between"])]
+    lines = [maker.overlap(overlap) for overlap in overlaps[:_WARNINGS]]
+    lines += [maker.warning(warning) for warning in facts["warnings"][: _WARNINGS - len(lines)]]
     more = int(facts["overlaps_total"]) - len(facts["overlaps"]) if reader.overlaps else 0
-    total = len(met) + more + int(facts["warnings_total"])
+    total = len(overlaps) + more + int(facts["warnings_total"])
     return Section("warnings", f"## Critical warnings ({total})", lines, total)
 
 
 def _sessions(active: "list[Facts]", now_us: int) -> Section:
-    lines = [session_line(one, now_us) for one in active[:_SESSIONS]]
+    lines = [session_line(session, now_us) for session in active[:_SESSIONS]]
     return Section("sessions", f"## Active Sessions ({len(active)})", lines, len(active))
 
 
 def _section(
     kind: str,
     title: str,
-    items: "Sequence[Facts]",
-    told: "set[str]",
+    facts: "Sequence[Facts]",
+    shown: "set[str]",
     line: "Callable[[Facts], str]",
     most: int,
     total: int,
 ) -> Section:
-    """The newest items that were not told above."""
-    new = [one for one in items if one["event"] not in told]
-    return Section(kind, title, [line(one) for one in new[:most]], max(0, total - (len(items) - len(new))))
+    """The newest facts that no section above shows."""
+    new = [fact for fact in facts if fact["event"] not in shown]
+    return Section(kind, title, [line(fact) for fact in new[:most]], max(0, total - (len(facts) - len(new))))
 
 
 def _codes(facts: "Facts") -> Section:
@@ -285,32 +285,32 @@ def _codes(facts: "Facts") -> Section:
 
 def _relevant(facts: "Facts", about: _About, maker: "_Lines") -> "tuple[Section, set[str]]":
     """What bears on the scope and the focus: the more words and paths the better, then the newer."""
-    found: "list[tuple[int, int, Callable[[Facts], str], Facts]]" = []
+    matches: "list[tuple[int, int, Callable[[Facts], str], Facts]]" = []
     if about.words or about.scope:
-        for line, items in (
+        for line, listed in (
             (maker.turn, facts["turns"]),
             (maker.decision, facts["decisions"]),
             (maker.file, facts["files"]),
             (maker.file, facts["more_files"]),
             (maker.other, facts["others"]),
         ):
-            for one in items:
-                score = _score(one, about)
+            for fact in listed:
+                score = _score(fact, about)
                 if score:
-                    found.append((-score, -int(one["position"]), line, one))
-        found.sort(key=lambda each: each[:2])
-    chosen = found[:_RELEVANT]
-    lines = [line(one) for _, _, line, one in chosen]
-    section = Section("relevant", "## Relevant to the focus", lines, len(found))
-    return section, {one["event"] for _, _, _, one in chosen}
+                    matches.append((-score, -int(fact["position"]), line, fact))
+        matches.sort(key=lambda each: each[:2])
+    chosen = matches[:_RELEVANT]
+    lines = [line(fact) for _, _, line, fact in chosen]
+    section = Section("relevant", "## Relevant to the focus", lines, len(matches))
+    return section, {fact["event"] for _, _, _, fact in chosen}
 
 
-def _score(one: "Facts", about: _About) -> int:
-    paths = [one["path"]] if one.get("path") else one.get("paths") or ()
+def _score(fact: "Facts", about: _About) -> int:
+    paths = [fact["path"]] if fact.get("path") else fact.get("paths") or ()
     score = _WITHIN if about.scope and any(is_within(path, about.scope) for path in paths) else 0
     if about.words:
-        said = " ".join(str(one[name]) for name in ("text", "why", "outcome", "path") if one.get(name))
-        score += len(about.words & words_of(said))
+        text = " ".join(str(fact[name]) for name in ("text", "why", "outcome", "path") if fact.get(name))
+        score += len(about.words & words_of(text))
     return score
 
 
@@ -322,36 +322,36 @@ class _Lines:
         self._now_us = now_us
         self._files = files
 
-    def turn(self, one: "Facts") -> str:
-        outcome = f" → {quoted(one['outcome'])}" if one["outcome"] else ""
-        return f"- {cited(one['turn'] or one['event'])} {quoted(one['text'], 120)}{outcome}"
+    def turn(self, fact: "Facts") -> str:
+        outcome = f" → {quoted(fact['outcome'])}" if fact["outcome"] else ""
+        return f"- {cited(fact['turn'] or fact['event'])} {quoted(fact['text'], 120)}{outcome}"
 
-    def decision(self, one: "Facts") -> str:
-        why = f" because {quoted(one['why'], 120)}" if one["why"] else ""
-        return f"- {cited(one['event'])} {quoted(one['text'])}{why}{self._on(one['path'])}"
+    def decision(self, fact: "Facts") -> str:
+        why = f" because {quoted(fact['why'], 120)}" if fact["why"] else ""
+        return f"- {cited(fact['event'])} {quoted(fact['text'])}{why}{self._on(fact['path'])}"
 
-    def overlap(self, one: "Facts") -> str:
-        known = self._files.get(one["path"])
-        mark = "" if known is None else f" ({self._mark(known)})"
-        return f"- {cited(*one['events'])} overlap: {harmless(one['words'])}{mark}"
+    def overlap(self, fact: "Facts") -> str:
+        file = self._files.get(fact["path"])
+        mark = "" if file is None else f" ({self._mark(file)})"
+        return f"- {cited(*fact['events'])} overlap: {harmless(fact['words'])}{mark}"
 
-    def warning(self, one: "Facts") -> str:
-        who = f"{harmless(one['agent'], 40)}: " if one["agent"] else ""
-        return f"- {cited(one['event'])} warning: {who}{quoted(one['text'])}{self._on(one['path'])}"
+    def warning(self, fact: "Facts") -> str:
+        who = f"{harmless(fact['agent'], 40)}: " if fact["agent"] else ""
+        return f"- {cited(fact['event'])} warning: {who}{quoted(fact['text'])}{self._on(fact['path'])}"
 
-    def error(self, one: "Facts") -> str:
-        kind = harmless(one["type"] or "error", 40)
-        tool = f" in {harmless(one['tool'], 40)}" if one["tool"] else ""
-        return f"- {cited(one['event'])} {kind}{tool}: {quoted(one['text'])}{self._on(one['path'])}"
+    def error(self, fact: "Facts") -> str:
+        kind = harmless(fact["type"] or "error", 40)
+        tool = f" in {harmless(fact['tool'], 40)}" if fact["tool"] else ""
+        return f"- {cited(fact['event'])} {kind}{tool}: {quoted(fact['text'])}{self._on(fact['path'])}"
 
-    def file(self, one: "Facts") -> str:
-        mark = self._mark(one)
-        when = f", {ago(one['at'], self._now_us)}" if one["at"] is not None else ""
-        return f"- {cited(one['event'])} {quoted(one['path'])}: {one['operation']}{when} ({mark})"
+    def file(self, fact: "Facts") -> str:
+        mark = self._mark(fact)
+        when = f", {ago(fact['at'], self._now_us)}" if fact["at"] is not None else ""
+        return f"- {cited(fact['event'])} {quoted(fact['path'])}: {fact['operation']}{when} ({mark})"
 
-    def other(self, one: "Facts") -> str:
-        kind = harmless(one["type"], 40)
-        return f"- {cited(one['event'])} {kind}: {quoted(one['text'])}{self._on(one['path'])}"
+    def other(self, fact: "Facts") -> str:
+        kind = harmless(fact["type"], 40)
+        return f"- {cited(fact['event'])} {kind}: {quoted(fact['text'])}{self._on(fact['path'])}"
 
     def _mark(self, file: "Facts") -> str:
         return self._looker.mark(file["path"], file["hash"], deleted=file["operation"] == "delete")
@@ -360,6 +360,6 @@ class _Lines:
         """Of the file that an item is about, what became of it since the log knew it last."""
         if not path:
             return ""
-        known = self._files.get(path)
-        mark = self._looker.mark(path, None) if known is None else self._mark(known)
+        file = self._files.get(path)
+        mark = self._looker.mark(path, None) if file is None else self._mark(file)
         return f" (on {quoted(path, 120)}: {mark})"

@@ -1,32 +1,35 @@
-"""The facts of a briefing, gathered from a store: what `briefing.py` makes text of.
+"""The facts of a briefing, from the index of a store: `briefing.py` makes text of them.
 
-`export` keeps them in `memory/briefing.json` for the hook that starts a session, which asks no index: a
-view of the log as of a position, deleted at any time and made again to the same bytes (P2, I22). Used by the
-command line, the server and the maintainer.
+`export` caches them in `memory/briefing.json` for the hook that starts a session, which reads no index: a
+view of the log as of a position, which can be deleted and made again with the same bytes (P2, I22). The
+command line, the MCP server and the maintainer use it.
 """
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
 from eventlog.base import config
-from eventlog.base.jsontext import decode, encode
+from eventlog.base.jsontext import encode, object_of
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes_of_log, intent, last_turn, who, window
-from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, BriefingReader, briefing
+from eventlog.memory import codes_of_log, intent, who, window
+from eventlog.memory.briefing import TOKENS, Briefing, BriefingReader, briefing
+from eventlog.memory.facts import FORMAT, NEWEST, FactsFold, empty
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import FreshnessChecker
 from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
-from eventlog.search.failures import FoundError, failures
+from eventlog.search.failures import failures
 from eventlog.store import Store
 
-_NEWEST = 50
-_PATHS, _PATH_EVENTS = 200, 400
-_AT = f"epoch_us({HAPPENED_AT})"
+if TYPE_CHECKING:
+    from eventlog.query.engine import Result
+
+_FILE_EVENTS = 400
 
 
 def brief(
@@ -40,17 +43,17 @@ def brief(
 ) -> Briefing:
     """The briefing of a store as it is (S3-21, S3-29).
 
-    Closes what is stale first, and keeps the facts for hooks where they are to tell them; neither without
-    `writes`, and the text is the same. Args: looker: by default it looks at the working directory.
+    Closes stale sessions first, and caches the facts where hooks print them; neither without `writes`, and
+    the text is the same. Args: looker: by default it reads the working directory.
     """
     if writes:
         intent.end_stale(store, now_us)
     facts = gather(store)
-    if writes and is_told_at_start(store):
+    if writes and briefs_at_start(store):
         try:
             write(store, facts)
         except OSError:
-            pass  # whoever may only read is briefed all the same
+            pass  # a reader without the right to write gets the briefing too
     if reader.focus or reader.scope:
         _add_what_bears_on(store, facts, reader, writes=writes)
     return briefing(facts, reader, looker or FreshnessChecker(working_directory(store)), now_us, tokens)
@@ -61,8 +64,8 @@ def export(store: Store) -> str:
     return write(store, gather(store))
 
 
-def is_told_at_start(store: Store) -> bool:
-    """Whether hooks that start a session tell a briefing, by the settings."""
+def briefs_at_start(store: Store) -> bool:
+    """Whether hooks print a briefing when a session starts, by the settings."""
     return config.read(store.fs, store.layout).briefing_at_start
 
 
@@ -88,18 +91,25 @@ def working_directory(store: Store) -> "str | None":
 
 
 def gather(store: Store) -> "dict[str, Any]":
-    """The facts of docs/briefing.md, each list with the newest first."""
+    """The facts of docs/briefing.md, folded from what the index knows of the log."""
     position, journal, offset = _end_of_log(store)
     workers = who.who(store)
     totals = store.query(
         "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
     ).rows
     sessions, turns = totals[0] if totals else (0, 0)
-    opened = [failure for failure in failures(store.query) if failure.resolved is None]
-    decisions, decisions_total = _decisions(store)
-    warnings, warnings_total = _warnings(store)
     met = who.overlaps(workers)
-    return {
+    fold = FactsFold(empty(store.project_name, store.repo_hash))
+    for event in chain(
+        _turns(store),
+        _decisions(store),
+        _errors(store),
+        _rows(store, "event_type = 'warning'"),
+        _files(store),
+        _sessions([worker.intent for worker in workers]),
+    ):
+        fold.take(event["position"], event, event.pop("payload"))
+    return fold.end() | {
         "format": FORMAT,
         "store": store.identity.store_id.hex(),
         "position": position,
@@ -111,187 +121,140 @@ def gather(store: Store) -> "dict[str, Any]":
             "sessions": int(sessions),
             "turns": int(turns),
         },
-        "knowledge": [{"event": one.event_id, "text": one.text} for one in window.project_facts(store)],
-        "sessions": [_session(worker.intent) for worker in workers],
+        "knowledge": [{"event": fact.event_id, "text": fact.text} for fact in window.project_facts(store)],
         "overlaps": [
             {
-                "words": one.words(),
-                "path": one.path,
-                "between": [one.first.session_id, one.second.session_id],
-                "events": list(one.event_ids),
+                "words": overlap.words(),
+                "path": overlap.path,
+                "between": [overlap.first.session_id, overlap.second.session_id],
+                "events": list(overlap.event_ids),
             }
-            for one in met[: -_NEWEST - 1 : -1]
+            for overlap in met[: -NEWEST - 1 : -1]
         ],
         "overlaps_total": len(met),
-        "warnings": warnings,
-        "warnings_total": warnings_total,
-        "errors": _errors(store, opened),
-        "errors_total": len(opened),
-        "turns": _turns(store),
-        "decisions": decisions,
-        "decisions_total": decisions_total,
-        "files": _files(store, "true", []),
-        "more_files": [],
-        "others": [],
         "codes": codes_of_log.facts(store),
     }
 
 
 def _end_of_log(store: Store) -> tuple[int, int, int]:
-    """The position behind the last event, and behind which byte of which journal the next one stands."""
+    """The position after the last event, and the journal and the byte where the next one begins."""
     with store.view() as view:
         position = view.next_position
         journal, offset = view.manifest.next_journal, HEADER_SIZE
         base = view.manifest.next_position
-        for one in walk(store.fs, store.layout, view.store_id, view.journals, base, view.size_of_last):
-            journal, offset = one.number, HEADER_SIZE
-            if one.frames:
-                offset = one.frames[-1].offset + one.frames[-1].size
+        for part in walk(store.fs, store.layout, view.store_id, view.journals, base, view.size_of_last):
+            journal, offset = part.number, HEADER_SIZE
+            if part.frames:
+                offset = part.frames[-1].offset + part.frames[-1].size
     return position, journal, offset
 
 
-def _session(one: intent.Intent) -> "dict[str, Any]":
-    return {
-        "id": one.session_id,
-        "agent": one.agent,
-        "agent_session_id": one.agent_session_id,
-        "focus": one.focus,
-        "declared": one.declared,
-        "scope": None if one.scope is None else list(one.scope),
-        "opened_us": one.opened_us,
-        "opened_position": one.opened_position,
-        "last_position": one.last_position,
-        "event": one.event_id,
-    }
-
-
-def _turns(store: Store) -> "list[dict[str, Any]]":
-    rows = store.query(
-        "select context_id, session_id, agent, title, user_request, outcome, status, files_modified, "
-        "epoch_us(coalesce(completed_at, started_at)), first_position, last_position "
-        f"from turns order by {TURNS_NEWEST_FIRST} limit {_NEWEST}"
-    ).rows
-    return [
-        {
-            "turn": context_id,
-            "event": context_id,
-            "session": session_id,
-            "agent": agent,
-            "text": title or request or "",
-            "asked": last_turn.kept(request),
-            "outcome": last_turn.kept(outcome),
-            "status": status,
-            "open": status == "active",
-            "paths": list(paths or ())[:_NEWEST],
-            "at": at,
-            "began": began,
-            "position": position,
+def _sessions(intents: "Sequence[intent.Intent]") -> "Iterator[dict[str, Any]]":
+    """The sessions at work as events that begin them, the one that something happened in last at the end."""
+    for session in reversed(intents):
+        yield {
+            "event_type": "session",
+            "operation": "start",
+            "event_id": session.event_id or session.context_id,
+            "session_id": session.session_id,
+            "agent": session.agent,
+            "agent_session_id": session.agent_session_id,
+            "repo": session.repo,
+            "title": session.focus,
+            "occurred_at": session.opened_us,
+            "position": session.opened_position,
+            "last_position": session.last_position,
+            "payload": {
+                "focus": session.focus if session.declared else None,
+                "scope": None if session.scope is None else list(session.scope),
+            },
         }
-        for context_id, session_id, agent, title, request, outcome, status, paths, at, began, position in rows
-    ]
 
 
-def _decisions(store: Store) -> "tuple[list[dict[str, Any]], int]":
-    """Decisions that nothing says are settled or taken back (docs/briefing.md)."""
-    is_open = (
-        "event_type = 'decision' and resolved is not true and not exists (select 1 from "
-        "(select unnest(contradicts) as link from events where contradicts is not null) as taken_back "
-        "where link = events.context_id)"
-    )
-    rows = store.query(
-        f"select event_id, position, path, title, payload, count(*) over () from events where {is_open} "
-        f"order by {EVENTS_NEWEST_FIRST} limit {_NEWEST}"
-    ).rows
-    found = []
-    for event_id, position, path, title, payload, _ in rows:
-        said = _payload(payload)
-        text, why = said.get("decision"), said.get("reasoning")
-        found.append(
-            {
-                "event": event_id,
-                "text": text if isinstance(text, str) else title or "",
-                "why": why if isinstance(why, str) else None,
-                "path": path,
-                "position": position,
-            }
+def _turns(store: Store) -> "Iterator[dict[str, Any]]":
+    """The newest turns, each as one event."""
+    return _oldest_first(
+        store.query(
+            "select 'turn' as event_type, context_id as event_id, context_id, session_id, agent, title, "
+            "case when status = 'active' then 'start' else 'end' end as operation, files_modified, "
+            "epoch_us(coalesce(completed_at, started_at)) as occurred_at, first_position, "
+            "last_position as position, {'user_message': user_request, 'outcome': outcome, 'status': status} "
+            f"as payload from turns order by {TURNS_NEWEST_FIRST} limit {NEWEST}"
         )
-    return found, int(rows[0][-1]) if rows else 0
+    )
 
 
-def _errors(store: Store, opened: "list[FoundError]") -> "list[dict[str, Any]]":
-    """The newest of these, with what failed: a file, a command."""
-    newest = sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
-    rows = store.query(
-        "select e.position, coalesce(nullif(any_value(a.path), ''), nullif(any_value(a.command), ''), "
-        "any_value(a.title), nullif(any_value(e.path), ''), any_value(e.command)) "
-        "from errors as e left join actions as a on a.session_id = e.session_id "
-        "and a.tool_use_id = e.tool_use_id where list_contains($1, e.position) group by e.position",
-        [[one.position for one in newest]],
-    ).rows
-    targets = dict(rows)
-    return [
-        {
-            "event": one.event_id,
-            "type": one.error_type,
-            "tool": one.tool,
-            "path": one.path,
-            "text": one.message or "",
-            "session": one.session_id,
-            "target": targets.get(one.position),
-            "context": one.context_id,
-            "position": one.position,
+def _decisions(store: Store) -> "Iterator[dict[str, Any]]":
+    """Decisions, and what takes one of them back."""
+    made = "select list(context_id) from events where event_type = 'decision'"
+    return _rows(store, f"(event_type = 'decision' or list_has_any(contradicts, ({made})))")
+
+
+def _errors(store: Store) -> "Iterator[dict[str, Any]]":
+    """Errors that the index has as open, with what failed: a file, a command."""
+    errors = [error for error in failures(store.query) if error.resolved is None]
+    errors.sort(key=lambda error: error.position)
+    targets = dict(
+        store.query(
+            "select e.position, coalesce(nullif(any_value(a.path), ''), nullif(any_value(a.command), ''), "
+            "any_value(a.title), nullif(any_value(e.path), ''), any_value(e.command)) "
+            "from errors as e left join actions as a on a.session_id = e.session_id "
+            "and a.tool_use_id = e.tool_use_id where list_contains($1, e.position) group by e.position",
+            [[error.position for error in errors[-NEWEST:]]],
+        ).rows
+    )
+    for error in errors:
+        columns = ("event_id", "position", "session_id", "context_id", "error_type", "tool", "path")
+        yield {
+            "event_type": "error",
+            **{name: getattr(error, name) for name in columns},
+            "target": targets.get(error.position),
+            "payload": {"message": error.message},
         }
-        for one in newest
-    ]
 
 
-def _warnings(store: Store) -> "tuple[list[dict[str, Any]], int]":
-    where = "event_type = 'warning' and resolved is not true"
-    rows = store.query(
-        f"select event_id, agent, path, title, payload, count(*) over () from events where {where} "
-        f"order by {EVENTS_NEWEST_FIRST} limit {_NEWEST}"
-    ).rows
-    return [
-        {"event": event_id, "agent": agent, "path": path, "text": text_of(_payload(payload), title)}
-        for event_id, agent, path, title, payload, _ in rows
-    ], int(rows[0][-1]) if rows else 0
+def _files(store: Store, where: str = "true", parameters: "Sequence[Any]" = ()) -> "Iterator[dict[str, Any]]":
+    """The last changes of files."""
+    changed = "event_type = 'file' and path is not null and operation is distinct from 'read'"
+    return _rows(store, f"{changed} and {where}", parameters, f"limit {_FILE_EVENTS}")
 
 
-def _files(store: Store, where: str, parameters: "Sequence[Any]") -> "list[dict[str, Any]]":
-    """The paths that changed last, each with its last change."""
-    rows = store.query(
-        f"select path, after_hash, operation, event_id, {_AT}, position from events "
-        f"where event_type = 'file' and path is not null and operation is distinct from 'read' and {where} "
-        f"order by {EVENTS_NEWEST_FIRST} limit {_PATH_EVENTS}",
-        parameters,
-    ).rows
-    found: dict[str, dict[str, Any]] = {}
-    for path, after, operation, event_id, at, position in rows:
-        if path not in found and len(found) < _PATHS:
-            found[path] = {
-                "path": path,
-                "hash": after,
-                "operation": operation or "edit",
-                "event": event_id,
-                "at": at,
-                "position": position,
-            }
-    return list(found.values())
+def _rows(
+    store: Store, where: str, parameters: "Sequence[Any]" = (), limit: str = ""
+) -> "Iterator[dict[str, Any]]":
+    """Events that the index finds, each with its payload, those that happened last at the end."""
+    return _oldest_first(
+        store.query(
+            "select event_type, event_id, agent, path, title, operation, after_hash, resolved, context_id, "
+            f"contradicts, epoch_us({HAPPENED_AT}) as occurred_at, position, case when event_type in "
+            f"('decision', 'warning') then payload end as payload from events where {where} "
+            f"order by {EVENTS_NEWEST_FIRST} {limit}",
+            parameters,
+        )
+    )
+
+
+def _oldest_first(result: "Result") -> "Iterator[dict[str, Any]]":
+    for row in reversed(result.rows):
+        event = dict(zip(result.columns, row, strict=True))
+        yield event | {"payload": _payload(event["payload"])}
 
 
 def _add_what_bears_on(
     store: Store, facts: "dict[str, Any]", reader: BriefingReader, *, writes: bool
 ) -> None:
-    """What is older than the newest of each kind, and bears on what the reader said."""
-    known = {one["path"] for one in facts["files"]}
+    """Add what bears on the reader's focus and scope, and is older than the newest of each kind."""
+    paths = {fact["path"] for fact in facts["files"]}
     for top in reader.scope:
-        directory = top.rstrip("/")
-        found = _files(store, "(path = $1 or starts_with(path, $1 || '/'))", [directory])
-        facts["more_files"] += [one for one in found if one["path"] not in known]
-        known |= {one["path"] for one in found}
+        fold = FactsFold(empty(store.project_name, store.repo_hash))
+        for event in _files(store, "(path = $1 or starts_with(path, $1 || '/'))", [top.rstrip("/")]):
+            fold.take(event["position"], event, event.pop("payload"))
+        files = [fact for fact in fold.end()["files"] if fact["path"] not in paths]
+        facts["more_files"] += files
+        paths |= {fact["path"] for fact in files}
     if reader.focus:
-        seen = {one["event"] for name in ("decisions", "errors", "warnings") for one in facts[name]}
-        for memory in (one.memory for one in retrieve(store, reader.focus, _NEWEST, writes=writes)):
+        seen = {fact["event"] for name in ("decisions", "errors", "warnings") for fact in facts[name]}
+        for memory in (hit.memory for hit in retrieve(store, reader.focus, NEWEST, writes=writes)):
             if memory.event_id not in seen and memory.event_type not in ("turn", "session"):
                 facts["others"].append(
                     {
@@ -304,17 +267,8 @@ def _add_what_bears_on(
                 )
 
 
-def text_of(payload: "dict[str, Any]", title: "str | None") -> str:
-    """What an event says, wherever its writer put it."""
-    for name in ("message", "content", "text", "warning"):
-        if isinstance(payload.get(name), str):
-            return str(payload[name])
-    return title or ""
-
-
-def _payload(text: object) -> "dict[str, Any]":
+def _payload(payload: object) -> "dict[str, Any]":
     try:
-        said = decode(text) if isinstance(text, str) else text
+        return object_of(payload)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}

@@ -1,7 +1,7 @@
 """A budget of tokens, and lines that are put into it: sections from the top, each as far as it fits.
 
 The measure is an estimate that needs no tokenizer: 1.3 for each word between spaces (`tokens_of`). Lines are
-bounded in their length by whoever makes them, so that a word without end is not one token. Pure; on the hook
+bounded in their length by their writers, so that an endless word is not one token. Pure; on the hook
 path.
 """
 
@@ -73,7 +73,7 @@ def fill(head: "Sequence[str]", sections: "Sequence[Section]", tokens: int) -> F
         chosen = _chosen(head, sections, words, tokens)
     left = {s.kind: s.total - chosen[s.kind] for s in sections if s.total > chosen[s.kind]}
     text = _text(head, sections, chosen, tokens)
-    if _words(text) > words:  # not even the line on what is left out fits behind the head
+    if _words(text) > words:  # not even the line on what is left out fits after the head
         text = "\n".join(head[:2]) + "\n"
         text = text if _words(text) <= words else ""
         chosen = dict.fromkeys(chosen, 0)
@@ -117,8 +117,8 @@ def _text(head: "Sequence[str]", sections: "Sequence[Section]", chosen: "dict[st
 
 
 def _left_line(left: "dict[str, int]", tokens: int) -> str:
-    said = ", ".join(f"{count:,} {kind}" for kind, count in left.items())
-    return f"left out: {said} (budget {tokens:,} tokens, counted as words × 1.3)" if left else ""
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in left.items())
+    return f"left out: {counts} (budget {tokens:,} tokens, counted as words × 1.3)" if left else ""
 
 
 def _words(text: str) -> int:

@@ -1,7 +1,7 @@
 """Continuity codes: what a session did and left to do, one short line each, for the next session to read.
 
 Pure: the rules that make codes of a session's events, and how codes are written. No prose, no language model.
-`codes_of_log` reads the events of a store, `facts_now` those of the journals' end; both fold them here, so
+`codes_of_log` reads the events of a store, `facts` those of the end of the journals; both fold them here, so
 both give the same codes. Words and rules are those of S4; docs/codes.md says which way was taken where they
 contradict each other. On the hook path: imports neither `dataclasses` nor `re`.
 """
@@ -23,14 +23,14 @@ ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
 # The events that leave codes; `code` is what somebody noted.
 CODE = "code"
 TYPES = ("file", "action", "decision", "error", CODE)
-# The lists of a session's codes in the order of their lines; completions are kept and not among the lines.
+# The lists of a session's codes in the order of their lines; completions are stored, but have no line.
 LISTS = ("files", "functions", "decisions", "blockers", "next_actions")
 
 # Above this many tokens a session's codes are worth a warning; nothing is ever left out for it (S4-35).
 TOKENS_WARNED = 1500
 
 _MESSAGE_SIZE_MAX = 80
-_SAID_SIZE_MAX = 30
+_EXCERPT_SIZE_MAX = 30
 _CONTENT_SIZE_MAX = 1 << 20
 _DEFINING = ("def", "func", "function", "function*", "fn")
 _TESTING = frozenset(("test", "tests", "pytest", "unittest", "vitest", "nextest", "jest", "ctest", "rspec"))
@@ -143,11 +143,11 @@ class AutoCapture:
 
     def on_user_message(self, message: str) -> None:
         """The user wrote: words that sound like a decision, or like something in the way, are noted."""
-        said = message.lower()
-        if any(word in said for word in _DECISIONS):
+        lowered = message.lower()
+        if any(word in lowered for word in _DECISIONS):
             self.capture.record_decision("user_specified", "explicit")
-        if _BLOCKERS.intersection(_words(said)):
-            self.capture.record_blocker("user_reported", message[:_SAID_SIZE_MAX])
+        if _BLOCKERS.intersection(_words(lowered)):
+            self.capture.record_blocker("user_reported", message[:_EXCERPT_SIZE_MAX])
 
     def get_context(self, phase: "str | None" = None) -> "SessionContext":
         return self.capture.to_context(phase, status=self.status)
@@ -157,13 +157,13 @@ class AutoCapture:
     def take(
         self,
         event: "Mapping[str, Any]",
-        said: "Callable[[], dict[str, Any]]",
+        payload_of: "Callable[[], dict[str, Any]]",
         at_us: int,
         position: int,
     ) -> None:
         """One of the session's events of `TYPES`, in the order of the log; of errors those that are open.
 
-        Args: said: gives its payload, asked where it matters.
+        Args: payload_of: gives its payload, called where it matters.
         """
         self.began_us = at_us if self.began_us is None else self.began_us
         self.at_us, self.position, self.status = max(self.at_us, at_us), position, ACTIVE
@@ -171,13 +171,14 @@ class AutoCapture:
             case "file":
                 self._take_file(event)
             case "action":
-                self._take_action(event, said())
+                self._take_action(event, payload_of())
             case "decision":
-                self.capture.record_decision(_text(said(), "decision"), _text(said(), "reasoning") or None)
+                payload = payload_of()
+                self.capture.record_decision(_text(payload, "decision"), _text(payload, "reasoning") or None)
             case "error":
-                self._take_error(event, said())
+                self._take_error(event, payload_of())
             case "code":
-                self._take_code(str(event.get("operation")), _text(said(), "text"))
+                self._take_code(str(event.get("operation")), _text(payload_of(), "text"))
 
     def read(self, text_of: "Callable[[object], str]") -> None:
         """Note what the contents of changed files define: call it when all events were taken.
@@ -204,8 +205,8 @@ class AutoCapture:
             for name in functions_in(line) if line not in old else ():
                 self.capture.record_function(name)
 
-    def _take_action(self, event: "Mapping[str, Any]", said: "dict[str, Any]") -> None:
-        args = said.get("args")
+    def _take_action(self, event: "Mapping[str, Any]", payload: "dict[str, Any]") -> None:
+        args = payload.get("args")
         if not isinstance(args, dict):
             return
         if event.get("success") is not False:
@@ -218,14 +219,14 @@ class AutoCapture:
                 for text, done in _things_to_do(args[name]):
                     (self.capture.record_completion if done else self.capture.record_next)(text)
 
-    def _take_error(self, event: "Mapping[str, Any]", said: "dict[str, Any]") -> None:
-        command = command_of(said) or self._tried.get(str(event.get("tool_use_id")))
-        code = _joined(blocker_of(event.get("error_type"), command, _text(said, "message")))
+    def _take_error(self, event: "Mapping[str, Any]", payload: "dict[str, Any]") -> None:
+        command = command_of(payload) or self._tried.get(str(event.get("tool_use_id")))
+        code = _joined(blocker_of(event.get("error_type"), command, _text(payload, "message")))
         self._failed.append({"event": event["event_id"], "code": code})
 
     def forget(self, errors: "set[str]") -> None:
         """These errors, by the ids of their events, are over."""
-        self._failed = [one for one in self._failed if one["event"] not in errors]
+        self._failed = [failure for failure in self._failed if failure["event"] not in errors]
 
     def _take_code(self, operation: str, text: str) -> None:
         """What somebody said."""
@@ -250,8 +251,8 @@ class AutoCapture:
 
     def finished(self) -> SessionContextCapture:
         """The codes, with a blocker for each error that is open: call it when all events were taken."""
-        for one in self._failed:
-            _add(self.capture.blockers, one["code"])
+        for failure in self._failed:
+            _add(self.capture.blockers, failure["code"])
         return self.capture
 
     def facts(self) -> "dict[str, Any]":
@@ -274,40 +275,40 @@ class AutoCapture:
 
     @staticmethod
     def of_facts(facts: "dict[str, Any]") -> "AutoCapture":
-        one = AutoCapture(facts["session"], "")
-        one.began_us, one.at_us, one.position = facts["began_us"], facts["at_us"], facts["position"]
-        one.status, one._failed = facts["status"], facts["failed"]
-        capture = one.capture
+        auto = AutoCapture(facts["session"], "")
+        auto.began_us, auto.at_us, auto.position = facts["began_us"], facts["at_us"], facts["position"]
+        auto.status, auto._failed = facts["status"], facts["failed"]
+        capture = auto.capture
         capture.files_modified, capture.key_functions = facts["files"], facts["functions"]
         capture.decisions, capture.blockers = facts["decisions"], facts["blockers"]
         capture.next_actions, capture.completed = facts["next_actions"], facts["completed"]
-        return one
+        return auto
 
 
 def last(sessions: "Sequence[dict[str, Any]]") -> "dict[str, Any] | None":
     """Of sessions' facts those of the one that something was done in last; None where none left any code."""
     lists = (*LISTS, "failed", "completed")
-    left = [one for one in sessions if one["status"] == COMPLETED or any(one[name] for name in lists)]
-    return max(left, key=lambda one: (one["at_us"], one["position"]), default=None)
+    left = [s for s in sessions if s["status"] == COMPLETED or any(s[name] for name in lists)]
+    return max(left, key=lambda session: (session["at_us"], session["position"]), default=None)
 
 
 def lines_left(sessions: "Sequence[dict[str, Any]]", project: str) -> "list[str]":
     """The lines that the last session left to the next one; none when it left none, or is complete."""
-    found = last(sessions)
-    if found is None or found["status"] == COMPLETED:
+    left = last(sessions)
+    if left is None or left["status"] == COMPLETED:
         return []
-    blockers = [*found["blockers"]]
-    for one in found["failed"]:
-        _add(blockers, one["code"])
-    return lines_of({**found, "blockers": blockers, "project": project})
+    blockers = [*left["blockers"]]
+    for failure in left["failed"]:
+        _add(blockers, failure["code"])
+    return lines_of({**left, "blockers": blockers, "project": project})
 
 
 def lines_of(data: "Mapping[str, object]") -> "list[str]":
     """The codes of a stored context: project, files, functions, decisions, blockers, next actions."""
     lines = [f"proj:{one_line(str(data.get('project', '')))}"]
     for name in LISTS:
-        found = data.get(name)
-        for code in found if isinstance(found, list) else ():
+        stored = data.get(name)
+        for code in stored if isinstance(stored, list) else ():
             if isinstance(code, str):
                 line = one_line(code)
                 prefixed = name != "next_actions" or _is_prefixed(line)
@@ -318,20 +319,20 @@ def lines_of(data: "Mapping[str, object]") -> "list[str]":
 def functions_in(text: str) -> "list[str]":
     """Names that Python, Go, JavaScript, TypeScript and Rust define in `text` with a word of their own, and
     arrow functions that get a name."""
-    found = []
+    functions = []
     for line in text.split("\n"):
         words = line.replace("(", " ( ").replace(")", " ) ").split()
-        for at, word in enumerate(words[:-1]):
+        for number, word in enumerate(words[:-1]):
             if word in _DEFINING:
-                after = words[at + 1 :]
+                after = words[number + 1 :]
                 if word == "func" and after[0] == "(" and ")" in after:
                     after = after[after.index(")") + 1 :]
-                found += [name] if after and (name := _name(after[0])) else []
-            elif word in ("const", "let", "var") and "=>" in words and "=" in words[at + 2 :]:
-                value = words[words.index("=", at + 2) + 1 :]
+                functions += [name] if after and (name := _name(after[0])) else []
+            elif word in ("const", "let", "var") and "=>" in words and "=" in words[number + 2 :]:
+                value = words[words.index("=", number + 2) + 1 :]
                 is_arrow = value[0] in ("(", "async") or value[1:2] == ["=>"]
-                found += [name] if is_arrow and (name := _name(words[at + 1])) else []
-    return found
+                functions += [name] if is_arrow and (name := _name(words[number + 1])) else []
+    return functions
 
 
 def runner_of(command: str) -> "str | None":
@@ -345,7 +346,7 @@ def runner_of(command: str) -> "str | None":
             continue
         program, others = words[0].rpartition("/")[2], [word for word in words[1:] if "/" not in word]
         named = [program, *(word for word in others[:1] if "." not in word)]
-        if _TESTING.intersection(_words(" ".join((*others, *(one.replace("_", " ") for one in named))))):
+        if _TESTING.intersection(_words(" ".join((*others, *(word.replace("_", " ") for word in named))))):
             return program if words[0].startswith("./") else words[0]
     return None
 
@@ -362,10 +363,10 @@ def blocker_of(error_type: "str | None", command: "str | None", message: str) ->
     return f"block:{error_type or 'error'}:{line}"
 
 
-def command_of(said: "Mapping[str, object]") -> "str | None":
+def command_of(arguments: "Mapping[str, object]") -> "str | None":
     """The command that a tool was given, None where it was given none."""
     for name in COMMAND_ARGUMENTS:
-        command = said.get(name)
+        command = arguments.get(name)
         if isinstance(command, str):
             return command
         if isinstance(command, list):
@@ -379,7 +380,7 @@ def text_in(blobs: "BlobStore", content_hash: object) -> str:
         return ""
     try:
         id = from_text(content_hash)
-        # To be told why a content is missing takes a look through the log.
+        # To learn why a content is missing would take a scan of the log.
         data = blobs.get(id) if blobs.contains(id) else b""
     except EventLogError:
         return ""
@@ -450,6 +451,6 @@ def _things_to_do(items: "Sequence[object]") -> "Iterator[tuple[str, bool]]":
                 yield "-".join(text.split()), item.get("status") in ("completed", "done")
 
 
-def _text(said: "dict[str, Any]", name: str) -> str:
-    value = said.get(name)
+def _text(payload: "dict[str, Any]", name: str) -> str:
+    value = payload.get(name)
     return value if isinstance(value, str) else ""

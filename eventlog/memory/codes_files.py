@@ -1,7 +1,7 @@
 """Continuity codes in files: `<base>/memory/sessions/active-<project>.json`, and `archive/` beside them.
 
 `base` may be shared by the projects of one user. Nothing here raises for what a file holds: what cannot be
-read is no context (S4-17), and its bytes are kept. Files are replaced whole, so a reader sees the old or the
+read is no context (S4-17), and its bytes stay. Files are replaced whole, so a reader sees the old or the
 new one; any number of processes may read and write.
 """
 
@@ -56,12 +56,12 @@ def context_of(
     capture: SessionContextCapture, phase: "str | None", now: "datetime | None", status: str
 ) -> SessionContext:
     """What was collected, as of `now`; it expires a week later."""
-    at = now or datetime.now(UTC)
+    made = now or datetime.now(UTC)
     return SessionContext(
         capture.session_id,
         capture.project,
-        at,
-        at + EXPIRES_AFTER,
+        made,
+        made + EXPIRES_AFTER,
         phase,
         tuple(capture.completed),
         tuple(capture.next_actions),
@@ -168,8 +168,8 @@ def archive(path: Path, data: "dict[str, Any]", now: "datetime | None" = None) -
     """Move a context to the archive, under its session's id. Nothing that is there is replaced."""
     name = data.get("session_id")
     stem = _file_name(name) if isinstance(name, str) and name else path.stem
-    said = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
-    text = json.dumps(said, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    archived = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
+    text = json.dumps(archived, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     replace_file(_free(path.parent / _ARCHIVE, stem), text)
     path.unlink(missing_ok=True)
 

@@ -2,7 +2,7 @@
 
 The log is the truth and the file a view (P2): deleted and exported again it has the same bytes. What people
 say themselves (`say`) is an event of type `code` first. Used by the command line and the maintainer, not by
-hooks: the session is looked up in the index. Hooks fold the journals' end by the same rules (`facts_now`).
+hooks: it reads the index. Hooks fold the end of the journals by the same rules (`facts.py`).
 """
 
 import os
@@ -24,7 +24,7 @@ from eventlog.store import Store
 NEXT, DONE, DECISION, BLOCKER, COMPLETE = "next", "done", "decision", "blocker", "complete"
 
 _RECENT = 20
-_KEPT = 5  # sessions whose codes are kept for hooks: one of them may go on
+_SESSIONS_OF_FACTS = 5  # sessions whose codes are cached for hooks: one of them may go on
 _COLUMNS = (
     "event_id", "event_type", "operation", "title", "path", "tool", "tool_use_id", "success", "error_type",
     "resolved", "before_hash", "after_hash", "occurred_at", "recorded_at", "position", "payload",
@@ -43,9 +43,9 @@ class SessionCodes:
 def of_session(store: Store, name: str) -> SessionCodes:
     """The codes of the session that `name` means. Raises: NotFound, Ambiguous, Corruption."""
     row = named(store, name)
-    [found] = folded(store, [row])
-    found.read(_reader(store))
-    return _codes(row, found)
+    [capture] = folded(store, [row])
+    capture.read(_reader(store))
+    return _codes(row, capture)
 
 
 def of_store(store: Store) -> "SessionCodes | None":
@@ -54,37 +54,37 @@ def of_store(store: Store) -> "SessionCodes | None":
     Raises: Corruption.
     """
     rows = recent(store, limit=_RECENT)
-    found = folded(store, rows)
-    chosen = codes.last([one.facts() for one in found])
+    captures = folded(store, rows)
+    chosen = codes.last([capture.facts() for capture in captures])
     if chosen is None:
         return None
-    at = next(n for n, one in enumerate(found) if one.position == chosen["position"])
-    found[at].read(_reader(store))
-    return _codes(rows[at], found[at])
+    index = next(n for n, capture in enumerate(captures) if capture.position == chosen["position"])
+    captures[index].read(_reader(store))
+    return _codes(rows[index], captures[index])
 
 
 def facts(store: Store) -> "list[dict[str, Any]]":
     """Facts of the sessions that something was done in last, for `codes.lines_left` and for hooks."""
-    found = [one for one in folded(store, recent(store, limit=_RECENT)) if one.position >= 0]
-    kept = sorted(found, key=lambda one: (-one.at_us, -one.position))[:_KEPT]
-    for one in kept:
-        one.read(_reader(store))
-    return [one.facts() for one in kept]
+    captures = [capture for capture in folded(store, recent(store, limit=_RECENT)) if capture.position >= 0]
+    latest = sorted(captures, key=lambda capture: (-capture.at_us, -capture.position))[:_SESSIONS_OF_FACTS]
+    for capture in latest:
+        capture.read(_reader(store))
+    return [capture.facts() for capture in latest]
 
 
 def folded(store: Store, rows: "Sequence[SessionRow]") -> "list[AutoCapture]":
     """The codes of each of these sessions; contents are not read yet."""
     open_errors = _open_errors(store, rows)
-    found = []
+    captures = []
     with store.view() as view:
         for row in rows:
-            one = AutoCapture(row.session_id, store.project_name)
+            capture = AutoCapture(row.session_id, store.project_name)
             for event in view.iterate(session_id=row.session_id, event_types=codes.TYPES, columns=_COLUMNS):
                 position = int(str(event["position"]))
                 if event["event_type"] != "error" or position in open_errors:
-                    one.take(event, _said(event), _time_of(event), position)
-            found.append(one)
-    return found
+                    capture.take(event, _payload_reader(event), _time_of(event), position)
+            captures.append(capture)
+    return captures
 
 
 def export(store: Store, base: "str | os.PathLike[str] | None" = None) -> "Path | None":
@@ -110,8 +110,8 @@ def export(store: Store, base: "str | os.PathLike[str] | None" = None) -> "Path 
 
 def base_of(store: Store) -> Path:
     """The directory above `memory/sessions` by the store's settings, else the store itself."""
-    said = config.read(store.fs, store.layout).codes_base
-    return Path(store.layout.root if said is None else said).expanduser()
+    configured = config.read(store.fs, store.layout).codes_base
+    return Path(store.layout.root if configured is None else configured).expanduser()
 
 
 def say(store: Store, operation: str, text: str, session_id: "str | None" = None) -> range:
@@ -131,12 +131,12 @@ def say(store: Store, operation: str, text: str, session_id: "str | None" = None
     return store.append_rows([event])
 
 
-def _codes(row: SessionRow, found: AutoCapture) -> SessionCodes:
-    capture = found.finished()
-    began_us = microseconds_of(row.started_at) or found.began_us or 0
+def _codes(row: SessionRow, auto: AutoCapture) -> SessionCodes:
+    capture = auto.finished()
+    began_us = microseconds_of(row.started_at) or auto.began_us or 0
     capture.session_id = _moment(began_us).strftime("%Y%m%d-%H%M%S")
-    context = capture.to_context(now=_moment(found.at_us), status=found.status)
-    return SessionCodes(context, row.session_id, found.position)
+    context = capture.to_context(now=_moment(auto.at_us), status=auto.status)
+    return SessionCodes(context, row.session_id, auto.position)
 
 
 def _reader(store: Store) -> "Callable[[object], str]":
@@ -147,17 +147,17 @@ def _reader(store: Store) -> "Callable[[object], str]":
 def _open_errors(store: Store, rows: "Sequence[SessionRow]") -> "frozenset[int]":
     """Positions of the errors of these sessions that are not known to be resolved."""
     sessions = [row.session_id for row in rows]
-    asked = "select position from errors where resolved is not true and list_contains($1, session_id)"
-    return frozenset(row[0] for row in store.query(asked, [sessions]).rows) if sessions else frozenset()
+    sql = "select position from errors where resolved is not true and list_contains($1, session_id)"
+    return frozenset(row[0] for row in store.query(sql, [sessions]).rows) if sessions else frozenset()
 
 
-def _said(event: Event) -> "Callable[[], dict[str, Any]]":
+def _payload_reader(event: Event) -> "Callable[[], dict[str, Any]]":
     return lambda: object_of(event["payload"])
 
 
 def _time_of(event: Event) -> int:
-    at = event["occurred_at"] or event["recorded_at"]
-    return (microseconds_of(at) or 0) if isinstance(at, datetime) else int(str(at))
+    time = event["occurred_at"] or event["recorded_at"]
+    return (microseconds_of(time) or 0) if isinstance(time, datetime) else int(str(time))
 
 
 def _moment(at_us: int) -> datetime:

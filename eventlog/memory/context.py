@@ -25,7 +25,7 @@ _OF_BRIEFING = ("warnings", "sessions", "decisions", "turns", "errors", "files")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class MessageContext:
     """The text without the message, and what it counts. `parts` are in their order, each with its text; the
     message stands last among them. `tokens` is above `budget` only where the codes alone are."""
 
@@ -50,7 +50,7 @@ def context_for(
     looker: "FreshnessChecker | None" = None,
     tokens: int = TOKENS,
     writes: bool = True,
-) -> Given:
+) -> MessageContext:
     """What to know for a message.
 
     Args: session_id: the session that the message is of, None for a new one; node: loads the workstream whose
@@ -59,39 +59,39 @@ def context_for(
     block = window.context_block(store, message, session_id=session_id, situation=situation, writes=writes)
     facts = briefing_of_log.gather(store)
     shown = {memory.context_id for memory in block.recent_turns}
-    shown |= {one.memory.event_id for one in block.relevant} | {
-        one.memory.context_id for one in block.relevant
+    shown |= {hit.memory.event_id for hit in block.relevant} | {
+        hit.memory.context_id for hit in block.relevant
     }
     last = last_turn.last_of(facts["turns"]) if session_id is None else None
     for name in ("turns", "decisions", "warnings", "errors"):
-        kept = [one for one in facts[name] if one["event"] not in shown or one is last]
+        unshown = [fact for fact in facts[name] if fact["event"] not in shown or fact is last]
         if name != "turns":
-            facts[f"{name}_total"] -= len(facts[name]) - len(kept)
-        facts[name] = kept
+            facts[f"{name}_total"] -= len(facts[name]) - len(unshown)
+        facts[name] = unshown
     looker = looker or FreshnessChecker(briefing_of_log.working_directory(store))
-    _, _, told = parts(facts, BriefingReader(agent), looker, now_us)
-    named = {section.kind: section for section in told}
+    _, _, briefed = parts(facts, BriefingReader(agent), looker, now_us)
+    named = {section.kind: section for section in briefed}
     goal = [quoted(block.session_goal, _TEXT_SIZE_MAX)] if block.session_goal else []
     bundled = [] if node is None else _bundle(node)
     sections = (
         Section("project", "## Project", [harmless(block.project), *map(_line, block.knowledge)]),
         Section("session_goal", "## Session goal", goal),
         Section("recent_turns", "## Turns of this session", [_line(memory) for memory in block.recent_turns]),
-        Section("relevant", "## Relevant to the message", [_line(one.memory) for one in block.relevant]),
+        Section("relevant", "## Relevant to the message", [_line(hit.memory) for hit in block.relevant]),
         *(named[kind] for kind in (*(("last",) if last else ()), *_OF_BRIEFING)),
         Section("bundle", "## Shared context", bundled, is_whole=True),
         named["codes"],
     )
     head = [f"# Context: {harmless(store.project_name, 60)}, events up to {facts['position']:,}", NOTE]
-    # Codes are never cut: where they leave no room, they alone are told, whatever they count.
+    # Codes are never cut: where they leave no room, they alone are shown, whatever they count.
     least = tokens_of("\n".join((*head, *named["codes"].lines))) + _LEFT_LINE if named["codes"].lines else 0
     filled = fill(head, sections, max(tokens, least))
     chosen = [
-        (one.kind, "\n".join(one.lines[: filled.shown[one.kind]]))
-        for one in sections
-        if filled.shown[one.kind]
+        (section.kind, "\n".join(section.lines[: filled.shown[section.kind]]))
+        for section in sections
+        if filled.shown[section.kind]
     ]
-    return Given(
+    return MessageContext(
         block,
         filled.text,
         (*chosen, ("current_input", message)),
@@ -106,20 +106,20 @@ def context_for(
 _LEFT_LINE = 60
 
 
-def fields(given: Given) -> "dict[str, Any]":
+def fields(context: MessageContext) -> "dict[str, Any]":
     """As JSON has it."""
     return {
-        "situation": given.block.situation.value,
-        "text": given.text,
-        "parts": [{"name": name, "text": text, "tokens": tokens_of(text)} for name, text in given.parts],
-        "tokens": given.tokens,
-        "budget": given.budget,
+        "situation": context.block.situation.value,
+        "text": context.text,
+        "parts": [{"name": name, "text": text, "tokens": tokens_of(text)} for name, text in context.parts],
+        "tokens": context.tokens,
+        "budget": context.budget,
         "measure": "words × 1.3",
-        "position": given.position,
-        "left_out": given.left_out,
+        "position": context.position,
+        "left_out": context.left_out,
         "relevant": [
-            {"event": one.memory.event_id, "relevance": round(one.relevance, 3)}
-            for one in given.block.relevant
+            {"event": hit.memory.event_id, "relevance": round(hit.relevance, 3)}
+            for hit in context.block.relevant
         ],
     }
 

@@ -6,8 +6,7 @@ One thread at a time, as the store; any number of processes.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 
 from eventlog.base import names
 from eventlog.base.errors import InvalidEvent
@@ -15,17 +14,16 @@ from eventlog.memory import intent
 from eventlog.memory.intent import STALE_SESSION_HOURS, Intent
 from eventlog.recorder import lifecycle
 from eventlog.recorder.hooks import append
-from eventlog.recorder.placement import SESSION_ALIAS
-from eventlog.recorder.sessions import microseconds_of
+from eventlog.recorder.placement import SESSION_ALIAS, time_given
 from eventlog.store import Store
 
-# What each of its types is in the log: (event type, event kind).
-_TYPES = {
-    "discovery": ("discovery", "observation"),
-    "decision": ("decision", "decision"),
-    "warning": ("warning", "observation"),
-    "mutation": ("mutation", "action"),
-    "outcome": ("outcome", "action"),
+# Its types, and the kind of each in the log.
+_KINDS = {
+    "discovery": "observation",
+    "decision": "decision",
+    "warning": "observation",
+    "mutation": "action",
+    "outcome": "action",
 }
 
 
@@ -66,54 +64,53 @@ class EngramStore:
         if not session.focus or not session.agent_id:
             raise InvalidEvent("a session needs an agent_id and a focus")
         store = self.store
-        session_id = session.id.removeprefix(SESSION_ALIAS) or names.random_session_id(
-            store.fs.random_bytes(8)
-        )
-        at = _microseconds(session.started_at) or intent.now_us(store)
+        random_id = names.random_session_id(store.fs.random_bytes(8))
+        session_id = session.id.removeprefix(SESSION_ALIAS) or random_id
+        started_us = time_given(session.started_at or None) or intent.now_us(store)
         before = intent.active_of(store, session.agent_id)
-        events = [
-            lifecycle.session_start(
-                session_id,
-                names.slugify(store.redactor.text(session.focus), session_id),
-                None,
-                store.repo_hash,
-                intent={
-                    "focus": session.focus,
-                    "scope": intent.scope_of(session.scope),
-                    "description": session.description or None,
-                },
-                agent=session.agent_id,
-                occurred_at=at,
-            )
-        ]
         if before is not None:
-            intent.end(store, before, ended_us=at, reason="superseded")
-        store.append_rows(events)
-        found = intent.find(store, session_id)
+            intent.end(store, before, ended_us=started_us, reason="superseded")
+        declared = {
+            "focus": session.focus,
+            "scope": intent.scope_of(session.scope),
+            "description": session.description or None,
+        }
+        slug = names.slugify(store.redactor.text(session.focus), session_id)
+        started = lifecycle.session_start(
+            session_id,
+            slug,
+            None,
+            store.repo_hash,
+            intent=declared,
+            agent=session.agent_id,
+            occurred_at=started_us,
+        )
+        store.append_rows([started])
         if session.ended_at is not None:
             return self.end_session(session_id, session.ended_at)
-        return _session(found)
+        return _session(intent.find(store, session_id))
 
     def get_session(self, session_id: str) -> Session | None:
         """The session of exactly that id (S3-6)."""
-        found = intent.by_id(self.store, session_id.removeprefix(SESSION_ALIAS))
-        return None if found is None else _session(found)
+        session = intent.by_id(self.store, session_id.removeprefix(SESSION_ALIAS))
+        return None if session is None else _session(session)
 
     def end_session(self, session_id: str, ended_at: str | None = None) -> Session:
         """Close a session; one that is closed stays as it is (S3-7). Raises: NotFound."""
-        found = intent.find(self.store, session_id)
-        if found.is_active:
-            intent.end(self.store, found, ended_us=_microseconds(ended_at))
+        session = intent.find(self.store, session_id)
+        if session.is_active:
+            intent.end(self.store, session, ended_us=time_given(ended_at or None))
         return _session(intent.find(self.store, session_id))
 
     def list_sessions(self, active_only: bool = True, agent_id: str | None = None) -> list[Session]:
         """Sessions, the one that something happened in last first (S3-8)."""
-        return [_session(one) for one in intent.listed(self.store, active_only=active_only, agent=agent_id)]
+        sessions = intent.listed(self.store, active_only=active_only, agent=agent_id)
+        return [_session(session) for session in sessions]
 
     def get_active_session(self, agent_id: str) -> Session | None:
         """What the agent is at (S3-9)."""
-        found = intent.active_of(self.store, agent_id)
-        return None if found is None else _session(found)
+        session = intent.active_of(self.store, agent_id)
+        return None if session is None else _session(session)
 
     def cleanup_stale_sessions(self, timeout_hours: float = STALE_SESSION_HOURS) -> int:
         """Close the sessions that nobody ended in time; how many (S3-10)."""
@@ -121,55 +118,44 @@ class EngramStore:
 
     def insert(self, event: Event) -> Event:
         """Append an event, in the session named, if any (S3-11). Raises: InvalidEvent for an unknown type."""
-        if event.event_type not in _TYPES:
-            raise InvalidEvent(f"no event type {event.event_type!r}; there are {', '.join(_TYPES)}")
-        event_type, kind = _TYPES[event.event_type]
+        if event.event_type not in _KINDS:
+            raise InvalidEvent(f"no event type {event.event_type!r}; there are {', '.join(_KINDS)}")
         scope = intent.scope_of(event.scope)
-        key = "decision" if event_type == "decision" else "message"
-        id = event.id or self.store.fs.random_bytes(16).hex()
-        at = _microseconds(event.timestamp) or intent.now_us(self.store)
-        session_id = event.session_id and event.session_id.removeprefix(SESSION_ALIAS)
-        append(
+        key = "decision" if event.event_type == "decision" else "message"
+        happened_us = time_given(event.timestamp or None) or intent.now_us(self.store)
+        session_id = (event.session_id or "").removeprefix(SESSION_ALIAS) or None
+        stored = append(
             self.store,
             lifecycle.timeline_event(
-                event_type,
-                session_id or None,
+                event.event_type,
+                session_id,
                 None,
                 {key: event.content, "scope": scope},
-                event_id=id,
-                event_kind=kind,
+                event_id=event.id or None,
+                event_kind=_KINDS[event.event_type],
                 source="agent",
                 agent=event.agent_id,
                 repo=self.store.repo_hash,
                 path=scope[0] if scope else None,
-                occurred_at=at,
+                occurred_at=happened_us,
             ),
         )
-        said = None if not session_id else f"{SESSION_ALIAS}{session_id}"
-        return Event(event.event_type, event.agent_id, event.content, scope, id, intent.iso(at) or "", said)
+        name = None if session_id is None else f"{SESSION_ALIAS}{session_id}"
+        return replace(
+            event, scope=scope, id=stored.event_id, timestamp=intent.iso(happened_us) or "", session_id=name
+        )
 
 
 def compact(sessions: Iterable[Session]) -> str:
     """Sessions a line each (S3-40)."""
     lines = []
-    for one in sessions:
-        scope = f" ({', '.join(one.scope)})" if one.scope else ""
-        lines.append(f'[{one.id}] {one.agent_id}: "{one.focus}"{scope}')
+    for session in sessions:
+        scope = f" ({', '.join(session.scope)})" if session.scope else ""
+        lines.append(f'[{session.id}] {session.agent_id}: "{session.focus}"{scope}')
     return "\n".join(lines)
 
 
-def _session(one: Intent) -> Session:
-    scope = None if one.scope is None else list(one.scope)
-    started, ended = intent.iso(one.started_us) or "", intent.iso(one.ended_us)
-    return Session(one.name, one.agent, one.focus, scope, started, ended, one.description)
-
-
-def _microseconds(text: str | None) -> int | None:
-    """Raises: InvalidEvent for what is no time."""
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidEvent(f"{text!r} is no ISO 8601 time") from None
-    return microseconds_of(at if at.tzinfo else at.replace(tzinfo=UTC))
+def _session(begun: Intent) -> Session:
+    scope = None if begun.scope is None else list(begun.scope)
+    started, ended = intent.iso(begun.started_us) or "", intent.iso(begun.ended_us)
+    return Session(begun.name, begun.agent, begun.focus, scope, started, ended, begun.description)

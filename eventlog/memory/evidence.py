@@ -1,7 +1,7 @@
-"""Recorded text on its way into a reader's context: quoted, harmless, on one line, with what it stands on.
+"""Recorded text on its way into a reader's context: quoted, harmless, on one line, with what it rests on.
 
 Whoever wrote it may have meant it as an order to the next reader. So it is cut, stripped of everything that
-could end its quotation or its line, and stands behind a sentence that says what it is. Pure; on the hook
+could end its quotation or its line, and follows a sentence that says what it is. Pure; on the hook
 path.
 """
 
@@ -23,13 +23,13 @@ def quoted(text: "str | None", size_max: int = _TEXT_SIZE_MAX) -> str:
 
 def harmless(text: "str | None", size_max: int = _TEXT_SIZE_MAX) -> str:
     """`text` without quotes around it."""
-    said = (text or "")[: size_max * 4]
-    if not said.isprintable():
-        said = "".join(c if c.isprintable() else " " for c in said)
-    said = " ".join(said.split()).translate(_HARMLESS)
-    return said if len(said) <= size_max else said[: size_max - 1].rstrip() + "…"
+    shown = (text or "")[: size_max * 4]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else " " for c in shown)
+    shown = " ".join(shown.split()).translate(_HARMLESS)
+    return shown if len(shown) <= size_max else shown[: size_max - 1].rstrip() + "…"
 
 
 def cited(*ids: "str | None") -> str:
-    """What a line stands on: events by the beginning of their id, contexts by their name."""
+    """What a line rests on: events by the beginning of their id, contexts by their name."""
     return "[" + " ".join(id if ":" in id else id[:_ID_SIZE] for id in ids if id) + "]"

@@ -22,17 +22,17 @@ def read_json(path: Path) -> Any:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that nobody but its owner may look into, and those above it that are missing.
+    """Make a directory that only its owner may read, and the missing ones above it.
 
     Raises: OSError.
     """
-    for one in reversed((directory, *directory.parents)):
-        if not one.exists():
-            one.mkdir(mode=0o700, exist_ok=True)
+    for missing in reversed((directory, *directory.parents)):
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write `path` anew: durable before it gets the name. Raises: OSError, with the old file in place."""
+    """Replace `path`: durable before it gets the name. Raises: OSError, with the old file in place."""
     tmp = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
         with open(tmp, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:

@@ -1,4 +1,4 @@
-"""Whether a file still is what the log says of it: looked at now, by the hash of its content.
+"""Whether a file still is what the log says of it, by the hash of its content now.
 
 A claim about a file is worth what the file says. Reads regular files of the working directory, never through
 a link and never a device; writes nothing. Bounded by a deadline and by bytes. On the hook path.
@@ -19,7 +19,7 @@ _BYTES_MAX = 32 << 20
 
 
 class FreshnessChecker:
-    """Looks at files below `top`; remembers what it saw. One thread; as fresh as the object."""
+    """Hashes files below `top`, each once. One thread; as fresh as the object."""
 
     def __init__(
         self, top: "str | None", *, deadline_s: "float | None" = None, bytes_max: int = _BYTES_MAX
@@ -32,24 +32,24 @@ class FreshnessChecker:
 
     def mark(self, path: str, content: "str | None", *, deleted: bool = False) -> str:
         """What became of a file that the log knows with this content (None: unknown), or as deleted."""
-        found = self._hash(path)
-        if found is None:
+        digest = self._hash(path)
+        if digest is None:
             return UNKNOWN
         if deleted:
-            return BACK if found else STILL_GONE
-        if not found:
+            return BACK if digest else STILL_GONE
+        if not digest:
             return GONE
         if content is None or not content.startswith(TEXT_PREFIX):
             return THERE
-        return UNKNOWN if found == "?" else UNCHANGED if found == content else CHANGED
+        return UNKNOWN if digest == "?" else UNCHANGED if digest == content else CHANGED
 
     def _hash(self, path: str) -> "str | None":
-        """The hash of the content; empty: there is no file; `?`: it was not read; None: nobody looked."""
+        """The hash of the content; empty: there is no file; `?`: it was not read; None: there was no time."""
         if path not in self._seen:
-            self._seen[path] = self._look(path)
+            self._seen[path] = self._hash_now(path)
         return self._seen[path]
 
-    def _look(self, path: str) -> "str | None":
+    def _hash_now(self, path: str) -> "str | None":
         if self._top is None or (self._deadline_s is not None and time.monotonic() > self._deadline_s):
             return None
         try:
@@ -60,14 +60,14 @@ class FreshnessChecker:
             return None
         full = os.fsencode(self._top) + b"/" + name
         try:
-            found = os.lstat(full)
-            if stat.S_ISLNK(found.st_mode):
+            status = os.lstat(full)
+            if stat.S_ISLNK(status.st_mode):
                 return to_text(blob_id(os.readlink(full)))
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 return "?"
-            if found.st_size > min(_FILE_SIZE_MAX, self._bytes_left):
+            if status.st_size > min(_FILE_SIZE_MAX, self._bytes_left):
                 return "?"
-            self._bytes_left -= found.st_size
+            self._bytes_left -= status.st_size
             fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(fd, "rb", buffering=0) as file:
                 return to_text(blob_id(file.read(_FILE_SIZE_MAX)))

@@ -1,9 +1,10 @@
-"""Intents: what each session is about, and which sessions are at work; a fold of the `session` events.
+"""Intents: what each session is about, and which sessions are at work, as the SQL view `sessions` says it.
 
-A session's focus, scope and description stand in the payload of its start (S3-1); there is no other record
-of them. One session per (repository, agent) is active: the one opened last, and beside it those that went on
-after it was opened, as two windows of one agent do. docs/memory.md has the rules. Reading writes nothing;
-`start`, `end` and `end_stale` append. Any number of processes; not for hooks, which ask no index.
+A session's focus, scope and description stand in the payload of its start (S3-1); there is no other record of
+them. One session per (repository, agent) is active: the one opened last, and beside it those that went on
+after it was opened, as two windows of one agent do. docs/memory.md has the rules. Only what the log does not
+know is added here: which processes are gone. Reading writes nothing; `start`, `end` and `end_stale` append.
+Any number of processes; not for hooks, which ask no index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 
 from eventlog.base import activity, names
 from eventlog.base.errors import Ambiguous, EventLogError, NotFound
-from eventlog.base.jsontext import object_of
 from eventlog.base.types import Event
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder import lifecycle, sessions
@@ -26,7 +26,6 @@ STALE_SESSION_HOURS = 24
 _HOUR_US = 3_600_000_000
 # Its sessions are groups of commits: nobody is at work in them, and a later import goes on with them.
 _HISTORY = "git"
-_OPENED = ("start", "resume", "clear", "fork")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,6 @@ class Intent:
     opened_position: int
     last_position: int
     ended_us: int | None
-    ended_position: int | None
     status: str
     end_reason: str | None
     turn_count: int
@@ -80,14 +78,14 @@ def start(
     title: str | None = None,
 ) -> Intent:
     """Begin a session of an agent; the one that it has active ends first (S3-12, S3-32)."""
-    said = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
-    begun = Recorder(store, agent=agent).start_session(focus, title=title, intent=said)
-    return _known(store, begun.session_id, agent)
+    intent = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
+    session = Recorder(store, agent=agent).start_session(focus, title=title, intent=intent)
+    return _matching(store, "session_id = $1", [session.session_id])[0]
 
 
 def end(
     store: Store,
-    one: Intent,
+    session: Intent,
     summary: str | None = None,
     *,
     ended_us: int | None = None,
@@ -95,7 +93,7 @@ def end(
 ) -> None:
     """Close an active session (S3-13)."""
     columns = {} if ended_us is None else {"occurred_at": ended_us}
-    store.append_rows([_end_of(store, one, summary, reason, **columns)])
+    store.append_rows([_end_of(store, session, summary, reason, **columns)])
 
 
 def find(store: Store, name: str) -> Intent:
@@ -109,27 +107,26 @@ def find(store: Store, name: str) -> Intent:
         raise
     except NotFound:
         raise NotFound(f"Session not found: {name}") from None
-    return _known(store, row.session_id, row.agent)
+    return _matching(store, "session_id = $1", [row.session_id])[0]
 
 
 def by_id(store: Store, session_id: str) -> Intent | None:
     """The session of exactly that id (S3-6)."""
-    row = sessions.by_id(store, session_id)
-    return None if row is None else _known(store, session_id, row.agent)
+    return next(iter(_matching(store, "session_id = $1", [session_id])), None)
 
 
 def active_of(store: Store, agent: str) -> Intent | None:
     """The session that an agent has active in this repository, the one opened last (S3-9)."""
-    found = [one for one in listed(store, agent=agent) if one.repo in (None, store.repo_hash)]
-    return max(found, key=lambda one: one.opened_position, default=None)
+    here = [session for session in listed(store, agent=agent) if session.repo in (None, store.repo_hash)]
+    return max(here, key=lambda session: session.opened_position, default=None)
 
 
 def must_be_active(store: Store, agent: str) -> Intent:
     """`active_of`. Raises: NotFound."""
-    found = active_of(store, agent)
-    if found is None:
+    session = active_of(store, agent)
+    if session is None:
         raise NotFound(f"No active session for agent '{agent}'.")
-    return found
+    return session
 
 
 def listed(store: Store, *, active_only: bool = True, agent: str | None = None) -> list[Intent]:
@@ -139,19 +136,15 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
         where.append("agent = $1")
         parameters.append(agent)
     if active_only:
-        # And what was declared and may hold for one of them: it was followed, or ended since then.
-        where.append(
-            "(status = 'active' or (agent_session_id is null and (end_reason in ('superseded', 'idle') or "
-            "last_position >= (select min(opened_position) from sessions where status = 'active'))))"
-        )
-    found = _fold(store, " and ".join(where), parameters)
-    found.sort(key=lambda one: (one.last_us is not None, one.last_us, one.last_position), reverse=True)
-    return [one for one in found if one.is_active or not active_only]
+        where.append("status = 'active'")
+    intents = _matching(store, " and ".join(where), parameters)
+    intents.sort(key=lambda s: (s.last_us is not None, s.last_us, s.last_position), reverse=True)
+    return [session for session in intents if session.is_active or not active_only]
 
 
 def at_work(store: Store) -> list[Intent]:
     """Active sessions of agents and people, without those that a history was imported as."""
-    return [one for one in listed(store) if not one.is_history]
+    return [session for session in listed(store) if not session.is_history]
 
 
 def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> int:
@@ -163,7 +156,7 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
     try:
         store.append_rows(events)
     except EventLogError:
-        return 0  # who only reads may still ask
+        return 0  # a reader without the right to write gets its answer too
     return len(events)
 
 
@@ -172,17 +165,17 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
     return [
         _end_of(
             store,
-            one,
+            session,
             None,
             "stale",
-            occurred_at=one.opened_us + round(hours * _HOUR_US),
-            event_id=names.event_id_of("locus", "stale", one.session_id, str(one.opened_position)),
+            occurred_at=session.opened_us + round(hours * _HOUR_US),
+            event_id=names.event_id_of("locus", "stale", session.session_id, str(session.opened_position)),
         )
-        for one in _fold(store, "status = 'active'", [])
-        if one.is_active
-        and not one.is_history
-        and one.opened_us is not None
-        and is_stale(one.opened_us, now_us, hours)
+        for session in _matching(store, "status = 'active'", [])
+        if session.is_active
+        and not session.is_history
+        and session.opened_us is not None
+        and is_stale(session.opened_us, now_us, hours)
     ]
 
 
@@ -191,9 +184,9 @@ def is_stale(opened_us: int, now_us: int, hours: float = STALE_SESSION_HOURS) ->
 
 
 def scope_of(paths: "Iterable[str] | None") -> "list[str] | None":
-    """Paths as they are kept: in POSIX form, each once; None for none at all (S3-33, S3-37)."""
-    kept = [path.replace("\\", "/").removeprefix("./") for path in paths or ()]
-    return [path for path in dict.fromkeys(kept) if path] or None
+    """Paths as the log has them: in POSIX form, each once; None for none at all (S3-33, S3-37)."""
+    spelled = [path.replace("\\", "/").removeprefix("./") for path in paths or ()]
+    return [path for path in dict.fromkeys(spelled) if path] or None
 
 
 def iso(us: int | None) -> str | None:
@@ -203,51 +196,48 @@ def iso(us: int | None) -> str | None:
     return sessions.moment_of(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def fields(one: Intent) -> dict[str, Any]:
+def fields(session: Intent) -> dict[str, Any]:
     """A session as JSON has it (S3-40)."""
     return {
-        "id": one.name,
-        "agent_id": one.agent,
-        "focus": one.focus,
-        "declared": one.declared,
-        "scope": None if one.scope is None else list(one.scope),
-        "description": one.description,
-        "started_at": iso(one.started_us),
-        "ended_at": iso(one.ended_us),
-        "status": one.status,
-        "end_reason": one.end_reason,
-        "context_id": one.context_id,
-        "agent_session_id": one.agent_session_id,
-        "turn_count": one.turn_count,
-        "event_id": one.event_id,
+        "id": session.name,
+        "agent_id": session.agent,
+        "focus": session.focus,
+        "declared": session.declared,
+        "scope": None if session.scope is None else list(session.scope),
+        "description": session.description,
+        "started_at": iso(session.started_us),
+        "ended_at": iso(session.ended_us),
+        "status": session.status,
+        "end_reason": session.end_reason,
+        "context_id": session.context_id,
+        "agent_session_id": session.agent_session_id,
+        "turn_count": session.turn_count,
+        "event_id": session.event_id,
     }
 
 
-def _known(store: Store, session_id: str, agent: str | None) -> Intent:
-    """A session that there is, of that agent."""
-    found = _fold(
-        store,
-        "agent is not distinct from $1 and "
-        "(session_id = $2 or status = 'active' or agent_session_id is null)",
-        [agent, session_id],
-    )
-    return next(one for one in found if one.session_id == session_id)
-
-
-# -- the fold --------------------------------------------------------------------------------------
-
-
-def _fold(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
+def _matching(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
     """The sessions that fit, in the order in which they were opened."""
-    rows = store.query(
-        "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
-        "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
-        f"where {where} order by opened_position",
+    result = store.query(
+        "select session_id, context_id, agent, agent_session_id, repo, title, focus, scope, description, "
+        "epoch_us(started_at) as started_us, epoch_us(ended_at) as ended_us, epoch_us(last_at) as last_us, "
+        "epoch_us(case when event_id is null then started_at else opened_at end) as opened_us, "
+        "opened_position, last_position, status, end_reason, turn_count, coalesce(event_id, '') as event_id "
+        f"from sessions left join (select position as opened_position, {HAPPENED_AT} as opened_at, event_id "
+        f"from events where event_type = 'session') using (opened_position) where {where} "
+        "order by opened_position",
         parameters,
-    ).rows
-    said = _said(store, [row[0] for row in rows])
+    )
     gone = _gone(store)
-    return _told_on([_without_its_agent(_intent(store, row, said.get(row[0], ())), gone) for row in rows])
+    rows = (dict(zip(result.columns, row, strict=True)) for row in result.rows)
+    return [_without_its_agent(_intent(row, store.project_name), gone) for row in rows]
+
+
+def _intent(row: dict[str, Any], project: str) -> Intent:
+    title, focus, scope = row.pop("title"), row["focus"], filter(None, row["scope"] or ())
+    row |= {"agent": row["agent"] or "", "status": row["status"] or "unknown"}
+    row |= {"focus": focus or title or project, "scope": tuple(scope_of(scope) or ()) or None}
+    return Intent(**row, declared=focus is not None)
 
 
 def _gone(store: Store) -> set[tuple[str, str]]:
@@ -256,108 +246,22 @@ def _gone(store: Store) -> set[tuple[str, str]]:
     return {(turn.agent, turn.session) for turn in dead}
 
 
-def _without_its_agent(one: Intent, gone: set[tuple[str, str]]) -> Intent:
-    if not one.is_active or one.agent_session_id is None or (one.agent, one.agent_session_id) not in gone:
-        return one
-    return replace(one, status="interrupted", end_reason="process gone")
+def _without_its_agent(session: Intent, gone: set[tuple[str, str]]) -> Intent:
+    if session.is_active and (session.agent, session.agent_session_id) in gone:
+        return replace(session, status="interrupted", end_reason="process gone")
+    return session
 
 
-def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
-    """Of each session its own events, in order: (position, operation, µs, payload, event id)."""
-    said: dict[str, list[tuple[Any, ...]]] = {}
-    if session_ids:
-        for session_id, *rest in store.query(
-            f"select session_id, position, operation, epoch_us({HAPPENED_AT}), payload, "
-            "event_id from events where event_type = 'session' and list_contains($1, session_id) "
-            "order by position",
-            [list(session_ids)],
-        ).rows:
-            said.setdefault(session_id, []).append(tuple(rest))
-    return said
-
-
-def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> Intent:
-    (session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, started, ended,
-     turns, opened_position, last_position, last_at) = row  # fmt: skip
-    keys: dict[str, Any] = {}
-    opened_us, event_id = sessions.microseconds_of(started), ""
-    ended_position: int | None = -1
-    for position, operation, at, payload, id in said:
-        keys |= {name: value for name, value in _decoded(payload).items() if value is not None}
-        if operation in _OPENED and (ended_position is not None or operation == "start"):
-            opened_us, opened_position, event_id = at, position, id
-        ended_position = position if operation == "end" else None
-    focus, scope, description = keys.get("focus"), keys.get("scope"), keys.get("description")
-    declared = isinstance(focus, str) and bool(focus)
-    return Intent(
-        session_id,
-        context_id,
-        agent or "",
-        agent_session_id,
-        repo,
-        focus if declared and isinstance(focus, str) else title or store.project_name,
-        declared,
-        _scope_in(scope),
-        description if isinstance(description, str) else None,
-        sessions.microseconds_of(started),
-        opened_us,
-        int(opened_position),
-        int(last_position),
-        sessions.microseconds_of(ended),
-        None if ended_position == -1 else ended_position,
-        status or "unknown",
-        end_reason,
-        int(turns),
-        event_id,
-        sessions.microseconds_of(last_at),
-    )
-
-
-def _decoded(payload: object) -> dict[str, Any]:
-    try:
-        return object_of(payload)
-    except (ValueError, RecursionError):
-        return {}
-
-
-def _scope_in(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, list):
-        return None
-    return tuple(scope_of(path for path in value if isinstance(path, str)) or ()) or None
-
-
-def _told_on(found: list[Intent]) -> list[Intent]:
-    """`found`, where what was declared for an agent before it came holds for the session that it opens
-    (docs/memory.md)."""
-    given: list[Intent] = []
-    declared: dict[tuple[str | None, str], Intent] = {}
-    for one in found:
-        key = (one.repo, one.agent)
-        told = declared.get(key)
-        if one.declared and one.agent_session_id is None:
-            declared[key] = one
-        elif not one.declared and told is not None and _was_open(told, one.opened_position):
-            one = replace(
-                one, focus=told.focus, declared=True, scope=told.scope, description=told.description
-            )
-        given.append(one)
-    return given
-
-
-def _was_open(one: Intent, position: int) -> bool:
-    return one.ended_position is None or one.ended_position > position
-
-
-def _end_of(store: Store, one: Intent, summary: str | None, reason: str, **columns: Any) -> Event:
-    slug = one.context_id.removeprefix("session:").removesuffix(f"_{one.session_id}")
+def _end_of(store: Store, session: Intent, summary: str | None, reason: str, **columns: Any) -> Event:
+    slug = session.context_id.removeprefix("session:").removesuffix(f"_{session.session_id}")
     return lifecycle.session_end(
-        one.session_id,
+        session.session_id,
         slug,
-        one.repo or store.repo_hash,
+        session.repo or store.repo_hash,
         summary=summary,
-        turn_count=one.turn_count,
+        turn_count=session.turn_count,
         end_reason=reason,
-        agent=one.agent or None,
+        agent=session.agent or None,
         **columns,
     )
 

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-# Of a request and an outcome so much is kept: what they begin with, and what they end with.
+# The most characters of a request and of an outcome: their beginning and their end.
 SIZE_MAX = 2_000
 _NEXT = 4
 _DONE = (None, "completed")
 
 
-def kept(text: object) -> "str | None":
-    """A text as facts keep it: cut in its middle, None where there is none."""
+def shortened(text: object) -> "str | None":
+    """A text as facts have it: cut in its middle, None where there is none."""
     if not isinstance(text, str) or not text.strip():
         return None
     return text if len(text) <= SIZE_MAX else f"{text[: SIZE_MAX // 2]} … {text[-SIZE_MAX // 2 :]}"
@@ -26,7 +26,7 @@ def kept(text: object) -> "str | None":
 
 def last_of(turns: "list[Facts]") -> "Facts | None":
     """The newest turn of an agent, where there is one; else the newest, such as a commit."""
-    return next((one for one in turns if one["agent"] != "git"), turns[0] if turns else None)
+    return next((turn for turn in turns if turn["agent"] != "git"), turns[0] if turns else None)
 
 
 def section(facts: "Facts", last: "Facts | None", ago: "Callable[[int], str]") -> Section:
@@ -58,21 +58,20 @@ def _left(facts: "Facts", last: "Facts", turn: str) -> "list[str]":
     if question:
         lines.append(f"- {turn} left: an answer to {quoted(question)}")
     session = last["session"]
-    noted = codes.last(facts["codes"])
-    if noted is not None and noted["session"] == session:
+    codes_left = codes.last(facts["codes"])
+    if codes_left is not None and codes_left["session"] == session:
         todo = [line for line in codes.lines_left(facts["codes"], "") if line.startswith("next:")]
         more = f" and {len(todo) - _NEXT} more" if len(todo) > _NEXT else ""
         if todo:
-            said = ", ".join(quoted(code, 120) for code in todo[:_NEXT])
-            lines.append(f"- [sess-{session}] left: {said}{more}")
-    failed = [
-        one for one in facts["errors"] if one["session"] == session and one["position"] >= last["began"]
-    ]
+            listed = ", ".join(quoted(code, 120) for code in todo[:_NEXT])
+            lines.append(f"- [sess-{session}] left: {listed}{more}")
+    failed = [error for error in facts["errors"] if error["session"] == session]
+    failed = [error for error in failed if error["position"] >= last["began"]]
     if failed:
-        one, more = failed[0], f", nor {len(failed) - 1} more" if len(failed) > 1 else ""
-        kind = harmless(one["tool"] or one["type"] or "error", 40)
-        what = f"{kind} {quoted(one['target'] or one['text'], 120)}"
-        lines.append(f"- {cited(one['event'])} left: {what} failed, and was not seen to work since{more}")
+        error, more = failed[0], f", nor {len(failed) - 1} more" if len(failed) > 1 else ""
+        kind = harmless(error["tool"] or error["type"] or "error", 40)
+        what = f"{kind} {quoted(error['target'] or error['text'], 120)}"
+        lines.append(f"- {cited(error['event'])} left: {what} failed, and was not seen to work since{more}")
     if not lines and (last["open"] or last["status"] not in _DONE):
         return [f"- {turn} left: the request itself, which did not come to its end"]
     return lines or [f"- {turn} left: nothing that is recorded"]

@@ -1,11 +1,11 @@
 """Which errors are open, event by event: the rule of `projections/resolutions.py` for a journal's end.
 
-A hook asks no index, so it holds the errors that were open in the kept facts, and takes the events that came
-since. A test gives both the same events. On the hook path, where a session begins.
+A hook asks no index, so it holds the errors that were open in the cached facts, and takes the later events.
+A test gives both the same events. On the hook path, where a session begins.
 """
 
 from eventlog.base.exploring import CHANGING_TOOLS, is_exploratory
-from eventlog.base.types import COMMAND_ARGUMENTS
+from eventlog.memory import codes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,43 +23,43 @@ class OpenErrors:
         self._failed: "dict[tuple[str | None, object], tuple[str | None, str | None, str | None]]" = {}
         self._calls: "dict[str, tuple[str | None, object]]" = {}
 
-    def take_call(self, session: "str | None", event: "Facts", said: "Facts") -> None:
+    def take_call(self, session: "str | None", event: "Facts", payload: "Facts") -> None:
         """A tool was called: where it worked, what failed before on the same target is dealt with."""
-        tool, command = event.get("tool"), command_of(said)
+        tool, command = event.get("tool"), command_of(payload)
         target = event.get("path") or command or event.get("title")
         call = (session, event.get("tool_use_id"))
         if event.get("success") is False and call[1] is not None and target:
             self._failed[call] = (tool, target, command)
-            looked = is_exploratory(tool, command)
-            mine = {one["event"] for one in self._errors if self._calls.get(one["event"]) == call}
+            is_exploring = is_exploratory(tool, command)
+            mine = {error["event"] for error in self._errors if self._calls.get(error["event"]) == call}
             self._errors[:] = [
-                {**one, "target": target} if one["event"] in mine else one
-                for one in self._errors
-                if not (looked and one["event"] in mine)
+                {**error, "target": target} if error["event"] in mine else error
+                for error in self._errors
+                if not (is_exploring and error["event"] in mine)
             ]
         elif event.get("success") is True and session is not None and target:
             done = (session, kind_of(tool), target)
-            self._errors[:] = [
-                one for one in self._errors if (one["session"], kind_of(one["tool"]), one["target"]) != done
-            ]
+            self._errors[:] = [error for error in self._errors if _call_of(error) != done]
+
+    def take_mark(self, event: "Facts") -> None:
+        """An error that is marked resolved: those that it names are dealt with."""
+        links = ("extends", "related_to", "reinforces", "contradicts")
+        names = {event.get("context_id")}.union(*(event.get(name) or () for name in links)) - {None}
+        self._errors[:] = [error for error in self._errors if error["context"] not in names]
 
     def take_error(
-        self, session: "str | None", event: "Facts", said: "Facts", position: int
+        self, session: "str | None", event: "Facts", payload: "Facts", position: int
     ) -> "Facts | None":
-        """Something failed, or is said to be dealt with: the error where it is open."""
-        if event.get("resolved") is True:
-            links = ("extends", "related_to", "reinforces", "contradicts")
-            names = {event.get("context_id")}.union(*(event.get(name) or () for name in links)) - {None}
-            self._errors[:] = [one for one in self._errors if one["context"] not in names]
-            return None
+        """Something failed: the error where it is open."""
         call = (session, event.get("tool_use_id"))
-        mine = (event.get("tool"), event.get("path") or command_of(said), command_of(said))
+        target = event.get("target") or event.get("path") or command_of(payload)
+        mine = (event.get("tool"), target, command_of(payload))
         tool, target, command = self._failed.get(call, mine)
         if is_exploratory(tool, command):
             return None
         if call[1] is not None:
             self._calls[event["event_id"]] = call
-        message = said.get("message")
+        message = payload.get("message")
         return {
             "event": event["event_id"],
             "type": event.get("error_type"),
@@ -73,18 +73,18 @@ class OpenErrors:
         }
 
 
+def _call_of(error: "Facts") -> "tuple[object, ...]":
+    """The session, tool and target of an error: a call of the same that works resolves it."""
+    return error["session"], kind_of(error["tool"]), error["target"]
+
+
 def kind_of(tool: "str | None") -> "str | None":
     """The tool, or one word for all that change a file."""
     return "change" if tool is not None and tool.lower() in CHANGING_TOOLS else tool
 
 
-def command_of(said: "Facts") -> "str | None":
+def command_of(payload: "Facts") -> "str | None":
     """The command line of a call, by its arguments; words of a list are joined by blanks."""
-    args = said.get("args")
-    given = [args.get(name) for name in COMMAND_ARGUMENTS] if isinstance(args, dict) else []
-    for command in (*given, said.get("command")):
-        if isinstance(command, list):
-            return " ".join(str(word) for word in command)
-        if isinstance(command, str) and command:
-            return command
-    return None
+    args = payload.get("args")
+    command = codes.command_of(args) if isinstance(args, dict) else None
+    return command or codes.command_of({"command": payload.get("command")}) or None

@@ -11,7 +11,7 @@ from eventlog.recorder.requests import Memory
 from eventlog.search import find, query
 from eventlog.store import Store
 
-# What was said, decided, failed or came of something; not what tools printed, nor what files hold.
+# Messages, decisions, failures and outcomes; not what tools printed, nor what files hold.
 TYPES = (
     "decision", "error", "turn", "session", "feedback", "discovery", "warning", "mutation", "outcome",
     "message", "project_convention", "skill",
@@ -37,16 +37,16 @@ def retrieve(store: Store, message: str, limit: int, *, writes: bool = True) -> 
     wanted = " ".join(f'"{word}"' for word in words if any(c.isalnum() for c in word))
     if not wanted or limit <= 0:
         return []
-    asked = query.parse(wanted, any_word=True)
+    parsed = query.parse(wanted, any_word=True)
     filters = find.Filters(event_types=TYPES)
-    hits = find.search(store, asked, filters, limit=_RANKED, writes=writes).hits
-    holding = [sum(term in hit.terms for hit in hits) for term in range(len(asked.terms))]
+    hits = find.search(store, parsed, filters, limit=_RANKED, writes=writes).hits
+    holding = [sum(term in hit.terms for hit in hits) for term in range(len(parsed.terms))]
     weights = [math.log(1 + len(hits) / (count or len(hits) or 1)) for count in holding]
     relevance = {hit.position: sum(weights[t] for t in hit.terms) / sum(weights) for hit in hits}
     best: "dict[str, Retrieved]" = {}
     for memory in retrieval.memories_at(store, list(relevance)):
-        one = Retrieved(min(1.0, relevance[memory.position]), memory)
-        known = best.get(key := memory.context_id or memory.event_id)
-        if known is None or (known.relevance, known.memory.position) < (one.relevance, memory.position):
-            best[key] = one
-    return sorted(best.values(), key=lambda one: (-one.relevance, -one.memory.position))[:limit]
+        hit = Retrieved(min(1.0, relevance[memory.position]), memory)
+        earlier = best.get(key := memory.context_id or memory.event_id)
+        if earlier is None or (earlier.relevance, earlier.memory.position) < (hit.relevance, memory.position):
+            best[key] = hit
+    return sorted(best.values(), key=lambda hit: (-hit.relevance, -hit.memory.position))[:limit]

@@ -88,7 +88,7 @@ def bundle(
     """The bundle of an entry.
 
     Args:
-        diff: what changed since the checkpoint; shown in front of every summary, and always when stale.
+        diff: what changed since the checkpoint; shown before every summary, and always when stale.
         snippets: what was found for the feature request; only what has RELEVANCE_MIN and more is taken.
         sessions: ids of tools' sessions on this machine.
         size_max: characters; the phase's own limit by default.
@@ -123,12 +123,12 @@ def role_rounds(shared: Bundle) -> "list[tuple[str, str]]":
     """(role, instruction) of each round in one chat: the same bundle for everybody (S2-25)."""
     rounds = []
     for role, (least, most) in ROLES.items():
-        told = (
+        instruction = (
             f"You are the {role}. Answer in {least} to {most} characters. State no fact that is not in the "
             "bundle, the repository, a tool's answer or the user's words; cite the file for each.\n"
             "Afterwards the chair adds a short decision log and the open questions."
         )
-        rounds.append((role, f"{shared.text}\n\n{told}"))
+        rounds.append((role, f"{shared.text}\n\n{instruction}"))
     return rounds
 
 
@@ -140,32 +140,33 @@ def _items(
     snippets: "Iterable[Snippet]",
     sessions: "Mapping[str, Any] | None",
 ) -> "dict[str, list[str]]":
-    found: dict[str, list[str]] = {"pinned": [*RULES, *_texts(entry.get("pinned_rules"))]}
-    found["checkpoint"] = _checkpoint(entry, staleness, sessions)
+    items: dict[str, list[str]] = {"pinned": [*RULES, *_texts(entry.get("pinned_rules"))]}
+    items["checkpoint"] = _checkpoint(entry, staleness, sessions)
     if staleness.changed or diff:
         changed = [f"{status} {path}" for status, path in staleness.changed]
-        found["changes"] = [line for line in diff.splitlines() if line.strip()] or changed
+        items["changes"] = [line for line in diff.splitlines() if line.strip()] or changed
     runs = entry.get("failed_runs") or [entry.get("last_run") or {}]
-    found["errors"] = [_failure(run) for run in reversed(runs) if run.get("error")]
+    items["errors"] = [_failure(run) for run in reversed(runs) if run.get("error")]
     decisions = [d for d in entry.get("open_decisions") or () if d.get("status", "open") == "open"]
-    found["decisions"] = [f"{d.get('id')}: {d.get('text')}" for d in decisions[-_DECISIONS_MAX:]]
+    items["decisions"] = [f"{d.get('id')}: {d.get('text')}" for d in decisions[-_DECISIONS_MAX:]]
     summary = (entry.get("working_summary") or {}).get("text")
     if summary:
         trust = "STALE, not to be trusted: " if staleness.stale else ""
-        found["summary"] = [f"{trust}{summary}"]
-    found["pointers"] = [
+        items["summary"] = [f"{trust}{summary}"]
+    items["pointers"] = [
         " ".join(filter(None, (str(p.get("role") or ""), str(p.get("path")))))
         for p in entry.get("file_pointers") or ()
     ]
     steps = [s for s in entry.get("checklist") or () if not s.get("done")]
-    found["checklist"] = [str(s.get("text")) for s in steps[:_STEPS_MAX]]
-    found["evidence"] = [
-        f"{item.get('claim')}: {', '.join(_place(file) for file in item.get('files') or ())}"
+    items["checklist"] = [str(s.get("text")) for s in steps[:_STEPS_MAX]]
+    items["evidence"] = [
+        f"{item.get('claim')}: {', '.join(_location(file) for file in item.get('files') or ())}"
         for item in reversed(entry.get("evidence_ledger") or ())
     ]
-    kept = [snippet for snippet in snippets if snippet[0] >= RELEVANCE_MIN]
-    found["retrieved"] = [f"{text} [{where}]" for _, text, where in sorted(kept, key=lambda s: (-s[0], s[2]))]
-    return {name: found.get(name, []) for name, _ in SECTIONS[phase]}
+    relevant = [snippet for snippet in snippets if snippet[0] >= RELEVANCE_MIN]
+    relevant.sort(key=lambda snippet: (-snippet[0], snippet[2]))
+    items["retrieved"] = [f"{text} [{where}]" for _, text, where in relevant]
+    return {name: items.get(name, []) for name, _ in SECTIONS[phase]}
 
 
 def _checkpoint(entry: Entry, staleness: Staleness, sessions: "Mapping[str, Any] | None") -> "list[str]":
@@ -212,5 +213,5 @@ def _texts(value: object) -> "list[str]":
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _place(file: "Mapping[str, Any]") -> str:
+def _location(file: "Mapping[str, Any]") -> str:
     return f"{file.get('path')}:{file.get('lines') or file.get('symbol')}"

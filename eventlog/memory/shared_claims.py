@@ -31,7 +31,7 @@ class Doubt:
 
 def says_done(text: str) -> bool:
     """Whether a text claims that something is done; words inside of others, and denials, are no claim."""
-    return any(not _DENIED.search(text[: found.start()]) for found in _SAYS_DONE.finditer(text))
+    return any(not _DENIED.search(text[: match.start()]) for match in _SAYS_DONE.finditer(text))
 
 
 def claims_in(text: str) -> "list[str]":
@@ -43,11 +43,11 @@ def claims_in(text: str) -> "list[str]":
 def claims_of(entry: "Mapping[str, Any]") -> "list[str]":
     """What an entry, or an update of one, claims: its summary's claims, and each step that is done."""
     summary = entry.get("working_summary")
-    found = claims_in(str((summary if isinstance(summary, dict) else {}).get("text") or ""))
+    claims = claims_in(str((summary if isinstance(summary, dict) else {}).get("text") or ""))
     for step in entry.get("checklist") or ():
         text = str(step.get("text") or "")
-        found += [text] if step.get("done") else claims_in(text)
-    return found
+        claims += [text] if step.get("done") else claims_in(text)
+    return claims
 
 
 def doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", claims: "Iterable[str]" = ()) -> "list[Doubt]":
@@ -55,27 +55,27 @@ def doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", claims: "Iterable[s
 
     A claim is shown by an entry of the ledger whose claim it has, whole or in part.
     """
-    found = []
+    doubted = []
     shown = []
     for item in ledger:
         claim = str(item.get("claim", ""))
         why = why_not(root, item) if says_done(claim) or item.get("files") else None
         if why is not None:
-            found.append(Doubt(claim, why))
+            doubted.append(Doubt(claim, why))
         else:
             shown.append(claim)
     for claim in claims:
-        if not any(claim in one or one in claim for one in shown if one):
-            found.append(Doubt(claim, "no evidence names it"))
-    return found
+        if not any(claim in evidence or evidence in claim for evidence in shown if evidence):
+            doubted.append(Doubt(claim, "no evidence names it"))
+    return doubted
 
 
 def refuse_doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", claims: "Iterable[str]" = ()) -> None:
     """Raises: Refused with every claim that has no evidence."""
-    found = doubts(root, ledger, claims)
-    if found:
-        listed = "; ".join(f"{doubt.claim!r}: {doubt.why}" for doubt in found[:5])
-        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
+    doubted = doubts(root, ledger, claims)
+    if doubted:
+        listed = "; ".join(f"{doubt.claim!r}: {doubt.why}" for doubt in doubted[:5])
+        more = f"; and {len(doubted) - 5} more" if len(doubted) > 5 else ""
         raise Refused(
             f"claims without evidence: {listed}{more}. Name files with lines or a symbol for each, or do not "
             "say that it is done. Nothing was written."
@@ -88,14 +88,14 @@ def why_not(root: str, item: "Mapping[str, Any]") -> "str | None":
     if not isinstance(files, list) or not files:
         return "it names no file"
     for file in files:
-        why = _why_no_place(root, file)
+        why = _why_not_located(root, file)
         if why is not None:
             return why
     return None
 
 
 def with_hashes(root: str, ledger: "Iterable[Mapping[str, Any]]") -> "list[dict[str, Any]]":
-    """The ledger with the hash of what each file holds now: later its freshness is told by that."""
+    """The ledger with the hash of what each file holds now: `freshness` compares it later."""
     return [
         {
             **item,
@@ -110,8 +110,8 @@ def freshness(root: str, file: "Mapping[str, Any]") -> str:
     now = hash_of(root, str(file.get("path", "")))
     if now is None:
         return "gone"
-    known = file.get("hash")
-    return "unknown" if known is None else "same" if known == now else "changed"
+    noted = file.get("hash")
+    return "unknown" if noted is None else "same" if noted == now else "changed"
 
 
 def hash_of(root: str, path: str) -> "str | None":
@@ -124,7 +124,7 @@ def _files(item: "Mapping[str, Any]") -> "Iterator[Mapping[str, Any]]":
     yield from (file for file in files if isinstance(file, dict)) if isinstance(files, list) else ()
 
 
-def _why_no_place(root: str, file: object) -> "str | None":
+def _why_not_located(root: str, file: object) -> "str | None":
     if not isinstance(file, dict) or not isinstance(file.get("path"), str):
         return "a file of it has no path"
     path, lines, symbol = file["path"], file.get("lines"), file.get("symbol")
@@ -134,10 +134,10 @@ def _why_no_place(root: str, file: object) -> "str | None":
     if lines is None and symbol is None:
         return f"{path} has neither lines nor a symbol"
     if lines is not None:
-        found = _LINES.fullmatch(str(lines).strip())
-        if found is None:
+        match = _LINES.fullmatch(str(lines).strip())
+        if match is None:
             return f"{path}: {lines!r} are no lines; L10-L40 are"
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         count = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
         if not 1 <= first <= last <= count:
             return f"{path} has no lines {lines}: it has {count}"

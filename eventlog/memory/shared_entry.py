@@ -31,7 +31,7 @@ _FIELDS: "dict[str, type]" = {
     "last_run": dict,
     "failed_runs": list,
 }
-# By which member the items of a list are told apart; those of other lists are texts.
+# The member that identifies the items of a list; items of other lists are texts.
 _NAMED_BY = {
     "open_decisions": "id", "evidence_ledger": "claim", "file_pointers": "path", "checklist": "text",
     "failed_runs": "error",
@@ -54,8 +54,8 @@ class EntryKey:
 
 def key_of(entry: "Mapping[str, Any]") -> EntryKey:
     """Raises: InvalidEvent."""
-    said = entry.get("key")
-    parts = [said.get(name) for name in ("repo", "branch", "workstream_id")] if isinstance(said, dict) else []
+    key = entry.get("key")
+    parts = [key.get(name) for name in ("repo", "branch", "workstream_id")] if isinstance(key, dict) else []
     if len(parts) != 3 or not all(isinstance(part, str) for part in parts) or not parts[2]:
         raise InvalidEvent("an entry needs a key of three texts: repo, branch and workstream_id")
     return EntryKey(*map(str, parts))
@@ -83,25 +83,25 @@ def check(entry: "Mapping[str, Any]") -> None:
 
 
 def merged(old: "Mapping[str, Any]", new: "Mapping[str, Any]") -> Entry:
-    """The entry after `new` was told of it. Items of lists have an id, claim, path or text."""
+    """The entry with `new` merged into it. Items of lists have an id, claim, path or text."""
     out = dict(old)
     for name, value in new.items():
         if value is None:
             continue
-        known = out.get(name)
-        if isinstance(value, dict) and isinstance(known, dict):
-            out[name] = {**known, **{k: v for k, v in value.items() if v is not None}}
-        elif name == "failed_runs" and isinstance(value, list) and isinstance(known, list):
-            out[name] = [*(run for run in known if run not in value), *value][-_FAILED_RUNS_MAX:]
-        elif isinstance(value, list) and isinstance(known, list):
-            out[name] = _joined(known, value, _NAMED_BY.get(name))
+        old_value = out.get(name)
+        if isinstance(value, dict) and isinstance(old_value, dict):
+            out[name] = {**old_value, **{k: v for k, v in value.items() if v is not None}}
+        elif name == "failed_runs" and isinstance(value, list) and isinstance(old_value, list):
+            out[name] = [*(run for run in old_value if run not in value), *value][-_FAILED_RUNS_MAX:]
+        elif isinstance(value, list) and isinstance(old_value, list):
+            out[name] = _joined(old_value, value, _NAMED_BY.get(name))
         else:
             out[name] = value
     return out
 
 
 def summary_hash(text: str) -> str:
-    """The hash of a summary's text, by which a change behind our back is seen."""
+    """The hash of a summary's text, which shows a change by other means."""
     return blake3(text.encode("utf-8", "surrogatepass")).hexdigest(16)
 
 
@@ -112,8 +112,8 @@ def _is_named(item: object, member: str) -> bool:
 def _joined(old: "list[Any]", new: "list[Any]", member: "str | None") -> "list[Any]":
     if member is None:
         return [*old, *(item for item in new if item not in old)]
-    found: dict[Any, Any] = {item.get(member): item for item in old if isinstance(item, dict)}
+    joined: dict[Any, Any] = {item.get(member): item for item in old if isinstance(item, dict)}
     for item in new:
         name = item.get(member)
-        found[name] = {**found[name], **item} if name in found else item
-    return list(found.values())
+        joined[name] = {**joined[name], **item} if name in joined else item
+    return list(joined.values())

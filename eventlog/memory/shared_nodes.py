@@ -1,8 +1,8 @@
 """The steps of a workflow that share context: load, validate, write. Callables from a state to its changes.
 
 A state is a dict with `context` and `plan` (whose `metadata` is changed, too), as graph libraries pass it on;
-what a node returns are the keys that change. Everything is behind one flag, which is off unless somebody
-sets it: then a node reads no file, runs no git and returns nothing (S2-5).
+a node returns the keys that change. One flag switches all of it on. While it is off, as by default, a node
+reads no file, runs no git and returns nothing (S2-5).
 """
 
 import os
@@ -45,10 +45,10 @@ State = Mapping[str, Any]
 Changes = dict[str, Any]
 
 
-def is_enabled(contexts: ContextStore, said: object = None) -> bool:
+def is_enabled(contexts: ContextStore, flag: object = None) -> bool:
     """Whether context is shared: by the state, else the environment, else config.toml, else not (S2-32)."""
-    if isinstance(said, bool):
-        return said
+    if isinstance(flag, bool):
+        return flag
     variable = os.environ.get(VARIABLE, "").strip().lower()
     if variable in ("true", "1", "yes", "on"):
         return True
@@ -65,13 +65,15 @@ def key_here(contexts: ContextStore, workstream_id: str) -> EntryKey:
 @dataclass(slots=True)
 class _Node:
     """What the nodes have in common. Args: phase: `planning` or `implementation`; size_max: characters of a
-    bundle, the phase's own limit by default; writes: whether the search index may be brought up to date."""
+    bundle, the phase's own limit by default; writes: whether the search index may be brought up to date;
+    with_bundle: without it nothing is searched for, and the bundle is empty."""
 
     contexts: ContextStore
     workstream_id: str
     phase: str = PLANNING
     size_max: "int | None" = None
     writes: bool = True
+    with_bundle: bool = True
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
@@ -83,20 +85,22 @@ class _Node:
     def key(self) -> EntryKey:
         return key_here(self.contexts, self.workstream_id)
 
-    def _look(self, entry: Entry, sessions: "Mapping[str, Any]") -> "tuple[Staleness, Bundle]":
+    def _check(self, entry: Entry, sessions: "Mapping[str, Any]") -> "tuple[Staleness, Bundle]":
         """Whether an entry still holds, and its bundle: changes first, and what earlier sessions found."""
-        found = staleness(self.contexts.root, entry, state_of(self.contexts.root))
+        drift = staleness(self.contexts.root, entry, state_of(self.contexts.root))
+        if not self.with_bundle:
+            return drift, Bundle("", {})
         head = commit_of(entry)
         diff = "" if head is None else diff_since(self.contexts.root, head)
         request = str(entry.get("feature_request") or "")
         snippets = [
-            (one.relevance, one.memory.text, " ".join(filter(None, one.memory.cites)))
-            for one in retrieve(self.contexts.store, request, _SNIPPETS_MAX, writes=self.writes)
+            (hit.relevance, hit.memory.text, " ".join(filter(None, hit.memory.cites)))
+            for hit in retrieve(self.contexts.store, request, _SNIPPETS_MAX, writes=self.writes)
         ]
         made = bundle(
-            self.phase, entry, found, diff=diff, snippets=snippets, sessions=sessions, size_max=self.size_max
+            self.phase, entry, drift, diff=diff, snippets=snippets, sessions=sessions, size_max=self.size_max
         )
-        return found, made
+        return drift, made
 
 
 class ContextLoadNode(_Node):
@@ -111,12 +115,12 @@ class ContextLoadNode(_Node):
         loaded = self.contexts.load(self.phase)
         entry = loaded.entries.get(key) or new_entry(key)
         sessions = self.contexts.sessions(self.phase).get(key, {})
-        found, made = self._look(entry, sessions)
+        drift, made = self._check(entry, sessions)
         shared = {
-            "entry": marked(entry, found),
-            "stale": found.stale,
-            "reasons": list(found.reasons),
-            "scan_again": found.scan_again,
+            "entry": marked(entry, drift),
+            "stale": drift.stale,
+            "reasons": list(drift.reasons),
+            "scan_again": drift.scan_again,
             "bundle": made.text,
             "left_out": made.left_out,
             "problems": loaded.problems,
@@ -141,14 +145,14 @@ class ValidationNode(_Node):
         if self._is_off(state):
             return {}
         entry = self.contexts.entry(self.phase, self.key())
-        found, made = self._look(entry, {})
+        drift, made = self._check(entry, {})
         root, ledger = self.contexts.root, entry.get("evidence_ledger") or ()
         doubted = doubts(root, ledger, claims_of(entry))
         validation = {
-            "ok": not found.stale and not doubted,
-            "stale": list(found.reasons),
-            "scan_again": found.scan_again,
-            "changed": [list(one) for one in found.changed] if found.stale else [],
+            "ok": not drift.stale and not doubted,
+            "stale": list(drift.reasons),
+            "scan_again": drift.scan_again,
+            "changed": [list(change) for change in drift.changed] if drift.stale else [],
             "doubts": [{"claim": doubt.claim, "why": doubt.why} for doubt in doubted],
             "evidence": [
                 {"path": file.get("path"), "freshness": freshness(root, file)}
@@ -188,21 +192,25 @@ def write(contexts: ContextStore, phase: str, key: EntryKey, update: "Mapping[st
     Raises: Refused (claims without evidence, a summary without a verified checkpoint), InvalidEvent,
     Unsupported, LockTimeout, NotDurable.
     """
-    said = dict(update)
-    sessions = _dict(said, SESSIONS)
-    verified = _dict(said, "verified")
+    fields = dict(update)
+    sessions = _dict(fields, SESSIONS)
+    verified = _dict(fields, "verified")
     for name in (SESSIONS, "verified"):
-        said.pop(name, None)
-    check({**new_entry(key), **said})
-    known = contexts.entry(phase, key)
+        fields.pop(name, None)
+    check({**new_entry(key), **fields})
+    stored = contexts.entry(phase, key)
     now = datetime.now(UTC)
-    run = _dict(said, "last_run")
+    run = _dict(fields, "last_run")
     if run.get("status") == "failed":
         names = ("status", "failed_step", "error", "next_action")
-        kept = {name: run.get(name) for name in names}
-        change: Entry = {"last_run": kept, "failed_runs": [kept] if run.get("error") else None}
+        failure = {name: run.get(name) for name in names}
+        change: Entry = {"last_run": failure, "failed_runs": [failure] if run.get("error") else None}
     else:
-        change = {**said, **_shown(contexts, known, said), **_summary(contexts, known, said, verified, now)}
+        change = {
+            **fields,
+            **_shown(contexts, stored, fields),
+            **_summary(contexts, stored, fields, verified, now),
+        }
         if run:
             change["last_run"] = {"failed_step": "", "error": "", "next_action": "", **run}
     entry = contexts.save(phase, {**new_entry(key), **change}, now=now)
@@ -211,26 +219,26 @@ def write(contexts: ContextStore, phase: str, key: EntryKey, update: "Mapping[st
     return entry
 
 
-def _shown(contexts: ContextStore, known: Entry, said: Entry) -> Changes:
+def _shown(contexts: ContextStore, stored: Entry, update: Entry) -> Changes:
     """The ledger of an update with its files' hashes. Raises: Refused for claims that no ledger shows."""
-    ledger = said.get("evidence_ledger") or []
+    ledger = update.get("evidence_ledger") or []
     refuse_doubts(contexts.root, ledger)
-    refuse_doubts(contexts.root, [*(known.get("evidence_ledger") or []), *ledger], claims_of(said))
+    refuse_doubts(contexts.root, [*(stored.get("evidence_ledger") or []), *ledger], claims_of(update))
     return {"evidence_ledger": with_hashes(contexts.root, ledger)} if ledger else {}
 
 
 def _summary(
-    contexts: ContextStore, known: Entry, said: Entry, verified: "Mapping[str, Any]", now: datetime
+    contexts: ContextStore, stored: Entry, update: Entry, verified: "Mapping[str, Any]", now: datetime
 ) -> Changes:
     """The summary of an update and its checkpoint; without one, whether the known summary still holds.
 
     Raises: Refused for a summary without a verified checkpoint.
     """
     state = state_of(contexts.root)
-    text = _dict(said, "working_summary").get("text")
+    text = _dict(update, "working_summary").get("text")
     if text is None:
-        stale = staleness(contexts.root, known, state).stale
-        return {"working_summary": {"stale": stale}} if known.get("working_summary") else {}
+        stale = staleness(contexts.root, stored, state).stale
+        return {"working_summary": {"stale": stale}} if stored.get("working_summary") else {}
     if not (verified.get("tests_passed") is True and verified.get("diff_applied") is True):
         raise Refused(
             "a summary is written at a verified checkpoint only: tests passed and the diff applied "
@@ -240,6 +248,6 @@ def _summary(
     return {"checkpoint": checkpoint_of(state, text), "working_summary": summary}
 
 
-def _dict(said: "Mapping[str, Any]", name: str) -> "dict[str, Any]":
-    value = said.get(name) if isinstance(said, Mapping) else getattr(said, name, None)
+def _dict(values: "Mapping[str, Any]", name: str) -> "dict[str, Any]":
+    value = values.get(name) if isinstance(values, Mapping) else getattr(values, name, None)
     return value if isinstance(value, dict) else {}

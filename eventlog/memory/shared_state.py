@@ -57,10 +57,10 @@ class Staleness:
 def state_of(root: str) -> RepoState:
     """The state of the repository whose top is `root`. Raises: GitFailed."""
     top = os.fsencode(root)
-    place = git.find(top)
-    head = None if place is None else git.head(place.git_dir)[0]
+    repository = git.find(top)
+    head = None if repository is None else git.head(repository.git_dir)[0]
     digest = blake3()
-    for path, submodule in sorted(git.tracked(top).items()) if place is not None else ():
+    for path, submodule in sorted(git.tracked(top).items()) if repository is not None else ():
         if not _is_ours(path_text(path)):
             digest.update(path + b"\0" + (submodule or _content_of(top + b"/" + path)).encode() + b"\n")
     return RepoState(head, digest.hexdigest(32))
@@ -68,8 +68,8 @@ def state_of(root: str) -> RepoState:
 
 def branch_of(root: str) -> str:
     """The branch that is checked out, "" without one; two small files are read."""
-    place = git.find(os.fsencode(root))
-    return "" if place is None else git.head(place.git_dir)[1] or ""
+    repository = git.find(os.fsencode(root))
+    return "" if repository is None else git.head(repository.git_dir)[1] or ""
 
 
 def checkpoint_of(state: RepoState, summary: str) -> "dict[str, Any]":
@@ -107,10 +107,10 @@ def commit_of(entry: "Mapping[str, Any]") -> "str | None":
     return head if isinstance(head, str) and _COMMIT.fullmatch(head) else None
 
 
-def marked(entry: "dict[str, Any]", found: Staleness) -> "dict[str, Any]":
+def marked(entry: "dict[str, Any]", state: Staleness) -> "dict[str, Any]":
     """The entry with what was found of its summary: what is stored is as of when it was written."""
     summary = entry.get("working_summary")
-    return {**entry, "working_summary": {**summary, "stale": found.stale}} if summary else entry
+    return {**entry, "working_summary": {**summary, "stale": state.stale}} if summary else entry
 
 
 def changes_since(root: str, commit: "str | None") -> "list[tuple[str, str]] | None":
@@ -119,14 +119,16 @@ def changes_since(root: str, commit: "str | None") -> "list[tuple[str, str]] | N
     try:
         if commit is None:
             return None
-        _, told = git.run(top, ["diff", "--name-status", "--no-renames", "-z", commit, "--"], b"")
+        _, differing = git.run(top, ["diff", "--name-status", "--no-renames", "-z", commit, "--"], b"")
         _, new = git.run(top, ["ls-files", "--others", "--exclude-standard", "-z"], b"")
     except git.GitFailed:
         return None
-    words = told.split(b"\0")[:-1]
-    found = [(words[i].decode("ascii", "replace"), path_text(words[i + 1])) for i in range(0, len(words), 2)]
-    found += [("?", path_text(path)) for path in new.split(b"\0") if path]
-    return sorted((row for row in found if not _is_ours(row[1])), key=lambda row: row[1])
+    words = differing.split(b"\0")[:-1]
+    changes = [
+        (words[i].decode("ascii", "replace"), path_text(words[i + 1])) for i in range(0, len(words), 2)
+    ]
+    changes += [("?", path_text(path)) for path in new.split(b"\0") if path]
+    return sorted((row for row in changes if not _is_ours(row[1])), key=lambda row: row[1])
 
 
 def _differ(root: str, before: "str | None", after: "str | None") -> bool:
@@ -134,23 +136,23 @@ def _differ(root: str, before: "str | None", after: "str | None") -> bool:
     if before is None or after is None:
         return True
     try:
-        _, told = git.run(os.fsencode(root), ["diff", "--name-only", before, after, *_OTHERS], b"")
+        _, differing = git.run(os.fsencode(root), ["diff", "--name-only", before, after, *_OTHERS], b"")
     except git.GitFailed:
         return True
-    return told != b""
+    return differing != b""
 
 
 def diff_since(root: str, commit: str) -> str:
     """`git diff --stat` of the disk against a commit, but for our own files; "" when unknown."""
     try:
-        _, told = git.run(os.fsencode(root), ["diff", "--stat=100", commit, *_OTHERS], b"")
+        _, output = git.run(os.fsencode(root), ["diff", "--stat=100", commit, *_OTHERS], b"")
     except git.GitFailed:
         return ""
-    return told[:_DIFF_SIZE_MAX].decode("utf-8", "replace")
+    return output[:_DIFF_SIZE_MAX].decode("utf-8", "replace")
 
 
 def _content_of(path: bytes) -> str:
-    """The mode that git would record, and the hash of the content; what is not there is said so."""
+    """The mode that git would record, and the hash of the content; a missing file says so."""
     try:
         info = os.lstat(path)
         if stat.S_ISLNK(info.st_mode):

@@ -7,7 +7,7 @@
 
 Every change is an event of type `context` first; the files are views, and `rebuild` writes the same bytes
 again (P2). What a file says that the log does not know (somebody else committed it) becomes an event when it
-is loaded, the newer of the two for each key. A file that cannot be read stops nobody: its bytes are kept in
+is loaded, the newer of the two for each key. A file that cannot be read stops nobody: its bytes stay in
 the store under `memory/aside/`, and of one with marks of a merge conflict both sides are read.
 """
 
@@ -71,16 +71,16 @@ class ContextStore:
 
     def load(self, phase: str) -> Loaded:
         """All entries of a phase, from log and file. Raises: Corruption of the log, NotDurable, OSError."""
-        told = self._told(phase)
+        logged = self._logged(phase)
         loaded = self._read_file(phase)
         unknown = [
             entry
             for key, entry in loaded.entries.items()
-            if entry != told.get(key) and _time_of(entry) >= _time_of(told.get(key, {}))
+            if entry != logged.get(key) and _time_of(entry) >= _time_of(logged.get(key, {}))
         ]
         if unknown:
             self.store.append_rows(_event(phase, _TAKEN, entry) for entry in unknown)
-        return Loaded(told | {key_of(entry): entry for entry in unknown}, loaded.problems, loaded.newer)
+        return Loaded(logged | {key_of(entry): entry for entry in unknown}, loaded.problems, loaded.newer)
 
     def entry(self, phase: str, key: EntryKey) -> Entry:
         """What is known of a workstream; an empty entry when nothing is."""
@@ -98,8 +98,8 @@ class ContextStore:
             if loaded.newer:
                 raise Unsupported(loaded.problems[0])
             key = key_of(entry)
-            said = {**entry, "updated_at": stamp(now or datetime.now(UTC))}
-            whole = merged(loaded.entries.get(key) or new_entry(key), said)
+            update = {**entry, "updated_at": stamp(now or datetime.now(UTC))}
+            whole = merged(loaded.entries.get(key) or new_entry(key), update)
             safe = self.store.redactor.redact({"event_type": CONTEXT_EVENT, "payload": whole})
             whole = cast(Entry, safe["payload"])
             self.store.append_rows([_event(phase, _WRITE, whole)])
@@ -110,39 +110,39 @@ class ContextStore:
     def save_sessions(self, phase: str, key: EntryKey, sessions: "dict[str, Any]") -> None:
         """Note ids of tools' sessions, on this machine only. Raises: LockTimeout, OSError."""
         with self._locked():
-            known = self.sessions(phase)
-            known[key] = {**known.get(key, {}), **sessions}
-            rows = [{"key": k.as_dict(), SESSIONS: known[k]} for k in sorted(known)]
+            all_sessions = self.sessions(phase)
+            all_sessions[key] = {**all_sessions.get(key, {}), **sessions}
+            rows = [{"key": k.as_dict(), SESSIONS: all_sessions[k]} for k in sorted(all_sessions)]
             self._put(self.path(phase, local=True), _encoded({"entries": rows}))
 
     def sessions(self, phase: str) -> "dict[EntryKey, dict[str, Any]]":
         """Ids of tools' sessions; what cannot be read is as if it were not there (S2-3)."""
-        found = {}
+        sessions = {}
         data = read_json(self.path(phase, local=True))
         for row in data.get("entries", ()) if isinstance(data, dict) else ():
             try:
-                found[key_of(row)] = dict(row[SESSIONS])
+                sessions[key_of(row)] = dict(row[SESSIONS])
             except (InvalidEvent, AttributeError, KeyError, TypeError, ValueError):
                 continue
-        return found
+        return sessions
 
     def rebuild(self, phase: str) -> Path:
         """Write a phase's file from the log alone; its path. Raises: as `save`."""
         with self._locked():
-            self._write(phase, self._told(phase))
+            self._write(phase, self._logged(phase))
         return self.path(phase)
 
     # -- the log -------------------------------------------------------------------------------
 
-    def _told(self, phase: str) -> "dict[EntryKey, Entry]":
-        found: dict[EntryKey, Entry] = {}
+    def _logged(self, phase: str) -> "dict[EntryKey, Entry]":
+        entries: dict[EntryKey, Entry] = {}
         with self.store.view() as view:
             columns = ("title", "payload")
             for event in view.iterate(event_types=(CONTEXT_EVENT,), columns=columns):
-                said = object_of(event["payload"])
-                if event["title"] == phase and "key" in said:
-                    found[key_of(said)] = said
-        return found
+                entry = object_of(event["payload"])
+                if event["title"] == phase and "key" in entry:
+                    entries[key_of(entry)] = entry
+        return entries
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -158,15 +158,15 @@ class ContextStore:
         except OSError as error:
             return Loaded(problems=[f"{path}: {error.strerror}; it is left as it is"])
         try:
-            found, problem = self._entries_of(data.decode("utf-8"))
+            entries, problem = self._entries_of(data.decode("utf-8"))
         except Unsupported as error:
             return Loaded(problems=[f"{path}: {error}"], newer=True)
         except (ValueError, RecursionError):
-            found, problem = {}, "it is no JSON of shared context"
+            entries, problem = {}, "it is no JSON of shared context"
         if problem is None:
-            return Loaded(found)
+            return Loaded(entries)
         return Loaded(
-            found, [f"{path}: {problem}; its bytes are kept in {self._keep_aside(path.name, data)}"]
+            entries, [f"{path}: {problem}; its bytes are kept in {self._keep_aside(path.name, data)}"]
         )
 
     def _entries_of(self, text: str) -> "tuple[dict[EntryKey, Entry], str | None]":
@@ -176,7 +176,7 @@ class ContextStore:
         if _CONFLICT.search(text):
             sides = [_CONFLICT.sub(r"\1", text), _CONFLICT.sub(r"\2", text)]
             problem = "it has marks of a merge conflict, and the newer entry of each workstream counts"
-        found: dict[EntryKey, Entry] = {}
+        entries: dict[EntryKey, Entry] = {}
         for side in sides:
             data = json.loads(side)
             if not isinstance(data, dict) or not isinstance(data.get("entries"), list):
@@ -193,9 +193,9 @@ class ContextStore:
                     problem = f"an entry was left out: {error}"
                     continue
                 key = key_of(entry)
-                if _time_of(entry) >= _time_of(found.get(key, {})):
-                    found[key] = entry
-        return found, problem
+                if _time_of(entry) >= _time_of(entries.get(key, {})):
+                    entries[key] = entry
+        return entries, problem
 
     def _keep_aside(self, name: str, data: bytes) -> str:
         directory = Path(self.store.layout.root) / "memory" / "aside"
@@ -208,7 +208,7 @@ class ContextStore:
     def _write(self, phase: str, entries: "dict[EntryKey, Entry]") -> None:
         rows = [entries[key] for key in sorted(entries)]
         self._put(self.path(phase), _encoded({"schema_version": SCHEMA_VERSION, "entries": rows}))
-        everything = {name: self._told(name) for name in PHASES} | {phase: entries}
+        everything = {name: self._logged(name) for name in PHASES} | {phase: entries}
         self._put(Path(self.root) / SUMMARY_FILE, dashboard(everything))
 
     def _put(self, path: Path, data: bytes) -> None:

@@ -76,18 +76,18 @@ class Overlap:
 def who(store: Store) -> list[Worker]:
     """The sessions at work, the latest first, with what they touched."""
     active = intent.at_work(store)
-    touched = _touched(store, [one.session_id for one in active])
-    return [Worker(one, tuple(touched.get(one.session_id, ()))) for one in active]
+    touched = _touched(store, [session.session_id for session in active])
+    return [Worker(session, tuple(touched.get(session.session_id, ()))) for session in active]
 
 
 def overlaps(workers: Sequence[Worker]) -> list[Overlap]:
-    """Where two of them meet: by what they touched, then by what they said; in a fixed order."""
-    found: list[Overlap] = []
-    for one, other in combinations(sorted(workers, key=lambda w: w.intent.opened_position), 2):
+    """Where two of them meet: by what they touched, then by their scopes; in a fixed order."""
+    meetings: list[Overlap] = []
+    for worker, other in combinations(sorted(workers, key=lambda w: w.intent.opened_position), 2):
         met = set()
-        mine, theirs = ({touch.path: touch for touch in w.touches} for w in (one, other))
+        mine, theirs = ({touch.path: touch for touch in w.touches} for w in (worker, other))
         for path in sorted(mine.keys() & theirs.keys()):
-            pair = sorted(((mine[path], one), (theirs[path], other)), key=lambda p: p[0].position)
+            pair = sorted(((mine[path], worker), (theirs[path], other)), key=lambda p: p[0].position)
             (before, first), (after, second) = pair
             if before.how != CHANGED:
                 (before, first), (after, second) = (after, second), (before, first)
@@ -96,9 +96,9 @@ def overlaps(workers: Sequence[Worker]) -> list[Overlap]:
             met.add(path)
             ids = (after.event_id, before.event_id)
             apart = before.worktree != after.worktree
-            found.append(Overlap(path, first.intent, second.intent, after.how, ids, apart))
-        found += _of_scopes(one, other, met)
-    return found
+            meetings.append(Overlap(path, first.intent, second.intent, after.how, ids, apart))
+        meetings += _of_scopes(worker, other, met)
+    return meetings
 
 
 def fields(worker: Worker) -> dict[str, Any]:
@@ -118,34 +118,34 @@ def fields(worker: Worker) -> dict[str, Any]:
     }
 
 
-def overlap_fields(one: Overlap) -> dict[str, Any]:
+def overlap_fields(overlap: Overlap) -> dict[str, Any]:
     return {
-        "path": one.path,
-        "how": one.how,
-        "first": one.first.name,
-        "second": one.second.name,
-        "event_ids": list(one.event_ids),
-        "worktrees": one.worktrees,
+        "path": overlap.path,
+        "how": overlap.how,
+        "first": overlap.first.name,
+        "second": overlap.second.name,
+        "event_ids": list(overlap.event_ids),
+        "worktrees": overlap.worktrees,
     }
 
 
-def _of_scopes(one: Worker, other: Worker, met: "set[str]") -> list[Overlap]:
+def _of_scopes(worker: Worker, other: Worker, met: "set[str]") -> list[Overlap]:
     """Where the scopes lie in each other, and what one touched within the scope of the other."""
-    found = []
-    pair = (one.intent.event_id, other.intent.event_id)
-    mine, theirs = one.intent.scope or (), other.intent.scope or ()
+    overlaps = []
+    pair = (worker.intent.event_id, other.intent.event_id)
+    mine, theirs = worker.intent.scope or (), other.intent.scope or ()
     for path in sorted(
         {path for path in mine if is_within(path, theirs)}
         | {path for path in theirs if is_within(path, mine)}
     ):
-        found.append(Overlap(path, one.intent, other.intent, SCOPED, pair))
-    for owner, guest in ((one, other), (other, one)):
+        overlaps.append(Overlap(path, worker.intent, other.intent, SCOPED, pair))
+    for owner, guest in ((worker, other), (other, worker)):
         for touch in guest.touches:
             if touch.path not in met and is_within(touch.path, owner.intent.scope or ()):
                 met.add(touch.path)
                 ids = (touch.event_id, owner.intent.event_id)
-                found.append(Overlap(touch.path, owner.intent, guest.intent, touch.how + IN_SCOPE, ids))
-    return found
+                overlaps.append(Overlap(touch.path, owner.intent, guest.intent, touch.how + IN_SCOPE, ids))
+    return overlaps
 
 
 def _touched(store: Store, session_ids: Sequence[str]) -> dict[str, list[Touch]]:
@@ -160,11 +160,11 @@ def _touched(store: Store, session_ids: Sequence[str]) -> dict[str, list[Touch]]
         "group by all",
         [list(session_ids)],
     ).rows:
-        position, event_id, at, worktree = rest
-        last.setdefault(session_id, {})[path] = Touch(path, CHANGED, at, position, event_id, worktree)
-    for session_id, path, position, event_id, at, worktree in _begun(store, session_ids):
+        position, event_id, at_us, worktree = rest
+        last.setdefault(session_id, {})[path] = Touch(path, CHANGED, at_us, position, event_id, worktree)
+    for session_id, path, position, event_id, at_us, worktree in _begun(store, session_ids):
         # An edit that failed has ended, too: it changed nothing.
-        last.setdefault(session_id, {})[path] = Touch(path, ABOUT_TO, at, position, event_id, worktree)
+        last.setdefault(session_id, {})[path] = Touch(path, ABOUT_TO, at_us, position, event_id, worktree)
     return {
         session_id: sorted(touches.values(), key=lambda touch: touch.position, reverse=True)
         for session_id, touches in last.items()
@@ -184,10 +184,10 @@ def _begun(store: Store, session_ids: Sequence[str]) -> Iterable[tuple[str, str,
         [list(session_ids)],
     ).rows
     top = _top(store)
-    for session_id, position, event_id, at, worktree, cwd, payload in rows:
+    for session_id, position, event_id, at_us, worktree, cwd, payload in rows:
         path = _named(payload, cwd, top)
         if path is not None:
-            yield session_id, path, position, event_id, at, worktree
+            yield session_id, path, position, event_id, at_us, worktree
 
 
 def _named(payload: object, cwd: object, top: str) -> str | None:

@@ -69,27 +69,27 @@ def context_block(
     shown = {memory.context_id for memory in turns}
     if session_id is not None and own is not None:
         shown.add(f"turn:{TurnRef(session_id, own).name}")
-    found = retrieve(store, current_input, relevant + len(shown) + _OWN, writes=writes)
-    kept = [
-        one
-        for one in found
-        if one.memory.context_id not in shown
-        and (session_id is None or not (one.memory.context_id or "").endswith(f"_{session_id}"))
+    hits = retrieve(store, current_input, relevant + len(shown) + _OWN, writes=writes)
+    unshown = [
+        hit
+        for hit in hits
+        if hit.memory.context_id not in shown
+        and (session_id is None or not (hit.memory.context_id or "").endswith(f"_{session_id}"))
     ]
-    counted = store.query(
+    totals = store.query(
         "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
     ).rows
-    sessions, count = counted[0] if counted else (0, 0)
+    sessions, count = totals[0] if totals else (0, 0)
     project = (
         f"{store.project_name} (repository {store.repo_hash}): {sessions} sessions, {count} turns recorded"
     )
     goal = None if session_id is None else _goal(store, session_id)
     knowledge = tuple(project_facts(store))
-    return ContextBlock(situation, project, knowledge, goal, turns, tuple(kept[:relevant]), current_input)
+    return ContextBlock(situation, project, knowledge, goal, turns, tuple(unshown[:relevant]), current_input)
 
 
 def project_facts(store: Store) -> list[Memory]:
-    """What is kept under the project's anchor, and its conventions."""
+    """What is recorded under the project's anchor, and its conventions."""
     anchor = names.project_context(store.project_name, store.repo_hash)
     facts = retrieval.find(store, "", RetrieveOptions(1, (anchor,)))
     facts += retrieval.find(store, "", RetrieveOptions(PROJECT_FACTS, extends=anchor))
@@ -109,7 +109,7 @@ def _turn_of(store: Store, session_id: str, message: str) -> int | None:
 
 
 def _last_turns(store: Store, session_id: str, without: int | None, count: int) -> tuple[Memory, ...]:
-    """Each as its anchor says by now, by the event that wrote the anchor last."""
+    """Each as its anchor says now, by the event that wrote the anchor last."""
     last = (
         "select context_id from turns where session_id = $1 and turn is distinct from $2 "
         f"order by turn desc limit {max(0, count)}"
@@ -123,6 +123,6 @@ def _last_turns(store: Store, session_id: str, without: int | None, count: int) 
 
 
 def _goal(store: Store, session_id: str) -> str | None:
-    found = store.query("select title, summary from sessions where session_id = $1", [session_id])
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    result = store.query("select title, summary from sessions where session_id = $1", [session_id])
+    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
     return retrieval.session_text(rows[0]) or None if rows else None

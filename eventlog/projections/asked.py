@@ -19,7 +19,7 @@ _QUESTIONS = (
 def decisions(events: str) -> str:
     """Events of type `decision`: those recorded, plans that were accepted, questions that were answered."""
     plan = "coalesce({}, {})".format(
-        *(f"TRY(json_extract_string(payload, '$.{place}.plan'))" for place in ("args", "result"))
+        *(f"TRY(json_extract_string(payload, '$.{source}.plan'))" for source in ("args", "result"))
     )
     options = (
         f"flatten(list_transform(list_filter({_QUESTIONS}, lambda q: q.question = asked.key), "

@@ -1,7 +1,7 @@
 """What calls of tools did, to what, and which files they read, for the anchors of turns (docs/anchors.md).
 
 The arguments of a call stand in its payload, which no fold reads: all of this is computed where a question
-names it, and kept nowhere. Pure text.
+names it, and stored nowhere. Pure text.
 """
 
 from itertools import chain
@@ -50,8 +50,8 @@ _PLAIN = r"^[^''\"$`\\<>;()*?\[\]{}#~!\n]*"
 _COMPLAINT = r"\b(cat|head|tail|nl|sed): "
 # A call that was refused, or of which an agent tells no more than that it is over, is no action taken.
 _UNKNOWN = "success IS NULL AND contains(payload, '\"told_by\":')"
-_PLACES = ("workdir", "cwd")
-_ARGUMENTS = tuple(dict.fromkeys((*PATH_ARGUMENTS, *_PLACES, *chain(*_ARGUMENTS_OF.values()))))
+_DIRECTORIES = ("workdir", "cwd")
+_ARGUMENTS = tuple(dict.fromkeys((*PATH_ARGUMENTS, *_DIRECTORIES, *chain(*_ARGUMENTS_OF.values()))))
 
 
 def argument(names: "tuple[str, ...]") -> str:
@@ -146,15 +146,15 @@ def was_refused(events: str) -> str:
 
 
 def _given(names: "tuple[str, ...]") -> str:
-    places = ", ".join(f"given[{_ARGUMENTS.index(name) + 1}]" for name in names)
-    return _text(f"[{places}]")
+    values = ", ".join(f"given[{_ARGUMENTS.index(name) + 1}]" for name in names)
+    return _text(f"[{values}]")
 
 
 def _verb() -> str:
-    known = {tool: verb for verb, tools in _VERBS.items() for tool in tools.split()}
+    verbs = {tool: verb for verb, tools in _VERBS.items() for tool in tools.split()}
     return (
         f"CASE WHEN lower(tool) IN {_EDITORS} THEN CASE command WHEN 'view' THEN 'read' "
-        f"WHEN 'create' THEN 'write' ELSE 'edit' END ELSE coalesce(MAP {known}[lower(tool)], tool) END"
+        f"WHEN 'create' THEN 'write' ELSE 'edit' END ELSE coalesce(MAP {verbs}[lower(tool)], tool) END"
     )
 
 
@@ -195,7 +195,7 @@ def _of_shells() -> str:
                     SELECT *, regexp_extract(script, '{_PLAIN}') AS plain,
                         list_transform(string_split(script, ' && '), lambda part: trim(part)) AS parts
                     FROM (
-                        SELECT session_id, turn, home, success, coalesce({_given(_PLACES)}, cwd, home)
+                        SELECT session_id, turn, home, success, coalesce({_given(_DIRECTORIES)}, cwd, home)
                             AS base, {script} AS script
                         FROM calls WHERE verb = 'run' AND success IS NOT FALSE AND NOT complains))
                 WHERE NOT contains(array_to_string(parts[2:], ' '), 'cd '))

@@ -11,7 +11,7 @@ Rules of the fold (design.md section 9, P2, P3, P7):
   read from the payload, and no other payload is parsed. Columns of `ASKED_FOR` have what a
   turn's end named, or nothing: joins.py adds what its events show where a question names them.
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
-- Model calls count once, through `llm_calls`, in the turn of the row that was kept.
+- Model calls count once, through `llm_calls`, in the turn of the row that counts.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
 - An event without a time of its own happened when it was recorded, unless an import wrote it: then nobody
   knows when (`HAPPENED_AT`). A start or an end that is not known is the first or the last known time of the
@@ -19,10 +19,10 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - A session that an import began is never active.
 
 The fold has two steps, because a call's key may occur in several sessions:
-1. Rows of type `llm`: of several for one call all but one are beaten. Mergeable: the best of the best
+1. Rows of type `llm`: of several for one call all but one are superseded. Mergeable: the best of the best
    of two parts is the best of both.
-2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls kept in those sessions.
-`sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
+2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls that count in those sessions.
+`sessions_master` then folds the `sessions` rows. `llm_calls` is the rows that count, read from the events.
 """
 
 from eventlog.base.types import IMPORTED_AGENTS
@@ -276,15 +276,15 @@ def names_of(columns: Columns) -> "tuple[str, ...]":
 def call_rows(events: str) -> str:
     """The rows of `events` that speak of model calls: a hash of the call's key, place and figures.
 
-    The hash only says which rows may speak of one call; `beaten` compares the keys themselves.
+    The hash only says which rows may speak of one call; `superseded_calls` compares the keys themselves.
     """
     return f"""
         SELECT hash({", ".join(CALL_KEY)}) AS key, position, session_id, turn, {", ".join(_SUMMED)}
         FROM {events} WHERE event_type = 'llm'"""
 
 
-def beaten(events: str, positions: str) -> str:
-    """Those of `positions` whose row another one of them beats, as the row of one call.
+def superseded_calls(events: str, positions: str) -> str:
+    """Those of `positions` whose row another one supersedes, as the row of one call.
 
     The most completion tokens win, null being fewer than none; then the most prompt tokens, then the lowest
     position.
@@ -297,18 +297,18 @@ def beaten(events: str, positions: str) -> str:
         WHERE place > 1"""
 
 
-def llm_calls(events: str, beaten: str) -> str:
-    """The calls: rows of `events` but those at the positions that the query `beaten` gives, few or none."""
+def llm_calls(events: str, superseded: str) -> str:
+    """The calls: rows of `events` but those at the positions of the query `superseded`, few or none."""
     return f"""
         SELECT {quoted(names_of(LLM_CALLS))} FROM {events}
-        WHERE event_type = 'llm' AND position NOT IN ({beaten})"""
+        WHERE event_type = 'llm' AND position NOT IN ({superseded})"""
 
 
 # A session and a turn are their agent's: what another posts into them ranks below what they say themselves.
 _AGENT_AT = f"position - CASE WHEN event_type IN ('session', 'turn') THEN 0 ELSE {1 << 62} END"
 
 
-def parts(events: str) -> str:
+def event_rows(events: str) -> str:
     """What the typed columns say of each (session_id, turn); turn is null for what lies outside turns."""
     return f"""
         SELECT session_id,
@@ -333,10 +333,10 @@ def parts(events: str) -> str:
         GROUP BY 1, 2"""
 
 
-def told(events: str) -> str:
+def lifecycle_rows(events: str) -> str:
     """What events say of each (session_id, turn) in words: lifecycle events and snapshots.
 
-    They are few, so the columns of texts are looked at for them alone. Fewer still have something to
+    They are few, so only theirs are read of the columns of texts. Fewer still have something to
     say in their payload: `of_turn` and `of_session` list that, one row each, since an aggregate of texts
     takes memory for each group, whether it finds one or not.
 
@@ -352,8 +352,8 @@ def told(events: str) -> str:
             max("at") FILTER (event_type = 'turn' AND operation = 'end') AS ended_at,
             arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
             arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
-            arg_min({_LOOK}, position) FILTER (event_type = 'snapshot') AS first_look,
-            arg_max({_LOOK}, position) FILTER (event_type = 'snapshot') AS last_look,
+            arg_min({_CAPTURE}, position) FILTER (event_type = 'snapshot') AS first_look,
+            arg_max({_CAPTURE}, position) FILTER (event_type = 'snapshot') AS last_look,
             bool_or(operation = 'turn_end') FILTER (event_type = 'snapshot') AS end_seen,
             bool_or(NOT success) FILTER (event_type = 'snapshot') AS look_failed,
             arg_max(operation <> 'resume', position) FILTER ((event_type = 'turn'
@@ -377,13 +377,13 @@ def told(events: str) -> str:
         GROUP BY 1, 2"""
 
 
-def used(calls: str) -> str:
-    """What the calls of each (session_id, turn) used, from `call_rows` that are kept."""
+def token_sums(calls: str) -> str:
+    """What the calls of each (session_id, turn) used, from the `call_rows` that count."""
     return _sums("session_id, turn", "count(*)", calls)
 
 
-def turns(parts: str, told: str, used: str) -> str:
-    """The anchors of the sessions whose `parts`, `told` and `used` are given."""
+def turns(rows: str, lifecycle: str, tokens: str) -> str:
+    """The anchors of the sessions whose `event_rows`, `lifecycle_rows` and `token_sums` are given."""
     return f"""
         WITH said AS (
             SELECT session_id, turn,
@@ -395,7 +395,7 @@ def turns(parts: str, told: str, used: str) -> str:
                 arg_max(files_modified, position) AS files_modified,
                 arg_max(files_read, position) AS files_read,
                 arg_max(line_place, position) AS line_place
-            FROM (SELECT session_id, turn, unnest(of_turn, recursive := true) FROM {told}
+            FROM (SELECT session_id, turn, unnest(of_turn, recursive := true) FROM {lifecycle}
                 WHERE of_turn IS NOT NULL)
             GROUP BY session_id, turn
         )
@@ -418,19 +418,20 @@ def turns(parts: str, told: str, used: str) -> str:
             {_END_CERTAINTY} AS end_certainty,
             CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM {_REWRITTEN} END AS rewritten,
             s.line_place, p.first_position, p.last_position
-        FROM {parts} p
-        LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
+        FROM {rows} p
+        LEFT JOIN {lifecycle} t ON t.session_id = p.session_id AND t.turn = p.turn
         LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
-        LEFT JOIN {used} u ON u.session_id = p.session_id AND u.turn = p.turn
+        LEFT JOIN {tokens} u ON u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 
 
-def sessions(parts: str, told: str, used: str, turns: str) -> str:
-    """The sessions whose `parts`, `told`, `used` and `turns` are given."""
+def sessions(rows: str, lifecycle: str, tokens: str, turns: str) -> str:
+    """The sessions of which these are given, as for `turns`, and their turns."""
     return f"""
         WITH own AS (
             SELECT *, lag(operation, 1, 'end') OVER (PARTITION BY session_id ORDER BY position) AS before
-            FROM (SELECT session_id, unnest(of_session, recursive := true) FROM {told} WHERE turn IS NULL)
+            FROM (SELECT session_id, unnest(of_session, recursive := true)
+                FROM {lifecycle} WHERE turn IS NULL)
         ), said AS (
             SELECT session_id,
                 arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")}) AS named,
@@ -463,11 +464,11 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 flatten(list(modified) FILTER (turn IS NULL)) AS modified,
                 min(first_at) AS first_at, max(last_at) AS last_at,
                 min(first_position) AS first_position, max(last_position) AS last_position
-            FROM {parts} GROUP BY ALL
+            FROM {rows} GROUP BY ALL
         ), changed AS (
             SELECT session_id, flatten(list(files_modified)) AS files, arg_max(outcome, turn) AS outcome
             FROM {turns} GROUP BY ALL
-        ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", used)})
+        ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", tokens)})
         SELECT
             coalesce(s.named, {default_context("w.session_id")}) AS context_id, w.session_id,
             {_slug("context_id", "w.session_id")} AS slug,
@@ -579,37 +580,36 @@ _IMPORTED = "p.agent = 'git'"
 _REWRITTEN = "'rewritten'"
 _TURN_STATUS = f"CASE WHEN {_IMPORTED} AND t.status = 'active' THEN 'incomplete' ELSE t.status END"
 
-# What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states
+# What a snapshot says of the capture that it records. The rule is that of replay/certainty.py, whose states
 # rest on the same facts.
-_LOOK = "{'operation': operation, 'has_tree': tree_hash IS NOT NULL, 'success': success}"
+_CAPTURE = "{'operation': operation, 'has_tree': tree_hash IS NOT NULL, 'success': success}"
 
 
-def _of_look(look: str) -> str:
-    return (
-        f"CASE WHEN NOT {look}.has_tree THEN 'failed' WHEN NOT {look}.success THEN 'partial' ELSE 'exact' END"
-    )
+def _of_capture(capture: str) -> str:
+    failed, partial = f"NOT {capture}.has_tree", f"NOT {capture}.success"
+    return f"CASE WHEN {failed} THEN 'failed' WHEN {partial} THEN 'partial' ELSE 'exact' END"
 
 
 _NO_TREE = "WHEN t.start_tree IS NULL THEN CASE WHEN t.look_failed THEN 'failed' ELSE 'none' END "
 _START_CERTAINTY = (
     f"CASE {_NO_TREE}"
     "WHEN t.first_look.operation IS DISTINCT FROM 'turn_start' THEN 'failed' "
-    f"ELSE {_of_look('t.first_look')} END"
+    f"ELSE {_of_capture('t.first_look')} END"
 )
 _END_CERTAINTY = (
     "CASE WHEN t.start_tree IS NULL AND t.look_failed AND t.ended IS DISTINCT FROM true THEN 'unfinished' "
     f"{_NO_TREE}"
     "WHEN t.closed OR t.end_seen IS DISTINCT FROM true THEN 'unfinished' "
-    f"ELSE {_of_look('t.last_look')} END"
+    f"ELSE {_of_capture('t.last_look')} END"
 )
 
 
-def _span(told: str, parts: str) -> str:
-    """A start and an end: as they were told, else the first and last known times; no end before its start."""
-    start = f"coalesce({told}.started_at, {parts}.first_at)"
-    end = f"coalesce({told}.ended_at, {parts}.last_at)"
-    known = f"{told}.status <> 'active' AND ({end} < {start}) IS NOT TRUE"
-    return f"{start} AS started_at, CASE WHEN {known} THEN {end} END"
+def _span(lifecycle: str, rows: str) -> str:
+    """A start and an end: as recorded, else the first and last known times; no end before its start."""
+    start = f"coalesce({lifecycle}.started_at, {rows}.first_at)"
+    end = f"coalesce({lifecycle}.ended_at, {rows}.last_at)"
+    is_plausible = f"{lifecycle}.status <> 'active' AND ({end} < {start}) IS NOT TRUE"
+    return f"{start} AS started_at, CASE WHEN {is_plausible} THEN {end} END"
 
 
 def _first_line(text: str) -> str:
@@ -623,15 +623,17 @@ def _sums(keys: str, count: str, rows: str) -> str:
     return f"SELECT {keys}, {count} AS calls, {sums} FROM {rows} WHERE session_id IS NOT NULL GROUP BY {keys}"
 
 
-def _token_columns(used: str) -> str:
+def _token_columns(tokens: str) -> str:
     """The figures of a left-joined row of `_sums`: zero where there was no call at all (S0-11)."""
-    known = (
-        f"coalesce({used}.prompt_tokens + {used}.completion_tokens, "
-        f"{used}.prompt_tokens, {used}.completion_tokens)"
+    total = (
+        f"coalesce({tokens}.prompt_tokens + {tokens}.completion_tokens, "
+        f"{tokens}.prompt_tokens, {tokens}.completion_tokens)"
     )
-    figures = [(f"{used}.{name}", name) for name in _SUMMED] + [(known, "tokens_used")]
-    columns = [f"CASE WHEN {used}.calls IS NULL THEN 0 ELSE {value} END AS {name}" for value, name in figures]
-    return ", ".join([f"coalesce({used}.calls, 0) AS llm_calls", *columns])
+    figures = [(f"{tokens}.{name}", name) for name in _SUMMED] + [(total, "tokens_used")]
+    columns = [
+        f"CASE WHEN {tokens}.calls IS NULL THEN 0 ELSE {value} END AS {name}" for value, name in figures
+    ]
+    return ", ".join([f"coalesce({tokens}.calls, 0) AS llm_calls", *columns])
 
 
 def _paths(seen: str, named: str) -> str:

@@ -2,7 +2,7 @@
 
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
-is remembered of it. What does not fit, fails or looks wrong is left to who reads segments through pyarrow,
+is remembered of it. What does not fit, fails or seems wrong is left to the reader through pyarrow,
 which finds and names damage. One thread.
 """
 
@@ -16,7 +16,7 @@ from eventlog.log.manifest import SegmentEntry
 from eventlog.log.reader import Selection
 from eventlog.projections import source
 
-# Events that are kept; a turn of more is streamed.
+# The most events in memory; a turn with more is streamed.
 _ROWS_MAX = 2_000
 # A segment is read whole to be compared: this takes less than loading pyarrow.
 _SEGMENT_BYTES_MAX = 64 << 20
@@ -47,18 +47,18 @@ class Excerpt:
         """The events of these segments that `wanted` names by session and turn, or all of type `session`; the
         other filters are the caller's. None where they are to be read another way. The caller's view pins
         the files."""
-        where, given = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
+        where, parameters = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
         if wanted.event_types == ("session",):
-            where, given = _OF_SESSIONS, []
-        elif None in given:
+            where, parameters = _OF_SESSIONS, []
+        elif None in parameters:
             return None
-        of = (tuple(entry.name for entry in entries), *given)
-        if where not in self._read or self._read[where][0] != of:
-            self._read[where] = of, self._ask(entries, where, given)
+        key = (tuple(entry.name for entry in entries), *parameters)
+        if where not in self._read or self._read[where][0] != key:
+            self._read[where] = key, self._ask(entries, where, parameters)
         return self._read[where][1]
 
     def _ask(
-        self, entries: Sequence[SegmentEntry], where: str, given: "list[str | int | None]"
+        self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"
     ) -> "list[Event] | None":
         if sum(entry.bytes for entry in entries) > _SEGMENT_BYTES_MAX:
             return None
@@ -73,7 +73,7 @@ class Excerpt:
         )
         try:
             with source.connect() as con:
-                rows = con.execute(question, given).fetchall()
+                rows = con.execute(question, parameters).fetchall()
         except (*source.ERRORS, OSError):
             return None
         if len(rows) > _ROWS_MAX or any(row[0] for row in rows):

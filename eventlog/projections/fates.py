@@ -1,4 +1,4 @@
-"""What became of changes of files: who put back what stood before, whether it stands, which commit has it.
+"""What became of changes of files: what undid one, whether it still stands, which commit has it.
 
 Only hashes of contents are compared, so an answer is exact or null, and no content is read. A change is later
 than another one that happened before it; of the same time, or where one has none, by its place in their
@@ -104,5 +104,5 @@ def _newest(changes: str) -> str:
         GROUP BY repo, path"""
 
 
-def _same_file(one: str, other: str) -> str:
-    return f"{one}.repo IS NOT DISTINCT FROM {other}.repo AND {one}.path = {other}.path"
+def _same_file(file: str, other: str) -> str:
+    return f"{file}.repo IS NOT DISTINCT FROM {other}.repo AND {file}.path = {other}.path"

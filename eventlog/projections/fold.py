@@ -1,15 +1,15 @@
 """Folding events into projections on a DuckDB connection: from nothing, or onto an index.
 
 The same few statements serve three callers: building an index from the log, bringing a copy of one up
-to date, and answering a query from an index that is behind the log (I19, I20, I21).
+to date, and answering a query from an index that lags the log (I19, I20, I21).
 
 An index holds the tables `turns`, `sessions`, `master_keys`, `sessions_master`; `calls`: for each model
-call the hash of its key, and position and session of the row that was kept; and `beaten`: the positions of
-the other rows of calls, so that who reads calls leaves out a few instead of looking for a million. Onto an
+call the hash of its key, and position and session of the row that counts; and `beaten`: the positions of
+the other rows of calls, so that a reader of calls leaves out a few instead of looking for a million. Onto an
 index, with `fresh` the events it does not know:
-1. Rows of `fresh` meet the index's rows of the same calls, and all but the best are beaten.
+1. Rows of `fresh` meet the index's rows of the same calls, and all but the best are superseded.
 2. Touched are the sessions of `fresh`, and those that lost a call to a better row.
-3. Touched sessions are folded anew from all their events; rows of others stay as they are.
+3. Touched sessions are folded again from all their events; rows of others stay as they are.
 
 What is computed on the way lies in the in-memory database `work`. Not for concurrent use of one
 connection.
@@ -61,11 +61,11 @@ def fold(
     con.execute(WORK)
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
     _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
-    con.execute(f"CREATE TABLE {schema}.calls AS {_KEPT}")
+    con.execute(f"CREATE TABLE {schema}.calls AS {_CALLS_OF_INDEX}")
     con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
     if "turns" not in made:
         return
-    con.execute(f"CREATE TABLE work.used AS {d.used(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
+    con.execute(f"CREATE TABLE work.used AS {d.token_sums(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
     con.execute("DROP TABLE work.rows")
     if "sessions_master" in made:
         keys = d.master_keys(f"({d.master_rows(events)})")
@@ -81,7 +81,7 @@ def merge(
 ) -> "dict[str, str]":
     """The projections of `wanted` from an index and the events it does not know: as `exact` gives them.
 
-    Args: index: the catalog of the index's tables; fresh: relation of the events behind the index.
+    Args: index: the catalog of the index's tables; fresh: relation of the events after the index.
     """
     made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)
@@ -115,7 +115,7 @@ def shown(
     projection: str,
     all_folded: "dict[str, str]",
     events: str,
-    of: joins.Derived,
+    derived: joins.Derived,
     extras: frozenset[str],
     idle_hours: "float | None" = None,
 ) -> str:
@@ -129,9 +129,9 @@ def shown(
     if projection == "llm_calls":
         return joins.llm_calls(events, folded, extras)
     if projection == "turns":
-        return joins.turns(folded, of, extras)
+        return joins.turns(folded, derived, extras)
     if projection == "sessions":
-        return joins.sessions(folded, of, extras, idle_hours)
+        return joins.sessions(folded, derived, extras, idle_hours)
     if idle_hours is not None:
         return lives.master(folded, all_folded["sessions"], idle_hours)
     return f"SELECT * FROM {folded}"
@@ -141,7 +141,7 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
     """Bring the tables of a writable index up to date; arguments as in `merge`."""
     _fold_fresh(con, index, fresh, history, closure(STORED))
     con.execute(f"DELETE FROM {index}.calls WHERE NOT ({_NOT_BEATEN})")
-    con.execute(f"INSERT INTO {index}.calls {_KEPT}")
+    con.execute(f"INSERT INTO {index}.calls {_CALLS_OF_INDEX}")
     con.execute(f"INSERT INTO {index}.beaten FROM work.beaten")
     for projection in ("turns", "sessions"):
         con.execute(f"DELETE FROM {index}.{projection} WHERE {_IN_TOUCHED}")
@@ -153,7 +153,7 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
 
 
 # The calls of `work.rows`, as an index keeps them.
-_KEPT = f"SELECT key, position, session_id FROM work.rows WHERE {_NOT_BEATEN}"
+_CALLS_OF_INDEX = f"SELECT key, position, session_id FROM work.rows WHERE {_NOT_BEATEN}"
 
 
 def closure(wanted: "Collection[str]") -> set[str]:
@@ -183,14 +183,14 @@ def _fold_fresh(
         f"SELECT session_id FROM {fresh} UNION ALL "
         f"SELECT session_id FROM work.rivals WHERE NOT ({_NOT_BEATEN})) WHERE session_id IS NOT NULL"
     )
-    first = _one(con, f"SELECT min(first_position) FROM {index}.sessions WHERE {_IN_TOUCHED}")
+    first = _first_value(con, f"SELECT min(first_position) FROM {index}.sessions WHERE {_IN_TOUCHED}")
     con.execute(f"CREATE VIEW work.history AS SELECT * FROM {history(first)} WHERE {_IN_TOUCHED}")
     con.execute(
         f"CREATE TABLE work.calls AS SELECT * FROM ({d.call_rows('work.history')}) "
         f"WHERE {_NOT_BEATEN} AND position IN (SELECT position FROM {index}.calls WHERE {_IN_TOUCHED} "
         "UNION ALL SELECT position FROM work.rows)"
     )
-    con.execute(f"CREATE TABLE work.used AS {d.used('work.calls')}")
+    con.execute(f"CREATE TABLE work.used AS {d.token_sums('work.calls')}")
     _fold_events(con, "work.history", "work", sessions="sessions" in made)
 
 
@@ -200,11 +200,13 @@ def _beat(con: duckdb.DuckDBPyConnection, keys: str, history: History, rivals: b
     if rivals:
         rows += " UNION ALL SELECT key, position FROM work.rivals"
     con.execute(f"CREATE TABLE work.met AS SELECT position FROM ({rows}) WHERE key IN ({keys})")
-    first = _one(con, "SELECT min(position) FROM work.met")
+    first = _first_value(con, "SELECT min(position) FROM work.met")
     if first is None:  # nearly always: then no text is read
         con.execute("CREATE TABLE work.beaten AS FROM work.met")
         return
-    con.execute(f"CREATE TABLE work.beaten AS {d.beaten(history(first), 'SELECT position FROM work.met')}")
+    con.execute(
+        f"CREATE TABLE work.beaten AS {d.superseded_calls(history(first), 'SELECT position FROM work.met')}"
+    )
 
 
 def _fold_events(
@@ -216,8 +218,8 @@ def _fold_events(
     beside: "Sequence[str]" = (),
 ) -> None:
     """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.used`."""
-    con.execute(f"CREATE TABLE work.told AS {d.told(events)}")
-    con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
+    con.execute(f"CREATE TABLE work.told AS {d.lifecycle_rows(events)}")
+    con.execute(f"CREATE TABLE work.parts AS {d.event_rows(events)}")
     con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
     with _beside(con, beside):
         if sessions:
@@ -258,7 +260,7 @@ def _merged_keys(index: str, fresh: str) -> str:
     return d.master_keys(f"(SELECT * FROM {index}.master_keys UNION ALL {d.master_rows(fresh)})")
 
 
-def _one(con: duckdb.DuckDBPyConnection, sql: str) -> "int | None":
+def _first_value(con: duckdb.DuckDBPyConnection, sql: str) -> "int | None":
     row = con.execute(sql).fetchone()
     value: int | None = row[0] if row else None
     return value

@@ -35,7 +35,7 @@ from eventlog.projections import fold, source
 FORMAT = 2  # raised by hand when the tables or the way they are updated change, not their SQL
 GENERATIONS_KEPT = 2
 
-AGE_MAX = 64  # updates of one file before it is made anew, which drops the room of replaced rows
+AGE_MAX = 64  # updates of one file before it is made again, which drops the room of replaced rows
 
 # DuckDB keeps each column of each table in blocks of its own, which are 256 kB and make an index of a few
 # events 1.6 MB. Blocks of 16 kB make it an eighth of that; in a large log they cost a third more time and
@@ -57,7 +57,7 @@ _META = (
 )
 
 # Whether an event of the tail is a duplicate is asked by every reader: eight bytes for each id are
-# scanned in a tenth of the time that the ids themselves take. Equal hashes are looked at again.
+# scanned in a tenth of the time that the ids themselves take. Equal hashes are compared again by id.
 _EVENT_IDS = "SELECT hash(event_id) AS id_hash FROM {events}"
 
 
@@ -105,10 +105,10 @@ def code8() -> str:
         str(FORMAT),
         repr(d.COLUMNS_OF),
         d.call_rows("e"),
-        d.beaten("e", "p"),
-        d.parts("e"),
-        d.told("e"),
-        d.used("c"),
+        d.superseded_calls("e", "p"),
+        d.event_rows("e"),
+        d.lifecycle_rows("e"),
+        d.token_sums("c"),
         d.turns("p", "t", "u"),
         d.sessions("p", "t", "u", "a"),
         d.master_rows("e"),
@@ -120,7 +120,7 @@ def code8() -> str:
 
 
 def current(fs: FileSystem, layout: Layout, manifest: Manifest) -> "str | None":
-    """The name of the newest generation that may serve this manifest; its content is not looked at."""
+    """The name of the newest generation that may serve this manifest; its content is not read."""
     names = _candidates(fs, layout, manifest)
     return names[0] if names else None
 
@@ -195,8 +195,8 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
             generation = None  # a copy of it would keep its blocks
         from concurrent.futures import ThreadPoolExecutor  # 5 ms that a query need not pay
 
-        known = 0 if generation is None else generation.next_position
-        unknown = [entry for entry in manifest.segments if entry.rows and entry.end > known]
+        next_position = 0 if generation is None else generation.next_position
+        unknown = [entry for entry in manifest.segments if entry.rows and entry.end > next_position]
         try:
             # DuckDB checks no page, and what an index says is asked again and again (I11).
             with ThreadPoolExecutor(1) as beside:
@@ -223,7 +223,7 @@ def _memory_bytes() -> int:
 def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]:
     """Names of generations made by this code for this manifest or an older one, newest first."""
     code = code8()
-    found = []
+    generations = []
     try:
         names = fs.listdir(layout.directory(INDEX_DIR))
     except OSError:  # removed, which is always allowed, or not readable: the log answers
@@ -231,8 +231,8 @@ def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]
     for name in names:
         parsed = parse_index(name)
         if parsed is not None and parsed[1] == code and parsed[0] <= manifest.number:
-            found.append((parsed[0], name))
-    return [name for _, name in sorted(found, reverse=True)]
+            generations.append((parsed[0], name))
+    return [name for _, name in sorted(generations, reverse=True)]
 
 
 def _checked(con: duckdb.DuckDBPyConnection, catalog: str, name: str, manifest: Manifest) -> Generation:
@@ -363,9 +363,9 @@ def _update(
     def history(first: "int | None") -> str:
         if first is None:
             return "fresh"
-        return f"({source.events_with_anchors(source.behind(layout, manifest.segments, first)[0])})"
+        return f"({source.events_with_anchors(source.after(layout, manifest.segments, first)[0])})"
 
-    fresh, where = source.behind(layout, manifest.segments, predecessor.next_position)
+    fresh, where = source.after(layout, manifest.segments, predecessor.next_position)
     con.execute(f"CREATE VIEW fresh AS {source.events_with_anchors(fresh, where=where)}")
     fold.update(con, "made", "fresh", history)
     con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
@@ -381,7 +381,7 @@ def _fill(con: duckdb.DuckDBPyConnection, manifest: Manifest, layout: Layout) ->
 
 
 def fold_all(con: duckdb.DuckDBPyConnection, layout: Layout, manifest: Manifest, until: int) -> None:
-    """Make the tables of an index of the events in front of `until`, but for `meta`, in the database `made`.
+    """Make the tables of an index of the events before `until`, but for `meta`, in the database `made`.
 
     Raises: duckdb.Error.
     """
@@ -396,7 +396,7 @@ def _open(con: duckdb.DuckDBPyConnection, path: str, memory: "int | None", small
 
     A file that exists keeps its size of blocks; `small` is for a new one.
 
-    Until the checkpoint the file is worth nothing, so no journal is kept that could save half of it.
+    Until the checkpoint the file is worth nothing, so there is no journal that could save half of it.
     Compressing it would take longer than the fold, for a file that is read a few times.
     """
     blocks = f", BLOCK_SIZE {_SMALL_BLOCK_BYTES}" if small else ""
@@ -453,13 +453,13 @@ def _publish(fs: FileSystem, tmp: str, target: str) -> None:
 
 
 def _remove_old(fs: FileSystem, layout: Layout, number: int) -> tuple[str, ...]:
-    """Unlink generations older than the newest ones up to `number`; whoever has one open keeps reading it."""
+    """Unlink generations older than the newest ones up to `number`; a reader keeps the one it has open."""
     parsed = [(parse_index(name), name) for name in fs.listdir(layout.directory(INDEX_DIR))]
     numbers = sorted({p[0] for p, _ in parsed if p is not None and p[0] <= number}, reverse=True)
-    keep = set(numbers[:GENERATIONS_KEPT])
+    retained = set(numbers[:GENERATIONS_KEPT])
     removed = []
-    for found, name in parsed:
-        if found is not None and found[0] <= number and found[0] not in keep:
+    for generation, name in parsed:
+        if generation is not None and generation[0] <= number and generation[0] not in retained:
             try:
                 fs.unlink(layout.index(name))
             except FileNotFoundError:

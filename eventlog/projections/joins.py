@@ -1,7 +1,7 @@
 """Columns for which everybody would join views: who asked for a call or a change, and what came of a turn.
 
 A view that has such columns takes a relation and gives one with them, computed from the events where a
-question names one of them and kept nowhere. Where a question names none, they are there without a value.
+question names one of them, and stored nowhere. Where a question names none, they are there without a value.
 docs/sql.md ("Joined columns") is the rule of each. Pure text.
 """
 
@@ -138,11 +138,11 @@ def derived(name: str, events: str) -> str:
 def of_session(name: str, events: str, session_id: str) -> str:
     """The events of one session, and for a name of `DERIVED` those of others on which its rows rest: of
     "resolved" those that may say of an error that it is resolved."""
-    one = "'" + session_id.replace("'", "''") + "'"
-    own = f"SELECT * FROM {events} WHERE session_id = {one}"
+    quoted_id = "'" + session_id.replace("'", "''") + "'"
+    own = f"SELECT * FROM {events} WHERE session_id = {quoted_id}"
     if name != "resolved":
         return f"({own})"
-    marks = f"session_id IS DISTINCT FROM {one} AND event_type = 'error' AND resolved"
+    marks = f"session_id IS DISTINCT FROM {quoted_id} AND event_type = 'error' AND resolved"
     return f"({own} UNION ALL SELECT * FROM {events} WHERE {marks})"
 
 
@@ -169,27 +169,27 @@ def needed(projection: str, extras: "frozenset[str]") -> "tuple[str, ...]":
     return ()
 
 
-def turns(stored: str, of: Derived, extras: "frozenset[str]") -> str:
+def turns(stored: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
     """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
     if "of_turn" in extras:
         columns.append("m.model, coalesce(m.models, []) AS models, c.commits_made")
         joins += f"""
-            LEFT JOIN {of("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
-            LEFT JOIN {of("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
+            LEFT JOIN {derived_rows("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
+            LEFT JOIN {derived_rows("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
     else:
         columns.append(blank(OF_TURN))
     if "fates" in extras:
         columns.append("f.reverted_by")
         joins += f"""
-            LEFT JOIN {of("reverts")} AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
+            LEFT JOIN {derived_rows("reverts")} AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
     else:
         columns.append(blank(fates.OF_TURN))
-    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, of, extras)} AS t{joins}"
+    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, derived_rows, extras)} AS t{joins}"
 
 
-def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
+def with_anchors(turns: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
     """The relation `turns` with those columns of `definitions.ASKED_FOR` that `extras` names, from the events
     of whole sessions."""
     unknown = "CASE WHEN t.agent IS DISTINCT FROM 'git' THEN {} END".format  # git does not say
@@ -201,18 +201,20 @@ def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
         both = "coalesce(t.files_read, []) || coalesce(a.files_read, [])"
         read = f"list_sort(list_distinct({both}))"
         replaced.append(f"coalesce(nullif({read}, []), t.files_read, {unknown('[]')}) AS files_read")
-        joins += f" LEFT JOIN {of('acts')} AS a {same('a')}"
+        joins += f" LEFT JOIN {derived_rows('acts')} AS a {same('a')}"
     if "decided" in extras:
         derived = unknown("coalesce(g.decisions, [])")
         replaced.append(f"coalesce(nullif(t.decisions, []), {derived}) AS decisions")
-        joins += f" LEFT JOIN {of('decided')} AS g {same('g')}"
+        joins += f" LEFT JOIN {derived_rows('decided')} AS g {same('g')}"
     if "resolved" in extras:
         replaced.append(_RESOLVED)
-        joins += f" LEFT JOIN ({_counted(of, 'session_id, turn')}) AS r {same('r')}"
+        joins += f" LEFT JOIN ({_counted(derived_rows, 'session_id, turn')}) AS r {same('r')}"
     return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
 
 
-def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None) -> str:
+def sessions(
+    stored: str, derived_rows: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None
+) -> str:
     """The sessions of `stored`, what they are to each other (lives.py), and `SESSIONS` as far as in `extras`.
 
     What was declared for an agent before it came holds for the session that it opens (docs/memory.md).
@@ -221,17 +223,17 @@ def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "fl
     replaced, joins = "", ""
     if "resolved" in extras:
         replaced = f" REPLACE ({_RESOLVED})"
-        joins = f" LEFT JOIN ({_counted(of, 'session_id')}) AS r ON r.session_id = s.session_id"
+        joins = f" LEFT JOIN ({_counted(derived_rows, 'session_id')}) AS r ON r.session_id = s.session_id"
     if "intent" not in extras:
         return f"SELECT s.*{replaced}, {blank(INTENT)} FROM {stored} AS s{joins}"
-    said = f"(SELECT * FROM {stored} JOIN {of('intents')} USING (session_id))"
-    given = f"(SELECT * FROM {said} WHERE agent_session_id IS NULL AND focus IS NOT NULL)"
+    declared = f"(SELECT * FROM {stored} JOIN {derived_rows('intents')} USING (session_id))"
+    handed_on = f"(SELECT * FROM {declared} WHERE agent_session_id IS NULL AND focus IS NOT NULL)"
     names = [name for name, _, _ in INTENT]
-    handed = "i.focus IS NULL AND g.closed > i.opened_position"
-    own = ", ".join(f"if({handed}, g.{name}, i.{name}) AS {name}" for name in names)
+    is_handed_on = "i.focus IS NULL AND g.closed > i.opened_position"
+    own = ", ".join(f"if({is_handed_on}, g.{name}, i.{name}) AS {name}" for name in names)
     return f"""
         SELECT s.*{replaced}, i.* EXCLUDE (session_id) FROM {stored} AS s{joins} LEFT JOIN (
-            SELECT i.session_id, {own} FROM {said} AS i ASOF LEFT JOIN {given} AS g
+            SELECT i.session_id, {own} FROM {declared} AS i ASOF LEFT JOIN {handed_on} AS g
                 ON coalesce(g.repo, '') = coalesce(i.repo, '') AND g.agent = i.agent
                 AND g.opened_position < i.opened_position
         ) AS i ON i.session_id = s.session_id"""
@@ -239,11 +241,11 @@ def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "fl
 
 def _intents(events: str) -> str:
     """What a session's own events declare, and where it was over (as `memory/intent.py` reads them)."""
-    said = "arg_max(TRY(json_extract_string(payload, '$.{}')), position)".format
+    last_value = "arg_max(TRY(json_extract_string(payload, '$.{}')), position)".format
     scope = "arg_max(TRY_CAST(TRY(json_extract(payload, '$.scope')) AS VARCHAR[]), position)"
     return f"""
-        SELECT session_id, NULL::BIGINT AS turn, nullif({said("focus")}, '') AS focus,
-            nullif({scope}, []) AS scope, {said("description")} AS description,
+        SELECT session_id, NULL::BIGINT AS turn, nullif({last_value("focus")}, '') AS focus,
+            nullif({scope}, []) AS scope, {last_value("description")} AS description,
             CASE WHEN arg_max(operation, position) = 'end' THEN max(position)
                 ELSE 9223372036854775807 END AS closed
         FROM {events} WHERE event_type = 'session' AND session_id IS NOT NULL GROUP BY session_id"""
@@ -252,9 +254,9 @@ def _intents(events: str) -> str:
 _RESOLVED = "coalesce(r.errors_resolved, 0) AS errors_resolved"
 
 
-def _counted(of: Derived, keys: str) -> str:
+def _counted(derived_rows: Derived, keys: str) -> str:
     """How many errors of each of `keys` are resolved."""
-    return f"SELECT {keys}, count(*) AS errors_resolved FROM {of('resolved')} GROUP BY {keys}"
+    return f"SELECT {keys}, count(*) AS errors_resolved FROM {derived_rows('resolved')} GROUP BY {keys}"
 
 
 def _decisions(events: str) -> str:

@@ -1,6 +1,6 @@
 """What sealed segments say of the events and sessions in the tail, asked through DuckDB.
 
-Numbering and de-duplicating the tail need it (I8, I22). `SegmentsPrefix` is for whoever has a DuckDB
+Numbering and de-duplicating the tail need it (I8, I22). `SegmentsPrefix` is for readers that have a DuckDB
 connection at hand: it spares the import of pyarrow, and an index spares most of the reading.
 `IndexedPrefix` is for readers of a large log who have none. One connection, one thread.
 """
@@ -52,11 +52,11 @@ class SegmentsPrefix:
         """Those of `event_ids` that an event in a segment has. Raises: duckdb.Error."""
         if not event_ids or not self._segments:
             return set()
-        known, since = self._generation, 0
-        if known is not None:
-            since = known.next_position
+        generation, since = self._generation, 0
+        if generation is not None:
+            since = generation.next_position
             hashes = "SELECT hash(unnest(?::VARCHAR[]))"
-            ask = f"SELECT 1 FROM {known.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"
+            ask = f"SELECT 1 FROM {generation.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"
             if self._rows(ask, [event_ids]):
                 since = 0  # a duplicate most likely: now the ids themselves are compared
         if since >= self._segments[-1].end:
@@ -70,12 +70,12 @@ class SegmentsPrefix:
         if not session_ids or not self._segments:
             return ()
         ids = _texts(session_ids)
-        known, since = self._generation, 0
-        if known is not None:
+        generation, since = self._generation, 0
+        if generation is not None:
             first = self._rows(
-                f"SELECT min(first_position) FROM {known.catalog}.sessions WHERE session_id IN ({ids})"
+                f"SELECT min(first_position) FROM {generation.catalog}.sessions WHERE session_id IN ({ids})"
             )[0][0]
-            since = known.next_position if first is None else first
+            since = generation.next_position if first is None else first
         named = f"event_type = 'session' AND {d.FIXES_CONTEXT}"
         rows = self._rows(
             "SELECT session_id, turn, agent_turn_id, min(position), max(position), max(seq), "
@@ -87,7 +87,7 @@ class SegmentsPrefix:
     def _events(self, since: int) -> str:
         """The sealed events from position `since` on. Raises: Corruption."""
         self._checks.ensure(entry for entry in self._segments if entry.end > since)
-        paths, where = source.behind(self._layout, self._segments, since)
+        paths, where = source.after(self._layout, self._segments, since)
         return source.events(paths, where=where)
 
     def _rows(self, sql: str, values: "list[Any] | None" = None) -> "list[tuple[Any, ...]]":
@@ -119,12 +119,12 @@ class IndexedPrefix:
         for use_index in (True, False):
             with source.connect() as con:
                 prefix = SegmentsPrefix(self._fs, self._layout, self._manifest)
-                known = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
-                prefix.lend(con, known)
+                generation = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
+                prefix.lend(con, generation)
                 try:
                     return question(prefix)
                 except source.ERRORS as error:
-                    if known is None:
+                    if generation is None:
                         raise source.translated(
                             error, self._fs, self._layout, self._manifest.segments
                         ) from error

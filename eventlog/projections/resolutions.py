@@ -2,8 +2,8 @@
 
 Told: the error says so itself, or a later error marked resolved has its context id or a link to it. Seen: in
 its session the same tool worked later with the same command or on the same file; to change a file, any tool.
-Exploratory: what failed only looked (`eventlog/base/exploring.py`), so there is nothing to resolve. Pure
-text, computed where a question names it; `memory/open_errors.py` has the same rule for a journal's end.
+Exploratory: what failed only read something (`eventlog/base/exploring.py`), so there is nothing to resolve.
+Pure text, computed where a question names it; `memory/open_errors.py` has the same rule for a journal's end.
 """
 
 from eventlog.base import exploring
@@ -11,7 +11,7 @@ from eventlog.base.types import COMMAND_ARGUMENTS
 from eventlog.projections import calls
 from eventlog.projections import definitions as d
 
-TOLD, SEEN, EXPLORATORY = "told", "seen", "exploratory"
+STATED, SEEN, EXPLORATORY = "told", "seen", "exploratory"
 
 COLUMNS: d.Columns = (
     (
@@ -31,16 +31,17 @@ NAMES = "list_distinct([context_id] || {})".format(
 
 def of_errors(events: str) -> str:
     """`position`, `session_id` and `turn` of each error that is resolved, with `COLUMNS`."""
-    known = f"{calls.argument(COMMAND_ARGUMENTS)}, TRY(json_extract_string(payload, '$.command'))"
+    arguments = f"{calls.argument(COMMAND_ARGUMENTS)}, TRY(json_extract_string(payload, '$.command'))"
     same = f"CASE WHEN lower(tool) IN {exploring.CHANGING_TOOLS} THEN 'change' ELSE tool END"
     done = (
-        f"(SELECT *, coalesce({known}) AS command FROM {events} WHERE {calls.ARE_CALLS} AND tool IS NOT NULL "
+        f"(SELECT *, coalesce({arguments}) AS command FROM {events} "
+        f"WHERE {calls.ARE_CALLS} AND tool IS NOT NULL "
         f"AND session_id IN (SELECT session_id FROM {events} WHERE event_type = 'error'))"
     )
     return f"""
         WITH failed AS (
             SELECT position, session_id, turn, context_id, tool, tool_use_id, resolved,
-                nullif(path, '') AS path, {known} AS command
+                nullif(path, '') AS path, {arguments} AS command
             FROM {events} WHERE event_type = 'error'
         ), done AS MATERIALIZED (
             SELECT position, event_id, session_id, tool, tool_use_id, success, {d.HAPPENED_AT} AS happened,
@@ -66,7 +67,7 @@ def of_errors(events: str) -> str:
             FROM {events} WHERE event_type = 'error' AND resolved
         )
         SELECT s.position, s.session_id, s.turn,
-            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{TOLD}'
+            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{STATED}'
                 WHEN w.position IS NOT NULL THEN '{SEEN}' ELSE '{EXPLORATORY}' END AS resolved_how,
             CASE WHEN m.position IS NOT NULL THEN m.event_id ELSE w.event_id END AS resolved_by,
             CASE WHEN m.position IS NOT NULL THEN m.happened ELSE w.happened END AS resolved_at

@@ -2,7 +2,7 @@
 
 Until its first prompt a session has no name, so the numbering of the log calls it by a provisional id. The
 name is the context id of its first `session` event that says another one. Here the provisional id becomes
-the settled one wherever it stands, for SQL and for who reads events one by one. The log itself, and the fold
+the settled one wherever it stands, for SQL and for readers of single events. The log itself, and the fold
 that numbers it, stay as they are. Pure; one thread, one view.
 """
 

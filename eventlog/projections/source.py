@@ -110,22 +110,20 @@ def events_with_anchors(
     return _events(segment_paths, tail, of_segments, f"{_ALL_COLUMNS}, {_ANCHOR_OF_TABLE}", where)
 
 
-def behind(
-    layout: Layout, entries: "Sequence[SegmentEntry]", position: int
-) -> "tuple[list[str], str | None]":
+def after(layout: Layout, entries: "Sequence[SegmentEntry]", position: int) -> "tuple[list[str], str | None]":
     """The segments with events from a position on, and what tells these from others in the same files."""
-    found = [entry for entry in entries if entry.rows and entry.end > position]
-    where = f"position >= {position}" if found and found[0].base < position else None
-    return [layout.segment(entry.name) for entry in found], where
+    segments = [entry for entry in entries if entry.rows and entry.end > position]
+    where = f"position >= {position}" if segments and segments[0].base < position else None
+    return [layout.segment(entry.name) for entry in segments], where
 
 
 def before(
     layout: Layout, entries: "Sequence[SegmentEntry]", position: int
 ) -> "tuple[list[str], str | None]":
-    """The segments with events in front of a position, and what tells these from others in the same files."""
-    found = [entry for entry in entries if entry.rows and entry.base < position]
-    where = f"position < {position}" if found and found[-1].end > position else None
-    return [layout.segment(entry.name) for entry in found], where
+    """The segments with events before a position, and what tells these from others in the same files."""
+    segments = [entry for entry in entries if entry.rows and entry.base < position]
+    where = f"position < {position}" if segments and segments[-1].end > position else None
+    return [layout.segment(entry.name) for entry in segments], where
 
 
 def _events(

@@ -4,7 +4,7 @@ An event is written when what it tells of has ended. Where it does not say how l
 neighbours do: a model begins to answer when it is asked, by a prompt or the last result of a tool, and a
 tool runs from the answer that asked for it. That holds for times that agents wrote line by line, also years
 ago; docs/times.md says what it does not tell. Pure text, computed where a question names one of the
-columns, and kept nowhere.
+columns, and stored nowhere.
 """
 
 from eventlog.projections import definitions as d
@@ -92,14 +92,16 @@ def _of_tools(events: str) -> str:
 def _timed(events: str, where: str, **latest: str) -> str:
     """Events of known time, each with the latest times before it of some others of its turn or subagent.
 
-    `is_counted_late`: Codex told of a model call after the tools that it asked for, so the order says neither
+    `is_counted_late`: Codex records a model call after the tools that it asked for, so the order says neither
     when the answer ended nor what it answers.
 
     Args: latest: the name of a column, and the condition on the others.
     """
-    found = ", ".join(f"max(occurred_at) FILTER ({of}) OVER before AS {name}" for name, of in latest.items())
+    columns = ", ".join(
+        f"max(occurred_at) FILTER ({of}) OVER before AS {name}" for name, of in latest.items()
+    )
     return f"""
-        SELECT position, event_type, session_id, tool_use_id, occurred_at, {found},
+        SELECT position, event_type, session_id, tool_use_id, occurred_at, {columns},
             agent = 'codex' AND min(occurred_at) FILTER ({_TOOLS}) OVER (PARTITION BY {_WORK})
                 <= min(occurred_at) FILTER (event_type = 'llm') OVER (PARTITION BY {_WORK}) AS is_counted_late
         FROM {events}

@@ -34,9 +34,9 @@ def verify_index(fs: FileSystem, layout: Layout, view: LogView) -> Iterator[Find
     with tempfile.TemporaryDirectory(prefix="locus-verify-") as spill, source.connect() as con:
         con.execute(f"SET temp_directory = {source.literal(spill)}")
         generation, unusable = index.attach(con, fs, layout, view.manifest)
-        for found in unusable:
-            if not found.outdated:
-                yield Finding(found.path, f"{found.what}. {_DERIVED}.")
+        for problem in unusable:
+            if not problem.outdated:
+                yield Finding(problem.path, f"{problem.what}. {_DERIVED}.")
         if generation is None:
             return
         path = layout.index(generation.name)
@@ -89,8 +89,8 @@ def _differing(
     con: duckdb.DuckDBPyConnection, catalog: str, table: str, key: str
 ) -> "list[tuple[object, ...]]":
     """Keys of rows that only one of the two tables has."""
-    one, other = f"(FROM {catalog}.{table})", f"(FROM made.{table})"
+    stored, folded = f"(FROM {catalog}.{table})", f"(FROM made.{table})"
     return con.execute(
-        f"SELECT DISTINCT {key} FROM (({one} EXCEPT ALL {other}) UNION ALL ({other} EXCEPT ALL {one})) "
-        f"ORDER BY ALL LIMIT {_NAMED_MAX + 1}"
+        f"SELECT DISTINCT {key} FROM (({stored} EXCEPT ALL {folded}) UNION ALL "
+        f"({folded} EXCEPT ALL {stored})) ORDER BY ALL LIMIT {_NAMED_MAX + 1}"
     ).fetchall()

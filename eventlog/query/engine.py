@@ -570,7 +570,7 @@ class Binding:
             return fold.exact("memory.folded", fold.closure(wanted))
         segments = [e for e in self.view.manifest.segments if e.rows]
         self.checks.ensure(entry for entry in segments if entry.end > generation.next_position)
-        newer, of_newer = source.behind(self.layout, segments, generation.next_position)
+        newer, of_newer = source.after(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             return fold.exact(generation.catalog, fold.PROJECTIONS)
         self.con.execute(fold.WORK)

@@ -1,10 +1,10 @@
 """Capture for programs that record themselves: a directory as hooks see it, by the store's settings.
 
-    with captured(store, ".") as look:
-        store.append([look.into(lifecycle.snapshot(session, turn, "turn_end", look.tree))])
+    with captured(store, ".") as directory:
+        store.append([directory.into(lifecycle.snapshot(session, turn, "turn_end", directory.tree))])
 
-The same engine as a hook's (docs/capture.md), without its deadline: the look is whole, and no content is left
-for later.
+The same engine as a hook's (docs/capture.md), without its deadline: the capture is complete, and no
+content is left for later.
 """
 
 import os
@@ -22,7 +22,7 @@ from eventlog.worktree.capture import FILE_SIZE_MAX, capture, git_facts
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CapturedDirectory:
     """What a directory held: its tree, and columns and payload of the snapshot that says so."""
 
     tree: str
@@ -30,15 +30,17 @@ class Look:
     payload: dict[str, Any]
 
     def into(self, snapshot: Event) -> Event:
-        """The snapshot event with all of it; what its writer said of git wins."""
-        said = snapshot["payload"]
-        assert isinstance(said, dict)
-        known = {name: value for name, value in self.payload.items() if value is not None}
-        return {**snapshot, "tree_hash": self.tree, **self.columns, "payload": {**known, **said}}
+        """The snapshot event with all of it; what its writer states of git wins."""
+        stated = snapshot["payload"]
+        assert isinstance(stated, dict)
+        facts = {name: value for name, value in self.payload.items() if value is not None}
+        return {**snapshot, "tree_hash": self.tree, **self.columns, "payload": {**facts, **stated}}
 
 
 @contextmanager
-def captured(store: Store, root: "str | os.PathLike[str]", previous: "str | None" = None) -> Iterator[Look]:
+def captured(
+    store: Store, root: "str | os.PathLike[str]", previous: "str | None" = None
+) -> Iterator[CapturedDirectory]:
     """Capture `root`; within this nothing collects what it found, so append the event that names it.
 
     Args: previous: the tree to count the changes since.
@@ -73,4 +75,4 @@ def captured(store: Store, root: "str | os.PathLike[str]", previous: "str | None
         }
         tree = to_text(done.root)
         columns["blobs"] = [tree, *done.lists()]
-        yield Look(tree, columns, facts)
+        yield CapturedDirectory(tree, columns, facts)

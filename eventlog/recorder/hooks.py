@@ -85,7 +85,7 @@ class _Hooks(OlderHooks[R]):
         """Store what a request asks for (S0-2), its payload as it came.
 
         A context id of ours places it: `turn:SID_TID`, `action:SID_TID_SEQ`, `session:SLUG_SID`,
-        `REPO:sessions`. Any other context is kept as it is, outside turns unless a column says where.
+        `REPO:sessions`. Any other context stays as it is, outside turns unless a column says where.
         """
         event = placement.event_of(request, self.repo, event_type)
         return self._hand_over(self.columns | event | columns)
@@ -99,16 +99,16 @@ class _Hooks(OlderHooks[R]):
         own = f"_{names.safe_context_name(repo_hash)}"
         named = kind == "knowledge" and name.endswith(own) and name != own
         project = name.removesuffix(own) if named else self.store.project_name
-        given = self._columns({"extends": [anchor] if anchor else None, **columns}, "repo")
-        return self._hand_over(lifecycle.sessions_master(repo_hash, project, **given))
+        event_columns = self._columns({"extends": [anchor] if anchor else None, **columns}, "repo")
+        return self._hand_over(lifecycle.sessions_master(repo_hash, project, **event_columns))
 
     def store_session_start(
         self, session_slug: str, session_id: str, title: str, repo_hash: str, **columns: Any
     ) -> R:
         """A session begins (S0-10). Its totals begin at zero because nothing is counted yet (S0-11)."""
         sid = placement.session_id_given(session_id)
-        given = self._columns(columns, "repo")
-        return self._hand_over(lifecycle.session_start(sid, session_slug, title, repo_hash, **given))
+        event_columns = self._columns(columns, "repo")
+        return self._hand_over(lifecycle.session_start(sid, session_slug, title, repo_hash, **event_columns))
 
     def store_session_end(
         self,
@@ -121,9 +121,9 @@ class _Hooks(OlderHooks[R]):
     ) -> R:
         """A session ends (S0-12, S1-49); it still extends the master (ruling c2).
 
-        The session's own totals are folds of its events; `totals` is kept as the caller's word.
+        The session's own totals are folds of its events; `totals` is stored as the caller's statement.
         """
-        given = self._columns(columns, "repo")
+        event_columns = self._columns(columns, "repo")
         event = lifecycle.session_end(
             placement.session_id_given(session_id),
             session_slug,
@@ -131,7 +131,7 @@ class _Hooks(OlderHooks[R]):
             summary=summary,
             turn_count=turn_count,
             totals=None if totals is None else dict(totals),
-            **given,
+            **event_columns,
         )
         return self._hand_over(event)
 
@@ -142,18 +142,18 @@ class _Hooks(OlderHooks[R]):
     ) -> R:
         """A turn's anchor, before its events (S0-14, S1-23); the message in full (ruling c3)."""
         sid = placement.session_id_given(session_id)
-        given = self._under(session_ctx, columns)
-        return self._hand_over(lifecycle.turn_start(sid, turn_sequence, user_message, **given))
+        event_columns = self._under(session_ctx, columns)
+        return self._hand_over(lifecycle.turn_start(sid, turn_sequence, user_message, **event_columns))
 
     def store_turn_end(
         self, session_id: str, session_ctx: str, turn_sequence: int, summary: TurnSummary, **columns: Any
     ) -> R:
         """The turn's anchor again, with its summary (S0-15, S1-47); an empty text says nothing."""
         sid = placement.session_id_given(session_id)
-        given = self._under(session_ctx, columns)
-        said = {name: value for name, value in summary.to_dict().items() if value != ""}
+        event_columns = self._under(session_ctx, columns)
+        stated = {name: value for name, value in summary.to_dict().items() if value != ""}
         return self._hand_over(
-            lifecycle.turn_end(sid, turn_sequence, said.pop("title", None), **said, **given)
+            lifecycle.turn_end(sid, turn_sequence, stated.pop("title", None), **stated, **event_columns)
         )
 
     def store_turn_event(
@@ -171,7 +171,7 @@ class _Hooks(OlderHooks[R]):
         """Any event of a turn (S0-16, S1-28), of any type (S0-23); the payload as it came."""
         kind = placement.event_type_given(event_type)
         sid, turn = placement.session_id_given(session_id), placement.turn_given(turn_id)
-        given = {
+        event_columns = {
             **placement.promoted(kind, payload),
             "event_kind": placement.kind_given(event_kind),
             "source": source,
@@ -179,7 +179,7 @@ class _Hooks(OlderHooks[R]):
             **_named(kind, sid, turn, seq),
             **columns,
         }
-        event = lifecycle.timeline_event(kind, sid, turn, {}, **self._columns(given))
+        event = lifecycle.timeline_event(kind, sid, turn, {}, **self._columns(event_columns))
         event["payload"] = dict(payload)
         return self._hand_over(event)
 
@@ -201,7 +201,7 @@ class _Hooks(OlderHooks[R]):
         if snapshot_type not in (lifecycle.TURN_START, lifecycle.TURN_END):
             raise InvalidEvent(f"snapshot_type is 'turn_start' or 'turn_end', not {snapshot_type!r}")
         sid, turn = placement.session_id_given(session_id), placement.turn_given(turn_id)
-        given = {
+        event_columns = {
             "commit": git_head or None,
             "branch": git_branch or None,
             **_named("snapshot", sid, turn, seq),
@@ -216,7 +216,7 @@ class _Hooks(OlderHooks[R]):
             git_branch=git_branch,
             git_dirty=git_dirty,
             git_staged=git_staged,
-            **self._columns(given),
+            **self._columns(event_columns),
         )
         return self._hand_over(event)
 
@@ -224,10 +224,10 @@ class _Hooks(OlderHooks[R]):
         """The columns of an anchor that extends its session."""
         return self._columns({"extends": placement.links_given([session_ctx]) or None, **columns})
 
-    def _columns(self, own: Mapping[str, Any], *said: str) -> dict[str, Any]:
-        """The columns of an event whose place, and what else is `said`, the builder is told by itself."""
-        told = (*said, "session_id", "turn")
-        return {name: value for name, value in {**self.columns, **own}.items() if name not in told}
+    def _columns(self, own: Mapping[str, Any], *named: str) -> dict[str, Any]:
+        """An event's columns but for those that its builder takes as arguments: session, turn, `named`."""
+        builders_own = (*named, "session_id", "turn")
+        return {name: value for name, value in {**self.columns, **own}.items() if name not in builders_own}
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ def append(store: Store, event: Event) -> Stored:
     if not any(event.get(column) is not None for column in _CONTENT_COLUMNS):
         position = store.append_rows([event])[0]
     else:
-        with store.blobs.writer() as writer:  # whoever collects waits until the event is durable
+        with store.blobs.writer() as writer:  # garbage collection waits until the event is durable
             held = _held(store, writer, event)
             writer.flush()
             position = store.append_rows([held])[0]

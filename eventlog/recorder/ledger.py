@@ -1,6 +1,6 @@
-"""The ledger: how far each consumer of the log has come, kept in the log itself.
+"""The ledger: how far each consumer of the log has come, recorded in the log itself.
 
-A consumer is whoever goes through the log by name and must skip nothing: an exporter, a sync, a
+A consumer goes through the log under a name and must skip nothing: an exporter, a sync, a
 watcher. Its position is a fold of the log (P2): the highest position that an event of type `cursor`
 names for it, 0 before the first. So it is as durable as the log, survives whatever is rebuilt, and two
 processes that advance the same consumer at once can never take it back.
@@ -31,7 +31,7 @@ _HIGHEST = (
 )
 
 
-class BehindError(Conflict):
+class ConsumerAheadError(Conflict):
     """A consumer was to be advanced to a position that it has passed."""
 
     def __init__(self, consumer: str, position: int, reached: int) -> None:
@@ -57,8 +57,8 @@ class Consumer:
     @property
     def position(self) -> int:
         """The next position to deliver, as the log says now."""
-        found = self.store.query(_HIGHEST, [self.name]).rows[0][0]
-        self._reached = max(self._reached, found or 0)
+        highest = self.store.query(_HIGHEST, [self.name]).rows[0][0]
+        self._reached = max(self._reached, highest or 0)
         return self._reached
 
     def follow(
@@ -73,7 +73,7 @@ class Consumer:
         """The events that this consumer has not dealt with, and then those that come (`Store.follow`).
 
         An event is handed out only when it is durable, so what is made of it never outlives it (I5).
-        Whoever dies between an event and the `advance` behind it gets the event again.
+        A consumer that dies between an event and the `advance` after it gets the event again.
         """
         for event in self.store.follow(
             self.position,
@@ -88,7 +88,7 @@ class Consumer:
                 yield event
 
     def advance(self, position: int, **facts: Any) -> None:
-        """Note durably that every event in front of `position` is dealt with.
+        """Record durably that every event before `position` is dealt with.
 
         It reads the position first, so it is for batches rather than for every event of a busy log.
         Repeating a position changes nothing, the `facts` included: those given first stay.
@@ -97,7 +97,7 @@ class Consumer:
         """
         reached = self.position
         if position < reached:
-            raise BehindError(self.name, position, reached)
+            raise ConsumerAheadError(self.name, position, reached)
         end = self.store.journal.next_position()
         if position > end:
             raise Refused(

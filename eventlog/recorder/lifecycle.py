@@ -149,7 +149,7 @@ def snapshot(
 ) -> Event:
     """The tree on disk at a turn's boundary (S0-17, S0-18, S1-24, S1-36, S1-37).
 
-    Without a `tree_hash` it holds what git said and the turn cannot be replayed from here.
+    Without a `tree_hash` it holds what git reported, and the turn cannot be replayed from here.
     """
     payload = {
         "git_head": git_head,
@@ -284,8 +284,8 @@ def _event(event_type: str, payload: Mapping[str, Any], columns: dict[str, Any],
         "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
         "source": SOURCE_OF_TYPE.get(event_type, "system"),
     }
-    for given in (own, columns):
-        for name, value in given.items():
+    for values in (own, columns):
+        for name, value in values.items():
             if value is not None:
                 event[name] = value
     event["payload"] = {name: value for name, value in payload.items() if value is not None}

@@ -1,7 +1,7 @@
 """From a request to an event: which session and turn a context id names, and which columns a payload fills.
 
 Pure functions. The payload stays as it came; columns are read out of it, so that projections and SQL
-see what a client said without parsing JSON. Names are parsed from the right, because a slug may hold
+see what a client sent without parsing JSON. Names are parsed from the right, because a slug may hold
 anything (docs/design.md §12.1).
 """
 
@@ -99,8 +99,8 @@ class ContextLocation(NamedTuple):
     repo: str | None = None
 
 
-def place_of(context_id: str) -> ContextLocation | None:
-    """The place that a sanitised context id names; None when it is not one of ours."""
+def location_of(context_id: str) -> ContextLocation | None:
+    """The location that a sanitised context id names; None when it is not one of ours."""
     kind, _, name = context_id.partition(":")
     if name == "sessions" and kind not in _KINDS:
         return ContextLocation("sessions", repo=kind)
@@ -128,10 +128,10 @@ def session_id_given(text: str) -> str:
 
     Raises: InvalidEvent when nothing is left.
     """
-    given = names.safe_context_name(text.strip()).removeprefix(SESSION_ALIAS)
-    if not given:
+    session_id = names.safe_context_name(text.strip()).removeprefix(SESSION_ALIAS)
+    if not session_id:
         raise InvalidEvent(f"{text!r} is no session id")
-    return given
+    return session_id
 
 
 def turn_given(turn_id: str) -> int:
@@ -164,10 +164,10 @@ def event_of(request: CreateEventRequest, repo: str, event_type: str | None = No
     """
     payload = dict(request.payload)
     context_id = context_given(request.context_id, request.event_kind)
-    place = place_of(context_id) if context_id is not None else None
+    location = location_of(context_id) if context_id is not None else None
     operation = None
-    if place is not None:
-        event_type = place.event_type
+    if location is not None:
+        event_type = location.event_type
         envelope = _ENVELOPES.get(str(payload.get("kind")))
         if envelope is not None and envelope[0] == event_type and _is_envelope(payload):
             # Anchors are folds over the keys of the payload itself (ruling c4); the kind is in the columns.
@@ -183,9 +183,9 @@ def event_of(request: CreateEventRequest, repo: str, event_type: str | None = No
         **{name: links_given(getattr(request, name)) for name in LINK_NAMES},
     }
     event |= promoted(str(event["event_type"]), payload)
-    if place is not None:
-        event |= {"session_id": place.session_id, "turn": place.turn, "seq": place.seq}
-        event["repo"] = place.repo or _repo_of(event["extends"]) or repo
+    if location is not None:
+        event |= {"session_id": location.session_id, "turn": location.turn, "seq": location.seq}
+        event["repo"] = location.repo or _repo_of(event["extends"]) or repo
         if operation is not None:
             event["operation"] = operation
     else:
@@ -201,10 +201,10 @@ def dated(store: "Store", events: "Sequence[Event]") -> list[Event]:
 
 def promoted(event_type: str, payload: Mapping[str, Any]) -> Event:
     """The columns that a payload fills; a value that is none of the column's fills none (P7)."""
-    said = payload["data"] if _is_envelope(payload) else payload
+    values = payload["data"] if _is_envelope(payload) else payload
     columns: Event = {}
     for column, key, kind in _OF_TYPE.get(event_type, _OF_ALL):
-        value = said.get(key)
+        value = values.get(key)
         if type(value) is kind and value != "" and admission.fault(column, value) is None:
             columns.setdefault(column, value)
     return columns
@@ -268,7 +268,7 @@ def _type_of(request: CreateEventRequest, context_id: str | None) -> str:
 def _repo_of(extends: object) -> str | None:
     """The repository whose master is extended."""
     for link in extends if isinstance(extends, list) else ():
-        place = place_of(link)
-        if place is not None and place.repo is not None:
-            return place.repo
+        location = location_of(link)
+        if location is not None and location.repo is not None:
+            return location.repo
     return None

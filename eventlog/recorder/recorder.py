@@ -101,8 +101,8 @@ class Recorder:
         own = {} if agent_session_id is None else {"agent_session_id": agent_session_id}
         self.columns: dict[str, Any] = {"agent": agent, **own, **columns}
         self.session: Session | None = None
-        self._told: BaseException | None = None  # the exception that a turn has recorded
-        self._known_until = 0  # in front of this position nobody closed our session without our knowing
+        self._recorded_error: BaseException | None = None  # the exception that a turn has recorded
+        self._known_until = 0  # before this position nobody closed our session without our knowing
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -114,11 +114,11 @@ class Recorder:
         """
         self._known_until = self.store.journal.next_position()
         if session_id is None:
-            found = sessions.active(self.store, self.repo, self.agent, self.agent_session_id)
+            row = sessions.active(self.store, self.repo, self.agent, self.agent_session_id)
         else:
-            found = sessions.by_id(self.store, session_id)
-            found = found if found is not None and found.status == "active" else None
-        self.session = None if found is None else self._open(found)
+            row = sessions.by_id(self.store, session_id)
+            row = row if row is not None and row.status == "active" else None
+        self.session = None if row is None else self._open(row)
         return self.session
 
     def _open(self, row: sessions.SessionRow) -> Session:
@@ -144,13 +144,13 @@ class Recorder:
         # Before it is cut: half a secret is not recognised any more.
         first_message = self.store.redactor.text(first_message)
         left = self.session
-        if left is None and (found := sessions.active(self.store, self.repo, self.agent)):
-            left = self._open(found)
+        if left is None and (active := sessions.active(self.store, self.repo, self.agent)):
+            left = self._open(active)
         if session_id is None:
             session_id, again = self._choose(left if end_reason == "rollover" else None)
         else:
-            there = sessions.by_id(self.store, session_id)
-            again = None if there is None else self._open(there)
+            row = sessions.by_id(self.store, session_id)
+            again = None if row is None else self._open(row)
         slug = slug or (again.slug if again else names.slugify(first_message, session_id))
         title = title or (None if again else _title(first_message) or None)
         events: list[Row] = []
@@ -158,7 +158,7 @@ class Recorder:
             events.append(self._master())
         if left is not None and left.session_id != session_id:
             events.append(self._session_end(left, None, end_reason))
-        told = person.start_fields(self.store.fs, os.environ, self.store.identity.store_id)
+        declared = person.start_fields(self.store.fs, os.environ, self.store.identity.store_id)
         events.append(
             lifecycle.session_start(
                 session_id,
@@ -166,7 +166,7 @@ class Recorder:
                 title,
                 self.repo,
                 extends=extends,
-                intent={**told, **(intent or {})},
+                intent={**declared, **(intent or {})},
                 **self.columns,
             )
         )
@@ -193,10 +193,12 @@ class Recorder:
             self.end_session()
             return
         with _onto(error):
-            if error is not self._told:
-                said = {"error_type": type(error).__name__, "message": str(error)}
-                columns = {**self.columns, "repo": self.repo, "error_type": said["error_type"]}
-                self._append([lifecycle.timeline_event("error", session.session_id, None, said, **columns)])
+            if error is not self._recorded_error:
+                payload = {"error_type": type(error).__name__, "message": str(error)}
+                columns = {**self.columns, "repo": self.repo, "error_type": payload["error_type"]}
+                self._append(
+                    [lifecycle.timeline_event("error", session.session_id, None, payload, **columns)]
+                )
             self.end_session(end_reason=FAILED)
 
     def append(self, events: Sequence[Event]) -> range:
@@ -210,7 +212,7 @@ class Recorder:
         return positions
 
     def _still_open(self) -> Session | None:
-        """Our session, unless another process closed it since we last looked.
+        """Our session, unless another process closed it since we last read the log.
 
         As long as all events are our own there is nothing to look for.
         """
@@ -236,7 +238,7 @@ class Recorder:
             summary=summary,
             turn_count=session.turns,
             end_reason=end_reason,
-            # It may be another session than the one that the agent has by now.
+            # It may be another session than the one that the agent has now.
             **{name: value for name, value in self.columns.items() if name != "agent_session_id"},
         )
 
@@ -257,16 +259,16 @@ class Recorder:
     def _choose(self, rolled: Session | None) -> tuple[str, Session | None]:
         """The id of the session to start, and that session where it was there before.
 
-        What continues a session is named after it, so that two who meet the limit at once agree.
+        What continues a session is named after it, so that two processes that meet the limit at once agree.
         """
         if rolled is not None:
             return names.next_session_id(self.agent, rolled.session_id), None
         if self.agent_session_id is None or self.session is not None:
             return names.random_session_id(self.store.fs.random_bytes(8)), None
-        found = sessions.latest(self.store, self.repo, self.agent, self.agent_session_id)
-        if found is None:
+        row = sessions.latest(self.store, self.repo, self.agent, self.agent_session_id)
+        if row is None:
             return names.session_id_of(self.agent, self.agent_session_id), None
-        return found.session_id, self._open(found)
+        return row.session_id, self._open(row)
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class Recorder:
         Resumes or starts the session as needed, and rolls over to a new one that extends the old
         after `turn_limit` turns (S1-58).
         Args: intent_summary: what the message wants, in a line; root: the directory to capture as it is now,
-        where the turn's changes begin; tree_hash: its tree, for who has stored that; git: `git_head`,
+        where the turn's changes begin; tree_hash: its tree, for a caller that stored it; git: `git_head`,
         `git_branch`, `git_dirty`, `git_staged`, `tracked_files` as known.
         Raises: InvalidEvent (both `root` and `tree_hash`, no tree), NotFound, and as `Store.append`.
         """
@@ -302,15 +304,15 @@ class Recorder:
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
         summary = {"intent_summary": intent_summary}
-        with nullcontext() if root is None else capture.captured(self.store, root) as look:
+        with nullcontext() if root is None else capture.captured(self.store, root) as captured:
             positions = self._append(
                 [
                     lifecycle.turn_start(session.session_id, turn, user_message, **placed),
-                    snapshot if look is None else look.into(snapshot),
+                    snapshot if captured is None else captured.into(snapshot),
                     lifecycle.intent(session.session_id, turn, user_message, payload=summary, **placed),
                 ]
             )
-        handle.tree = tree_hash if look is None else look.tree
+        handle.tree = tree_hash if captured is None else captured.tree
         if turn is None:
             anchor = next(iter(self.store.events(positions[0], positions[0] + 1, columns=["turn"])))
             turn = int(str(anchor["turn"]))
@@ -355,7 +357,7 @@ class Turn:
             return
         with _onto(error):
             self.error(type(error).__name__, str(error), resolved=False)
-            self._recorder._told = error
+            self._recorder._recorded_error = error
             self._end(outcome=_title(f"{type(error).__name__}: {error}"), status=FAILED)
 
     def event(self, event_type: str, payload: Mapping[str, Any], /, **columns: Any) -> int:
@@ -495,9 +497,9 @@ class Turn:
                 f"snapshot takes the directory to capture, such as '.', and {os.fspath(root)!r} is none; "
                 "for a tree that is stored there is snapshot_of(tree_hash)"
             )
-        with capture.captured(self._recorder.store, root, self.tree) as look:
-            position = self._recorder._append([look.into(self._snapshot(look.tree))])[0]
-        self.tree = look.tree
+        with capture.captured(self._recorder.store, root, self.tree) as captured:
+            position = self._recorder._append([captured.into(self._snapshot(captured.tree))])[0]
+        self.tree = captured.tree
         return position
 
     def snapshot_of(self, tree_hash: str, *, git: Mapping[str, Any] | None = None) -> int:
@@ -546,7 +548,7 @@ class Turn:
         )
         self._recorder._append([event])
         self._ended = True
-        shorten(self._recorder.store)  # nobody waits for it now; whoever begins the next turn would
+        shorten(self._recorder.store)  # nobody waits for it now; the next turn would
 
     def _has_ended(self) -> bool:
         """Whether it was ended, or its session was, by its recorder or where that noticed it."""

@@ -1,4 +1,4 @@
-"""What is said to and heard from the context store: requests, links, summaries, results.
+"""What goes to the context store and comes back: requests, links, summaries, results.
 
 The Python equivalents of the client's types (S0-3). Values, without a store or a connection; any
 thread may share them. Absent means unknown and is left out of `to_dict`, never written as null (P7).
@@ -54,7 +54,7 @@ class EventLinks:
         return self.merge(EventLinks(contradicts=context_ids))
 
     def merge(self, other: "EventLinks") -> "EventLinks":
-        """Both, list by list, the other's behind ours; nothing is taken out."""
+        """Both, list by list, the other's after ours; nothing is taken out."""
         return EventLinks(*(getattr(self, name) + getattr(other, name) for name in LINK_NAMES))
 
 
@@ -79,7 +79,7 @@ class CreateEventRequest:
     timestamp: str | None = None
 
     def with_links(self, links: EventLinks) -> "CreateEventRequest":
-        """The same request with these links behind its own."""
+        """The same request with these links after its own."""
         lists: dict[str, Any] = {}
         for name in LINK_NAMES:
             own, more = getattr(self, name), getattr(links, name)
@@ -233,8 +233,8 @@ class InsightResult:
 
 
 def _to_dict(value: Any) -> dict[str, Any]:
-    found = ((f.name, getattr(value, f.name)) for f in fields(value))
-    return {name: _plain(value) for name, value in found if value is not None}
+    values = ((f.name, getattr(value, f.name)) for f in fields(value))
+    return {name: _plain(value) for name, value in values if value is not None}
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """What the log holds on something: the client's reading operations over the local log (S0-2, S1-60).
 
 `find` is the one function that decides what is relevant, by words for the time being: a query's words
-are looked for in titles, paths, names and payloads; what holds more of them comes first, then what is
+are searched for in titles, paths, names and payloads; what holds more of them comes first, then what is
 newer. A search by meaning takes its place without its callers noticing. Nothing here writes.
 
 Of a context that was written several times the newest event that fits is found, and an anchor is shown
@@ -28,12 +28,12 @@ from eventlog.recorder.requests import (
 from eventlog.store import Store
 
 LIMIT = 10  # S1-25, where the caller names none
-WORDS_MAX = 12  # the longest words of a long message; each costs a look at every payload
+WORDS_MAX = 12  # the longest words of a long message; each costs a scan of every payload
 TEXT_SIZE_MAX = 300  # of what a memory says; the event has all of it
 _EVENTS_PER_MEMORY = 20  # how many events of one context may stand before another is missed
 
 # Raw input that adapters turn into events of other types, and Locus's own bookkeeping; and what says little
-# in words, so that it is found only by whoever asks for its type, its context or what it extends.
+# in words: only a question for its type, its context or what it extends finds it.
 _RAW_TYPES = ("hook", "cursor", "maintenance", "retention", "withheld", "content")
 _QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
 
@@ -96,10 +96,10 @@ def memories_at(store: Store, positions: Sequence[int]) -> list[Memory]:
         f"select {_COLUMNS} from events where list_contains($1, position) order by position",
         [list(positions)],
     ).rows
-    found = []
+    memories = []
     for context_id, event_id, event_type, position, at, *texts in rows:
-        found.append(Memory(context_id, event_id, event_type, position, at, _text(*texts)))
-    return _with_anchors(store, found)
+        memories.append(Memory(context_id, event_id, event_type, position, at, _text(*texts)))
+    return _with_anchors(store, memories)
 
 
 def retrieve_memories(store: Store, query: str, options: RetrieveOptions | None = None) -> ContextResult:
@@ -108,10 +108,10 @@ def retrieve_memories(store: Store, query: str, options: RetrieveOptions | None 
     When contexts or types are named and none of them holds a word of the query, the newest of them are
     given: "recent turns" need not contain these words (S1-25).
     """
-    found = find(store, query, options)
-    if not found and options is not None and (options.context_ids or options.context_types):
-        found = find(store, "", options)
-    return result_of(found)
+    memories = find(store, query, options)
+    if not memories and options is not None and (options.context_ids or options.context_types):
+        memories = find(store, "", options)
+    return result_of(memories)
 
 
 def result_of(memories: Sequence[Memory]) -> ContextResult:
@@ -176,12 +176,12 @@ def search_contexts(
     where.add("contains(context_id, {})", query.strip().lower())
     if context_type is not None:
         where.add("starts_with(context_id, {})", f"{names.safe_context_name(context_type)}:")
-    found = store.query(
+    rows = store.query(
         f"select context_id, min({_AT}), max({_AT}) from events {where} "
         f"group by context_id order by max(position) desc {_page(page, page_size)}",
         where.parameters,
     ).rows
-    ids = [row[0] for row in found]
+    ids = [row[0] for row in rows]
     links = " || ".join(
         f"coalesce({name}, [])" for name in ("extends", "related_to", "reinforces", "contradicts")
     )
@@ -197,7 +197,7 @@ def search_contexts(
         )
     return [
         Context(id, _type_in(id), id.removeprefix(f"{_type_in(id)}:"), first, last, counts.get(id, 0))
-        for id, first, last in found
+        for id, first, last in rows
     ]
 
 
@@ -207,13 +207,13 @@ def context_state(store: Store, context_id: str) -> "dict[str, Any] | None":
     `context_id`, `state`, and `events`, their ids in the order of the log; None for a context that no event
     has. Anchors say more: the views `sessions`, `turns` and `sessions_master` count, too.
     """
-    asked = "select event_id, payload from events where context_id = $1 order by position"
-    rows = store.query(asked, [names.sanitize_context_id(context_id)]).rows
+    sql = "select event_id, payload from events where context_id = $1 order by position"
+    rows = store.query(sql, [names.sanitize_context_id(context_id)]).rows
     state: dict[str, Any] = {}
     for _, payload in rows:
-        said = jsontext.object_of(payload)
-        envelope = set(said) == {"kind", "data"} and isinstance(said["data"], dict)
-        state |= said["data"] if envelope else said
+        values = jsontext.object_of(payload)
+        envelope = set(values) == {"kind", "data"} and isinstance(values["data"], dict)
+        state |= values["data"] if envelope else values
     return {"context_id": context_id, "state": state, "events": [row[0] for row in rows]} if rows else None
 
 
@@ -277,22 +277,22 @@ class _Where:
 
 
 def _with_anchors(store: Store, memories: list[Memory]) -> list[Memory]:
-    """The memories, those of anchors with what the anchor says by now."""
-    said: dict[str, str] = {}
+    """The memories, those of anchors with what the anchor says now."""
+    texts: dict[str, str] = {}
     for event_type, text_of, columns in (
         ("turn", turn_text, "context_id, title, user_request, outcome, decisions, files_modified"),
         ("session", session_text, "context_id, title, summary"),
     ):
         ids = [m.context_id for m in memories if m.event_type == event_type and m.context_id]
         if ids:
-            found = store.query(
+            result = store.query(
                 f"select {columns} from {event_type}s where list_contains($1, context_id)", [ids]
             )
-            rows = (dict(zip(found.columns, row, strict=True)) for row in found.rows)
-            said |= {row["context_id"]: text_of(row) for row in rows}
+            rows = (dict(zip(result.columns, row, strict=True)) for row in result.rows)
+            texts |= {row["context_id"]: text_of(row) for row in rows}
     return [
         Memory(
-            m.context_id, m.event_id, m.event_type, m.position, m.at, said.get(m.context_id or "") or m.text
+            m.context_id, m.event_id, m.event_type, m.position, m.at, texts.get(m.context_id or "") or m.text
         )
         for m in memories
     ]
@@ -323,8 +323,8 @@ def _text(
 ) -> str:
     """What an event says, in one line: its title or what it was done to, and the texts of its payload."""
     head = title or " ".join(part for part in (operation if path else None, path or tool, error_type) if part)
-    said = jsontext.decode(payload) if payload else {}
-    lines = dict.fromkeys(line for line in map(_line, (head, *_texts_in(said))) if line)
+    values = jsontext.decode(payload) if payload else {}
+    lines = dict.fromkeys(line for line in map(_line, (head, *_texts_in(values))) if line)
     return _short(" — ".join(lines))
 
 

@@ -89,13 +89,13 @@ def named(store: Store, name: str) -> SessionRow:
     exact = by_id(store, wanted)
     if exact is not None:
         return exact
-    found = _rows(store, "where starts_with(session_id, $1) order by session_id limit 6", [wanted])
-    if not wanted or not found:
+    rows = _rows(store, "where starts_with(session_id, $1) order by session_id limit 6", [wanted])
+    if not wanted or not rows:
         raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
-    if len(found) > 1:
-        some = ", ".join(row.session_id for row in found[:5])
+    if len(rows) > 1:
+        some = ", ".join(row.session_id for row in rows[:5])
         raise Ambiguous(f"{name!r} fits several sessions: {some}. Give more of the id.")
-    return found[0]
+    return rows[0]
 
 
 def chain(store: Store, session_id: str) -> list[str]:
@@ -107,27 +107,27 @@ def chain(store: Store, session_id: str) -> list[str]:
         "order by first_position",
         [session_id],
     ).rows
-    ids = {context_id: one for one, context_id, _ in rows}
-    before = {one: next((ids[link] for link in links if link in ids), None) for one, _, links in rows}
-    behind: dict[str, list[str]] = {}
-    for one, earlier in before.items():
-        behind.setdefault(earlier or "", []).append(one)
-    found = [session_id]
-    while (earlier := before.get(found[0])) is not None and earlier not in found:
-        found.insert(0, earlier)
-    waiting = [found[-1]]
+    ids = {context_id: session for session, context_id, _ in rows}
+    before = {session: next((ids[link] for link in links if link in ids), None) for session, _, links in rows}
+    later_parts: dict[str, list[str]] = {}
+    for session, earlier in before.items():
+        later_parts.setdefault(earlier or "", []).append(session)
+    chained = [session_id]
+    while (earlier := before.get(chained[0])) is not None and earlier not in chained:
+        chained.insert(0, earlier)
+    waiting = [chained[-1]]
     while waiting:
-        later = [one for one in behind.get(waiting.pop(0), ()) if one not in found]
-        found += later
+        later = [session for session in later_parts.get(waiting.pop(0), ()) if session not in chained]
+        chained += later
         waiting += later
-    return found
+    return chained
 
 
 def parts(store: Store, name: str) -> tuple[str, ...]:
     """The ids of the session that `name` means and of all other parts of its conversation, in order; of a
     context id `session:SLUG_ID` that one alone. Raises: NotFound, Ambiguous."""
-    one = named(store, name).session_id
-    return (one,) if name.strip().startswith("session:") else tuple(chain(store, one))
+    own_id = named(store, name).session_id
+    return (own_id,) if name.strip().startswith("session:") else tuple(chain(store, own_id))
 
 
 def meant(store: Store, name: str) -> tuple[str, ...]:
@@ -141,11 +141,11 @@ def meant(store: Store, name: str) -> tuple[str, ...]:
     rows = store.query("select session_id from sessions where starts_with(session_id, $1)", [begins]).rows
     if not begins or not rows:
         raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for (session_id,) in rows:
-        if session_id not in found:
-            found |= dict.fromkeys(chain(store, session_id))
-    return tuple(found)
+        if session_id not in ids:
+            ids |= dict.fromkeys(chain(store, session_id))
+    return tuple(ids)
 
 
 def microseconds_of(at: datetime | None) -> int | None:
@@ -174,5 +174,5 @@ def _first(
 
 
 def _rows(store: Store, rest: str, parameters: list[Any]) -> list[SessionRow]:
-    found = store.query(f"select {_COLUMNS} from sessions {rest}", parameters)
-    return [SessionRow(*row) for row in found.rows]
+    result = store.query(f"select {_COLUMNS} from sessions {rest}", parameters)
+    return [SessionRow(*row) for row in result.rows]

@@ -36,7 +36,10 @@ def test_from_off_to_a_bundle_that_is_stale(work: Path, locus: Locus) -> None:
     assert (unverified.code, "verified checkpoint" in unverified.err) == (3, True)
     written = locus("context", "write", "parser", update, "--tests-passed", "--diff-applied")
     assert (written.code, written.err) == (0, "")
+    assert locus("context", "load", "parser").code == locus("context", "validate", "parser").code == 0
+    assert not list((work / ".locus/index").glob("search-*")), "what prints no bundle searches for nothing"
     fresh = locus("context", "bundle", "parser")
+    assert list((work / ".locus/index").glob("search-*"))
     assert fresh.text.splitlines()[-2:] == ["## Summary", "- numbers"]
     for other in ("lexer", "printer"):
         assert locus("context", "write", other, update, "--tests-passed", "--diff-applied").code == 0

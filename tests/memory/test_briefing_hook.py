@@ -155,8 +155,9 @@ def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
     Recorder(store, agent="cursor").end_session("done")
     turn.end(title="Split", outcome="done")
     folded, gathered = now(store), briefing_of_log.gather(store)
-    for one in (*folded["errors"], *gathered["errors"]):
-        del one["context"]  # of an event since then, the index alone knows it
+    for name in ("errors", "decisions"):
+        for fact in (*folded[name], *gathered[name]):
+            del fact["context"]  # of an event since then, the index alone knows it
 
     for name in (
         "position",
@@ -175,6 +176,32 @@ def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
     store.journal.rotate()
     store.append([{"event_type": "warning", "agent": "codex", "payload": {"message": "disk fuller"}}])
     assert [one["text"] for one in now(store)["warnings"]] == ["disk fuller", "disk full"]
+
+
+def test_a_decision_that_was_taken_back_since_is_told_no_more(store: Store) -> None:
+    """P2, S3-21: one fold says which decisions are open, whether the index or a journal gives the events."""
+    store.append([{"event_type": "decision", "context_id": "decision:x", "payload": {"decision": "use X"}}])
+    briefing_of_log.export(store)
+    store.append([{"event_type": "feedback", "contradicts": ["decision:x"], "payload": {"message": "no X"}}])
+    folded, gathered = now(store), briefing_of_log.gather(store)
+
+    assert [one["text"] for one in folded["decisions"]] == ["keep the old parser"]
+    assert folded["decisions"] == gathered["decisions"]
+    assert folded["decisions_total"] == gathered["decisions_total"] == 1
+
+
+def test_a_session_of_another_repository_goes_on(store: Store) -> None:
+    """S3-21: a session supersedes the one that its agent had in the same repository, and no other."""
+    briefing_of_log.export(store)
+    for repo, session in (("r1", "aaaaaaaa"), ("r2", "bbbbbbbb"), ("r2", "cccccccc")):
+        said = {"agent": "codex", "repo": repo, "session_id": session, "payload": {"session_id": session}}
+        store.append([{"event_type": "session", "operation": "start", "status": "active", **said}])
+
+    active = [one["id"] for one in now(store)["sessions"] if one["agent"] == "codex"]
+    assert active == ["cccccccc", "aaaaaaaa"]
+    assert active == [
+        one["id"] for one in briefing_of_log.gather(store)["sessions"] if one["agent"] == "codex"
+    ]
 
 
 def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> None:

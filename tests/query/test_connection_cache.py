@@ -177,7 +177,7 @@ def test_a_kept_connection_is_locked_and_each_question_is_looked_at(store: Store
         with pytest.raises((Refused, QueryError)):
             store.query(bad)
     store.query("SELECT * FROM sessions")
-    (_, bound) = store._asked._held[0]
+    (_, bound) = store._connections._held[0]
     for bad in ("SET threads = 1", f"FROM read_csv('{tmp_path}/secret.csv')", f"ATTACH '{tmp_path}/db'"):
         with pytest.raises(duckdb.Error):
             bound.con.execute(bad)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eventlog.base import names
 from eventlog.base.errors import InvalidEvent
 from eventlog.recorder.hooks import Hooks
-from eventlog.recorder.placement import ContextLocation, event_of, place_of, session_id_given, time_given
+from eventlog.recorder.placement import ContextLocation, event_of, location_of, session_id_given, time_given
 from eventlog.recorder.requests import CreateEventRequest, EventKind, EventLinks
 from eventlog.store import Store
 
@@ -24,9 +24,9 @@ _numbers = st.integers(min_value=0, max_value=10**12)
 @given(st.sampled_from(["action", "mcp_action", "file", "x-y"]), _ids, _numbers, _numbers)
 def test_names_of_ours_are_parsed_from_the_right(kind: str, sid: str, turn: int, seq: int) -> None:
     """S1-7, S1-8, S1-11: an id that we make leads back to its session, turn and number."""
-    assert place_of(names.event_context(kind, sid, turn, seq)) == ContextLocation(kind, sid, turn, seq)
-    assert place_of(names.turn_context(sid, turn)) == ContextLocation("turn", sid, turn)
-    assert place_of(names.session_context(f"{kind}-of_it", sid)) == ContextLocation("session", sid)
+    assert location_of(names.event_context(kind, sid, turn, seq)) == ContextLocation(kind, sid, turn, seq)
+    assert location_of(names.turn_context(sid, turn)) == ContextLocation("turn", sid, turn)
+    assert location_of(names.session_context(f"{kind}-of_it", sid)) == ContextLocation("session", sid)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_names_of_ours_are_parsed_from_the_right(kind: str, sid: str, turn: int,
 )
 def test_other_names_are_nobodys_place(context_id: str) -> None:
     """S0-7, S1-4: what only looks like a place of ours is a context of its own."""
-    assert place_of(context_id) is None
+    assert location_of(context_id) is None
 
 
 def store_and_read(store: Store, request: CreateEventRequest, **columns: Any) -> dict[str, Any]:
