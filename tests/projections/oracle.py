@@ -376,7 +376,11 @@ def _finish_master(master: Row) -> Row:
     sessions = master.pop("sessions")
     active = [s for s in sessions if s["status"] == "active"]
     newest = max(active, key=lambda s: s["opened_position"], default=None)
+    name, repo = master["project_name"], master["repo"]
     return master | {
+        # Earlier hooks gave it no links.
+        "extends": master["extends"]
+        or (None if name is None else [f"knowledge:{_safe(name)}_{_safe(repo)}"]),
         "context_id": master["context_id"] or f"{_safe(master['repo'])}:sessions",
         "active_session": newest and newest["context_id"],
         "active_sessions": len(active),
