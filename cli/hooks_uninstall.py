@@ -6,7 +6,7 @@ import click
 
 from .access import say
 from .hooks_text import (
-    AGENTS,
+    agents_meant,
     edit_options,
     homes,
     out_of_lists,
@@ -36,7 +36,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     from eventlog.setup import install as engine
 
     directory, places = project_directory(ctx), homes()
-    agents = [name for name in AGENTS[:-1] if agent in (None, "all", name)]
+    agents = agents_meant(agent)
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]
     changes = {}
     taken_back: list[SettingsEdit] = []

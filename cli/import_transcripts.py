@@ -17,6 +17,7 @@ from .withheld_text import say_withheld
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eventlog.agents.kit.spec import AgentSpec
     from eventlog.importers.importer import ImportReport
     from eventlog.store import Store
 
@@ -37,11 +38,10 @@ not be read is kept or named, and then the exit code is 4.
 """
 
 
-def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Command:
-    """The command for one agent, called `verb`, or as the agent is.
-
-    `has_places`: the agent keeps its transcripts where they can be found.
-    """
+def command_of(spec: "AgentSpec") -> click.Command:
+    """The command for one agent."""
+    agent = spec.name
+    is_found = spec.transcripts is not None and spec.transcripts.is_found
 
     def run(
         ctx: click.Context,
@@ -64,11 +64,11 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
         if report.is_partial:
             ctx.exit(exits.PARTIAL)
 
-    run.__doc__ = (_HELP if has_places else _HELP_OF_FILES).format(agent=agent)
+    run.__doc__ = (_HELP if is_found else _HELP_OF_FILES).format(agent=agent)
     callback = click.pass_context(run)
     callback = json_option(callback)
     callback = click.option(
-        "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not has_places
+        "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not is_found
     )(callback)
     callback = click.option(
         "--since",
@@ -76,8 +76,8 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
         metavar="DATE",
         help="Only files that were changed since (UTC), such as 2026-11-01.",
     )(callback)
-    callback = click.argument("path", nargs=-1, required=not has_places, type=click.Path())(callback)
-    return click.command(verb or agent)(callback)
+    callback = click.argument("path", nargs=-1, required=not is_found, type=click.Path())(callback)
+    return click.command(spec.command_name)(callback)
 
 
 def _run(

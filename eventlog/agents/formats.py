@@ -1,36 +1,26 @@
-"""Which reader understands which agent's transcripts, and how their files are found and recognised."""
+"""How each agent's transcripts are found, recognised and read.
+
+`TranscriptSpec.reader` names a module, which has `READER` and `recognises`, and may have
+- `SUFFIXES`: how the names of its files end;
+- `places(environ) -> list[str]`: where the agent keeps them;
+- `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
+- `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
+- `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
+  first lines do not say where as `cwd`;
+- `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
+  copies of edited files; each session has one of its own below it.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any, Protocol
 
+from eventlog import agents
 from eventlog.agents.kit.draft import Draft
 from eventlog.agents.kit.lines import FileSource
 
 Environ = Mapping[str, str]
 
-# Agent → its module here. A module has `AGENT`, `Reader` and `recognises`, and may have
-# - `SUFFIXES`: how the names of its files end;
-# - `places(environ) -> list[str]`: where the agent keeps them;
-# - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
-# - `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
-# - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
-#   first lines do not say where as `cwd`;
-# - `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
-#   copies of edited files; each session has one of its own below it.
-_MODULES = {
-    "claude-code": "claude_code.transcript",
-    "gemini-cli": "gemini_cli.transcript",
-    "codex": "codex.transcript",
-    "opencode": "opencode.transcript",
-    "copilot-cli": "copilot.cli",
-    "cursor": "cursor.transcript",
-    "pi": "pi.transcript",
-    "swe-agent": "swe_agent.transcript",
-    "atif": "atif.transcript",
-}
-AGENTS = tuple(_MODULES)
 _SUFFIXES = (".jsonl",)
 
 
@@ -47,7 +37,9 @@ class Reader(Protocol):
 
 
 def _module(agent: str) -> Any:
-    return import_module(f"eventlog.agents.{_MODULES[agent]}")
+    spec = agents.spec_of(agent)
+    assert spec is not None and spec.transcripts is not None, f"{agent} leaves transcripts"
+    return agents.loaded(spec.transcripts.reader)
 
 
 def reader_of(agent: str) -> type[Reader]:
@@ -121,8 +113,3 @@ def is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
     """Whether a file that begins with these objects is one of the agent's."""
     recognises = _module(agent).recognises
     return any(recognises(said) for said in head)
-
-
-def verb_of(agent: str) -> str:
-    """What the agent is called behind `locus import`."""
-    return {"gemini-cli": "gemini"}.get(agent, agent)

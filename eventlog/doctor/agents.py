@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from eventlog import __version__
+from eventlog import __version__, agents
+from eventlog.agents.kit.checks import SIZE_MAX, HookFile, Surroundings
+from eventlog.agents.kit.spec import AgentSpec
 from eventlog.base import identity
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL, read_file
@@ -25,7 +27,7 @@ from eventlog.doctor import store as health_store
 from eventlog.doctor import turns
 from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, DoctorFinding, age, recent
 from eventlog.setup import git_exclude, install, launch
-from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, LOCAL, Homes, Registered
+from eventlog.setup.install import LOCAL, Homes, Registered
 from eventlog.setup.settings import parse
 from eventlog.store import Store
 
@@ -130,7 +132,8 @@ def _hooks(
     here = install.agents_here(directory, homes, environ.get("PATH"))
     last = _last_calls(store) if store is not None else None
     nothing = True  # no hook of ours, and none said to be missing
-    for agent in install.AGENTS:
+    for spec in agents.installable():
+        agent = spec.name
         places: dict[str, str] = {}
         for level in install.LEVELS:
             places.setdefault(install.settings_path(agent, level, directory, homes), level)
@@ -154,10 +157,7 @@ def _hooks(
             if records:
                 yield from _firing(agent, last)
             yield from _in_the_way_of_git(registered)
-            if agent == CODEX:
-                yield from _codex_switches(homes, registered, last)
-            elif agent == GEMINI_CLI:
-                yield from _gemini_trust(homes, directory)
+            yield from _own_check(spec, homes, directory, registered, (last or {}).get(agent))
         elif agent in here and not gone and not any(one.problem for one in files):
             nothing = False
             todo = f"`locus hooks install --agent {agent}`"
@@ -197,7 +197,7 @@ def _status_line(one: Registered, homes: Homes) -> Iterator[DoctorFinding]:
             what = f"{one.path} had our status line, and has it no more"
             off = f"`locus hooks install --agent {one.agent} --{one.level}` leaves it out"
             yield DoctorFinding(NOTE, one.agent, what, f"{todo} sets it again; {off}")
-        elif one.events and one.agent == CLAUDE_CODE:
+        elif one.events and install.spec_of(one.agent)[1].has_status_line:
             yield DoctorFinding(OK, one.agent, f"no status line of ours in {one.path} ({todo} sets it)")
         return
     program = launch.missing_program(one.status_line)
@@ -255,7 +255,9 @@ def _doubled(agent: str, registered: list[Registered]) -> Iterator[DoctorFinding
     if number > 1:
         files = " and ".join(one.path for one in registered)
         what = f"its hooks stand in {files}, so each event starts {number} of them; " + (
-            "model calls count as often, nothing else does" if agent == CODEX else "nothing counts twice"
+            "model calls count as often, nothing else does"
+            if install.spec_of(agent)[1].counts_each_hook
+            else "nothing counts twice"
         )
         levels = " or ".join(f"--{one.level}" for one in registered)
         todo = f"keep one: `locus hooks uninstall --agent {agent}` with {levels} takes the others out"
@@ -352,83 +354,27 @@ def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[DoctorFindin
     if last is None:
         return
     if agent not in last:
-        todo = "start the agent anew in this directory" + (
-            "; trust the hooks (/hooks)" if agent == CODEX else ""
-        )
+        more = install.spec_of(agent)[1].missing_step
+        todo = "start the agent anew in this directory" + ("" if more is None else f"; {more}")
         yield DoctorFinding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
         return
     age_s = max(0, REAL.time_ns() // 1000 - last[agent]) / 1_000_000
     yield DoctorFinding(OK, agent, f"last heard of {age(age_s)} ago")
 
 
-def _codex_switches(
-    homes: Homes, registered: Iterable[Registered], last: Mapping[str, int] | None
+def _own_check(
+    spec: AgentSpec, homes: Homes, directory: str, registered: Iterable[Registered], last_us: int | None
 ) -> Iterator[DoctorFinding]:
-    path = f"{homes.codex}/config.toml"
-    try:
-        fields = tomllib.loads(read_file(REAL, path, 8 << 20).decode())
-    except FileNotFoundError:
-        fields = {}
-    except (OSError, ValueError) as error:
-        yield DoctorFinding(
-            NOTE,
-            CODEX,
-            f"{path} cannot be read ({error}), so it is not known whether hooks are on",
-            "correct the file",
-        )
+    """What the agent's own check finds, where it has one."""
+    if spec.settings is None or spec.settings.check is None:
         return
-    features, hooks = fields.get("features"), fields.get("hooks")
-    if isinstance(features, dict) and features.get("hooks") is False:
-        yield DoctorFinding(
-            PROBLEM, CODEX, f"{path} turns hooks off", "remove `hooks = false` from [features]"
-        )
-    state = hooks.get("state") if isinstance(hooks, dict) else None
-    trusted = [key for key, said in state.items() if _is_trusted(said)] if isinstance(state, dict) else []
-    for one in registered:
-        unknown = [event for event in one.events if not _has_key(trusted, one.path, event)]
-        if len(unknown) == len(one.events) and _records_since(one.path, (last or {}).get(CODEX)):
-            continue  # it runs them, whatever it noted
-        if unknown:
-            what = (
-                f"Codex has not noted that you trust {len(unknown)} of the {len(one.events)} hooks in "
-                f"{one.path}; untrusted hooks are left out without a word"
-            )
-            yield DoctorFinding(
-                NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them"
-            )
+    files = tuple(HookFile(one.path, one.events) for one in registered)
+    surroundings = Surroundings(homes.agents[spec.name], directory, files, last_us, _settings_in)
+    for finding in agents.loaded(spec.settings.check).check(surroundings):
+        level = PROBLEM if finding.is_problem else NOTE
+        yield DoctorFinding(level, spec.name, finding.what, finding.next_step)
 
 
-def _gemini_trust(homes: Homes, directory: str) -> Iterator[DoctorFinding]:
-    """Whether an interactive Gemini CLI takes the directory for one whose hooks may run."""
-    path = f"{homes.gemini}/trustedFolders.json"
-    try:
-        rules = parse(read_file(REAL, path, 8 << 20).decode(), path, comments=True).data
-    except FileNotFoundError:
-        return  # the agent asks when it is started here
-    except (OSError, ValueError, EventLogError) as error:
-        yield DoctorFinding(NOTE, GEMINI_CLI, f"it is not known whether {directory} is trusted ({error})")
-        return
-    within = {os.path.dirname(one) if rule == "TRUST_PARENT" else one: rule for one, rule in rules.items()}
-    above = [one for one in within if f"{directory}/".startswith(one.rstrip("/") + "/")]
-    if above and within[max(above, key=len)] == "DO_NOT_TRUST":
-        what = f"{path} says that you do not trust {directory}, where Gemini CLI then runs no hook"
-        yield DoctorFinding(NOTE, GEMINI_CLI, what, "start `gemini` here, give the command /permissions")
-
-
-def _is_trusted(said: object) -> bool:
-    return isinstance(said, dict) and "trusted_hash" in said
-
-
-def _records_since(path: str, at_us: int | None) -> bool:
-    """Whether hooks told something after their file was last written."""
-    try:
-        return at_us is not None and at_us * 1000 > os.stat(path).st_mtime_ns
-    except OSError:
-        return False
-
-
-def _has_key(keys: Iterable[str], path: str, event: str) -> bool:
-    """Whether Codex keeps something under `PATH:post_tool_use:GROUP:HANDLER` for an event of a file."""
-    snake = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
-    beginnings = tuple(f"{name}:{snake}:" for name in (path, os.path.realpath(path)))
-    return any(key.startswith(beginnings) for key in keys)
+def _settings_in(path: str) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = parse(read_file(REAL, path, SIZE_MAX).decode(), path, comments=True).data
+    return values

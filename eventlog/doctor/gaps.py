@@ -5,7 +5,7 @@ For `locus doctor` (P7): a recorder that misses something has to say so.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from eventlog.agents import formats
+from eventlog import agents
 from eventlog.agents.kit.lines import FileSource, names_in
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, NotFound
@@ -14,10 +14,6 @@ from eventlog.importers import sources
 from eventlog.importers.known import LogFacts
 from eventlog.store import Store
 
-# Agents that delete what they leave, after weeks.
-_AGENTS = tuple(
-    agent for agent in formats.AGENTS if agent in ("claude-code", "codex", "gemini-cli", "opencode")
-)
 _NOTES = "select agent, payload from events where event_type = 'import' order by position"
 _SHOWN = 5
 
@@ -35,7 +31,10 @@ def checks(
 def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """Sessions of this repository that an agent left on disk and the log knows nothing of."""
     known = LogFacts(store).sessions
-    for agent in _AGENTS:
+    for spec in agents.importable():
+        if spec.transcripts is None or not spec.transcripts.is_deleted:
+            continue  # it stays to be imported later
+        agent = spec.name
         try:
             kept = sources.kept(agent, directory, environ)
         except (NotFound, EventLogError):
@@ -50,7 +49,7 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
                 f"{'is' if len(unknown) == 1 else 'are'} not in the log; {_oldest(len(unknown))} "
                 f"last written {ago} ago, and agents delete theirs after weeks"
             )
-            yield DoctorFinding(NOTE, "transcripts", what, f"`locus import {formats.verb_of(agent)}`")
+            yield DoctorFinding(NOTE, "transcripts", what, f"`locus import {spec.command_name}`")
         elif kept:
             has = "has its" if len(kept) == 1 else "have their"
             what = f"{_all(len(kept))} of {agent} in this repository {has} session in the log"

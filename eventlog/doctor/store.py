@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from eventlog import agents
 from eventlog.base import config, identity, store_location
 from eventlog.base.fs import REAL, read_file
 from eventlog.base.layout import LOCK_DIR, TMP_DIR
@@ -250,8 +251,8 @@ def _sessions(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         "select s.session_id, epoch_us(e.recorded_at) from sessions s "
         "join events e on e.position = s.last_position "
-        "where s.status = 'active' and s.agent in ('claude-code', 'codex', 'gemini-cli', 'opencode') "
-        "order by s.last_position desc"
+        "where s.status = 'active' and list_contains($1, s.agent) order by s.last_position desc",
+        [[spec.name for spec in agents.installable()]],
     ).rows
     before = REAL.time_ns() // 1000 - _STALE_S * 1_000_000
     stale = [id for id, at in rows if at is not None and at < before]

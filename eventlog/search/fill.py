@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.paths import path_bytes
-from eventlog.base.types import IMPORTED_AGENTS
 from eventlog.blobs.ids import TEXT_PREFIX
 from eventlog.blobs.payload_texts import PayloadTexts
+from eventlog.projections.happened import IMPORTED_AGENTS
 from eventlog.search import document, words
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.passages import Tokenizer
@@ -253,7 +253,7 @@ def _unsearched(kinds: "list[str]") -> "Iterator[int]":
 
 def _times(part: "pa.RecordBatch") -> "list[int | None]":
     """When events happened, in µs. Of what was imported the time of the import says nothing (docs/times.md);
-    so `types.is_undated`.
+    so `happened.is_undated`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 
-from eventlog import __version__
+from eventlog import __version__, agents
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import FileSystem, Refusals, read_file
 from eventlog.setup import launch_modules
@@ -23,10 +23,7 @@ STUB = "locus-hook.py"
 PROGRAM = "locus-hook"
 
 # What a hook imports, and what it may come to import: compiled when the hooks are installed.
-_COMPILED = (
-    "", "base", "secrets", "log", "blobs", "worktree", "hooks", "memory",
-    "agents", "agents/kit", "agents/claude_code", "agents/codex", "agents/gemini_cli", "agents/opencode",
-)  # fmt: skip
+_COMPILED = ("", "base", "secrets", "log", "blobs", "worktree", "hooks", "memory", "agents", "agents/kit")
 
 _STUB_TEXT = '''\
 """Starts the hook program of Locus {version}. Made by `locus hooks install`, which makes it anew."""
@@ -77,7 +74,7 @@ def fast_line(agent: str, stub: str, python: str = "") -> str:
 
 
 def status_line(program: str = "locus") -> dict[str, object]:
-    """The status line of Claude Code's settings. Args: program: the path of `locus`, or its name."""
+    """The status line of an agent's settings. Args: program: the path of `locus`, or its name."""
     return {"type": "command", "command": f"{shlex.quote(program)} statusline"}
 
 
@@ -169,7 +166,7 @@ def compile_modules(commands: str) -> None:
 
     here, library = _packages()
     checked = py_compile.PycInvalidationMode.TIMESTAMP  # whatever SOURCE_DATE_EPOCH makes of the default
-    for directory in (*(os.path.join(here, name) for name in _COMPILED), library):
+    for directory in (*(os.path.join(here, name) for name in _compiled()), library):
         compileall.compile_dir(directory, maxlevels=0, quiet=2, invalidation_mode=checked)
     compileall.compile_file(f"{commands}/hook_entry.py", quiet=2, invalidation_mode=checked)
 
@@ -180,10 +177,15 @@ def uncompiled(commands: str) -> list[str]:
 
     here, _ = _packages()
     found = [f"{commands}/hook_entry.py"]
-    for name in _COMPILED:
+    for name in _compiled():
         directory = os.path.join(here, name)
         found += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".py")]
     return sorted(path for path in found if not _is_compiled(path, importlib.util.cache_from_source(path)))
+
+
+def _compiled() -> list[str]:
+    """The directories of our package that are compiled: of agents, those that have hooks."""
+    return [*_COMPILED, *(f"agents/{spec.name.replace('-', '_')}" for spec in agents.installable())]
 
 
 def _is_compiled(source: str, compiled: str) -> bool:

@@ -25,6 +25,7 @@ from importlib.util import find_spec, resolve_name
 from types import CodeType
 from typing import Any
 
+from eventlog import agents
 from eventlog.base.fs import FileSystem, read_file, write_all
 from eventlog.setup import launch_loader
 
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
 MODULES = "locus-hook.modules"
 HEAD_SIZE = 65_536
 
-# What each hook runs, what a look at the directory adds, and what single agents and moments need.
+# What each hook runs, what a capture of the directory adds, and what single moments need.
 _ROOTS = (
     (
         "locus_cli.hook_entry",
-        "eventlog.agents.hook_adapters",
         "eventlog.hooks.record",
         "eventlog.hooks.locate",
-        "eventlog.agents.claude_code.hooks",
+        "eventlog.agents.kit.tools",
         "eventlog.hooks.ignored_texts",
     ),
     (
@@ -56,11 +56,8 @@ _ROOTS = (
     ("eventlog.worktree.git_held",),
     ("eventlog.hooks.enrich",),
     ("eventlog.hooks.closing",),
-    ("eventlog.agents.claude_code.usage_tail",),
-    ("eventlog.agents.codex.hooks",),
-    ("eventlog.agents.opencode.hooks",),
-    ("eventlog.agents.gemini_cli.hooks", "eventlog.hooks.synthetic_ids"),
-    ("eventlog.agents.gemini_cli.chat_tail",),
+    ("eventlog.hooks.synthetic_ids",),
+    ("eventlog.agents.unadapted",),
     ("locus_cli.maintainer",),
     ("locus_cli.contents", "eventlog.worktree.staging", "eventlog.blobs.deferred"),
     ("eventlog.memory.briefing_hook",),
@@ -74,7 +71,7 @@ def encode(commands: str) -> bytes:
     groups: "list[Group]" = []
     bodies = []
     offset = HEAD_SIZE
-    for roots in _ROOTS:
+    for roots in (*_ROOTS, *_roots_of_agents()):
         modules, sources = _group(roots, commands, known, extensions)
         if not groups:
             path = str(launch_loader.__file__)
@@ -90,6 +87,13 @@ def encode(commands: str) -> bytes:
     if len(head) > HEAD_SIZE:
         raise ValueError(f"the paths of {commands} are too long for {MODULES}")
     return b"".join((head.ljust(HEAD_SIZE, b"\0"), *bodies))
+
+
+def _roots_of_agents() -> Iterator[tuple[str]]:
+    """What single agents need: each in groups of its own, for hooks of the others never read them."""
+    for spec in agents.specs():
+        if spec.hooks is not None:
+            yield from ((name,) for name in (spec.hooks.adapter, spec.hooks.model_calls) if name is not None)
 
 
 def is_current(data: bytes) -> bool:

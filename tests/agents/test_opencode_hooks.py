@@ -12,16 +12,18 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.agents import hook_adapters
+from eventlog.agents import interpret
 from eventlog.agents.kit.call import TOOL, TOOL_START, TURN_END, TURN_START
 from eventlog.agents.kit.tools import EDITS
-from eventlog.agents.opencode import hooks, plugin
+from eventlog.agents.opencode import EVENTS, hooks, plugin
 from eventlog.base.errors import Refused
 from eventlog.base.fs import REAL
 from eventlog.base.names import event_id_of
 from eventlog.doctor import agents
 from eventlog.setup import install, launch
-from eventlog.setup.install import OPENCODE, Homes
+from eventlog.setup.install import Homes
+
+OPENCODE = "opencode"
 
 Json = dict[str, Any]
 
@@ -58,7 +60,7 @@ def test_the_plugin_goes_in_and_out_and_leaves_nothing(file: Path, homes: Homes)
 
     found = install.look(REAL, OPENCODE, install.LOCAL, str(file))
     assert (found.lines, found.missing, found.problem) == ((LINE,), (), None)
-    assert found.events == install.EVENTS[OPENCODE]
+    assert found.events == install.spec_of(OPENCODE)[1].events
 
     head, body = file.read_text().replace("5000", "4000").split("\n", 1)
     digest = blake3(body.encode()).hexdigest()[:16]
@@ -100,7 +102,7 @@ def test_what_somebody_wrote_is_never_touched(file: Path, homes: Homes) -> None:
 def test_the_adapter_understands_every_moment_that_the_plugin_tells() -> None:
     """Every name that is understood is told by the plugin, which has no other but those kept raw."""
     kept_raw = {"permission.replied", "session.compacted"}
-    assert set(hooks._MEANINGS) | kept_raw == set(plugin.EVENTS)
+    assert set(hooks._MEANINGS) | kept_raw == set(EVENTS)
 
 
 # -- the plugin, run --------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ def test_the_plugin_tells_what_it_hears_in_order(tmp_path: Path) -> None:
     assert told[6]["model"] == {"providerID": "p", "modelID": "m"}
     assert told[7]["last_assistant_message"] == "Ok."
     for one in told:
-        hook_adapters.interpret("opencode", one)
+        interpret("opencode", one)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
@@ -327,7 +329,7 @@ NAMES = (
 
 
 @given(
-    st.sampled_from(plugin.EVENTS),
+    st.sampled_from(EVENTS),
     st.dictionaries(st.sampled_from(NAMES.split()), JSONS, max_size=6),
 )
 def test_no_call_makes_the_adapter_fail(name: str, said: Json) -> None:

@@ -32,7 +32,11 @@ _PROMPT_ID = b'"promptId":"'
 
 
 def read_calls(
-    agent: str, path: str, mark: TranscriptOffset, bytes_max: int
+    agent: str,
+    path: str,
+    mark: TranscriptOffset,
+    bytes_max: int,
+    turns: "dict[str, str] | None" = None,  # noqa: ARG001 -- lines name their turn
 ) -> "tuple[list[Event], TranscriptOffset]":
     """`llm` events of the model calls behind `mark`, and the mark to go on from.
 

@@ -16,7 +16,7 @@ AGENT = "gemini-cli"
 
 
 def read_calls(
-    path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
+    _agent: str, path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
 ) -> "tuple[list[Event], TranscriptOffset]":
     """`llm` events of the model calls behind `mark`, each in the one of `turns` that it was made in, and the
     mark to go on from.

@@ -15,15 +15,8 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
+from eventlog.agents.opencode import EVENTS
 from eventlog.base.errors import Refused
-
-NAME = "locus.js"
-# Whatever the plugin may say; what it does not hear of from OpenCode it makes of what it hears.
-EVENTS = (
-    "session.created", "session.resumed", "chat.message", "tool.execute.before", "tool.execute.after",
-    "tool.error", "step.finish", "message.error", "permission.replied", "session.compacted", "session.idle",
-    "session.deleted", "session.end",
-)  # fmt: skip
 
 _MARK = "// Locus records what OpenCode does. Made by `locus hooks install`; do not edit. "
 _LINE = "const LINE = "

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from eventlog.agents.copilot import chat
+from eventlog.agents.copilot_cli import chat
 from eventlog.agents.kit.call import int_of, object_of, text_of
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
