@@ -9,9 +9,9 @@ import os
 from typing import Any, NamedTuple
 
 from eventlog.agents.codex.hooks import script_success, words_of
-from eventlog.agents.codex.patches import edits_of, patch_in
 from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit
+from eventlog.agents.kit.patches import edits_of, patch_in
 from eventlog.base import jsontext
 from eventlog.base.types import Event
 

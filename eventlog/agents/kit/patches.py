@@ -1,8 +1,8 @@
-"""The patches of Codex: which files a text changes, and what one of them holds afterwards.
+"""Patches of the tool `apply_patch`: which files a text changes, and what one of them holds afterwards.
 
-Its hunks name no lines: each is found by its context, from the end of the one before on. Codex takes an exact
-match wherever one follows, and is lenient only when there is none; so what is found exactly is what it did,
-and anything else is unknown (P7). Pure.
+Their hunks name no lines: each is found by its context, from the end of the one before on. The tool takes an
+exact match wherever one follows, and is lenient only when there is none; so what is found exactly is what it
+did, and anything else is unknown (P7). Pure.
 """
 
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, FileEdit
