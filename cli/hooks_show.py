@@ -34,7 +34,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
     for name in agents_meant(agent):
         for at in [level] if level else engine.LEVELS:
             path = engine.settings_path(name, at, directory, places)
-            found.setdefault(path, engine.look(REAL, name, at, path))
+            found.setdefault(path, engine.registered_in(REAL, name, at, path))
     if as_json:
         put(document({"settings": [dataclasses.asdict(registered) for registered in found.values()]}))
         return

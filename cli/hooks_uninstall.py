@@ -43,7 +43,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     for name in agents:
         for at in levels:
             path = engine.settings_path(name, at, directory, places)
-            is_meant = agent == name or engine.look(REAL, name, at, path).exists
+            is_meant = agent == name or engine.registered_in(REAL, name, at, path).exists
             if path not in changes and (is_meant or engine.was_installed(REAL, path, places)):
                 changes[path] = (at, engine.uninstall(REAL, name, path, places, dry_run=dry_run))
                 taken_back += out_of_lists(git_exclude.claim_of_hooks(path), places, dry_run=dry_run)
@@ -57,5 +57,5 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     if level is None:
         for name in agents:
             path = engine.settings_path(name, engine.USER, directory, places)
-            if engine.look(REAL, name, engine.USER, path).events:
+            if engine.registered_in(REAL, name, engine.USER, path).events:
                 say(f"{path} still has our hooks, for every project: `locus hooks uninstall --user`.")

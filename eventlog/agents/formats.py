@@ -2,7 +2,7 @@
 
 `TranscriptSpec.reader` names a module, which has `READER` and `recognises`, and may have
 - `SUFFIXES`: how the names of its files end;
-- `places(environ) -> list[str]`: where the agent keeps them;
+- `directories_of_transcripts(environ) -> list[str]`: where the agent keeps them;
 - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
 - `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
 - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
@@ -29,7 +29,7 @@ class Reader(Protocol):
 
     def __init__(self, draft: Draft) -> None: ...
 
-    def take(self, said: "dict[str, Any]") -> None:
+    def take(self, record: "dict[str, Any]") -> None:
         """A line that is a JSON object; a value of the wrong kind is an unknown one."""
 
     def end(self) -> None:
@@ -52,11 +52,11 @@ def suffixes_of(agent: str) -> tuple[str, ...]:
     return suffixes
 
 
-def places_of(agent: str, environ: Environ) -> list[str]:
+def directories_of(agent: str, environ: Environ) -> list[str]:
     """Where the agent keeps its transcripts; empty when it has no such place."""
-    places = getattr(_module(agent), "places", None)
-    found: list[str] = [] if places is None else places(environ)
-    return found
+    directories = getattr(_module(agent), "directories_of_transcripts", None)
+    paths: list[str] = [] if directories is None else directories(environ)
+    return paths
 
 
 def source_of(agent: str, path: str) -> FileSource:
@@ -80,8 +80,8 @@ def sources_in(agent: str, path: str) -> Iterator[FileSource]:
 def histories_in(agent: str, source: FileSource, head: "list[dict[str, Any]]") -> list[FileSource]:
     """Copies of other sessions' transcripts with which a source begins, to be read before it."""
     of_module = getattr(_module(agent), "histories_in", None)
-    found: list[FileSource] = [] if of_module is None else of_module(source, head)
-    return found
+    histories: list[FileSource] = [] if of_module is None else of_module(source, head)
+    return histories
 
 
 def root_of(
@@ -92,10 +92,10 @@ def root_of(
     if of_module is not None:
         root: str | None = of_module(source, head, roots)
         return root, root
-    for said in head:
-        payload = said.get("payload")
-        for one in (said, payload if isinstance(payload, dict) else {}):
-            cwd = one.get("cwd")
+    for record in head:
+        payload = record.get("payload")
+        for fields in (record, payload if isinstance(payload, dict) else {}):
+            cwd = fields.get("cwd")
             if isinstance(cwd, str) and cwd:
                 cwd = os.path.normpath(cwd)
                 return cwd, next((root for root in roots if cwd == root or cwd.startswith(f"{root}/")), None)
@@ -105,11 +105,11 @@ def root_of(
 def backups_of(agent: str, source: FileSource) -> "str | None":
     """Where the agent keeps copies of the files that a session edited, by session; None: nowhere."""
     of_module = getattr(_module(agent), "backups_of", None)
-    found: str | None = None if of_module is None else of_module(source.path)
-    return found
+    directory: str | None = None if of_module is None else of_module(source.path)
+    return directory
 
 
 def is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
     """Whether a file that begins with these objects is one of the agent's."""
     recognises = _module(agent).recognises
-    return any(recognises(said) for said in head)
+    return any(recognises(record) for record in head)

@@ -118,17 +118,17 @@ def _unsure(store: "Store", fold: "_Fold") -> Iterator[UnsureTurn]:
     """The turns of a session whose end is failed or unfinished; those under way are not at their end."""
     now_s = store.fs.time_ns() / 1e9
     under_way = {
-        (one.agent, one.session, one.turn)
-        for one in activity.open_turns(store.layout)
-        if one.state(now_s) != activity.DEAD
+        (turn.agent, turn.session, turn.turn)
+        for turn in activity.open_turns(store.layout)
+        if turn.state(now_s) != activity.DEAD
     }
     for number, events in sorted(fold.turns.items()):
         last = events[-1]
         is_running = (last["agent"], last["agent_session_id"], last["agent_turn_id"]) in under_way
-        found = certainty.certainty_of(events, running=is_running)
-        if found.state in _UNSURE:
+        certainty_of_turn = certainty.certainty_of(events, running=is_running)
+        if certainty_of_turn.state in _UNSURE:
             name = last["turn_id"] or f"{number:03d}"
-            yield UnsureTurn(f"{fold.session_id}_{name}", found.state, found.why)
+            yield UnsureTurn(f"{fold.session_id}_{name}", certainty_of_turn.state, certainty_of_turn.why)
 
 
 def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | None:
@@ -143,14 +143,14 @@ def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | N
         return None
     deferred = DeferredContents(store.blobs, told_in(store.events))
     try:
-        found = (
+        entries = (
             (path, deferred.entry(entry, path))
             for path, entry in walk(store.blobs, from_text(tree_hash), {})
             if entry.kind == SKIPPED
         )
         return tuple(
             Skipped(path_text(path), store.blobs.get(entry.id).decode("utf-8", "replace"))
-            for path, entry in found
+            for path, entry in entries
             if entry.kind == SKIPPED
         )
     except EventLogError:
@@ -225,6 +225,6 @@ def _skipped_text(skipped: tuple[Skipped, ...] | None) -> str:
         return "files unknown: no snapshot"
     if not skipped:
         return "no file skipped"
-    named = ", ".join(f"{one.path} ({one.reason})" for one in skipped[:_NAMED_MAX])
+    named = ", ".join(f"{entry.path} ({entry.reason})" for entry in skipped[:_NAMED_MAX])
     more = f" and {len(skipped) - _NAMED_MAX:,} more" if len(skipped) > _NAMED_MAX else ""
     return f"{len(skipped):,} {'file' if len(skipped) == 1 else 'files'} skipped: {named}{more}"

@@ -24,7 +24,7 @@ def checks(
     """What the doctor asks, of the project at `directory`."""
     return [
         ("transcripts", lambda store: _not_imported(store, directory, environ)),
-        ("gaps", _told_by_one_side),
+        ("gaps", _recorded_by_one_side),
     ]
 
 
@@ -36,27 +36,27 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
             continue  # it stays to be imported later
         agent = spec.name
         try:
-            kept = sources.kept(agent, directory, environ)
+            on_disk = sources.kept(agent, directory, environ)
         except (NotFound, EventLogError):
             continue  # it keeps nothing here
-        unknown = [one for one in kept if known.get(agent, set()).isdisjoint(_names_of(one))]
+        unknown = [source for source in on_disk if known.get(agent, set()).isdisjoint(_names_of(source))]
         if unknown:
             oldest = min(map(_changed_s, unknown))
             days = max(0, int((store.fs.time_ns() / 1e9 - oldest) // 86_400))
             ago = "1 day" if days == 1 else f"{days:,} days"
             what = (
-                f"{_some(len(unknown), len(kept))} of {agent} in this repository "
+                f"{_some(len(unknown), len(on_disk))} of {agent} in this repository "
                 f"{'is' if len(unknown) == 1 else 'are'} not in the log; {_oldest(len(unknown))} "
                 f"last written {ago} ago, and agents delete theirs after weeks"
             )
             yield DoctorFinding(NOTE, "transcripts", what, f"`locus import {spec.command_name}`")
-        elif kept:
-            has = "has its" if len(kept) == 1 else "have their"
-            what = f"{_all(len(kept))} of {agent} in this repository {has} session in the log"
+        elif on_disk:
+            has = "has its" if len(on_disk) == 1 else "have their"
+            what = f"{_all(len(on_disk))} of {agent} in this repository {has} session in the log"
             yield DoctorFinding(OK, "transcripts", what)
 
 
-def _told_by_one_side(store: Store) -> Iterator[DoctorFinding]:
+def _recorded_by_one_side(store: Store) -> Iterator[DoctorFinding]:
     """Tool calls that stand in a transcript and no hook told, or the other way round."""
     gaps: dict[tuple[str, str], dict[str, int]] = {}
     for agent, text in store.query(_NOTES).rows:
@@ -67,12 +67,12 @@ def _told_by_one_side(store: Store) -> Iterator[DoctorFinding]:
         ("hooks_missed", "stand in the transcript, from which they were imported, and no hook told them"),
         ("transcript_missed", "were told by hooks and do not stand in the transcript"),
     ):
-        of_sessions = {key: one[name] for key, one in gaps.items() if one.get(name)}
+        of_sessions = {key: counts[name] for key, counts in gaps.items() if counts.get(name)}
         for (agent, session), count in list(of_sessions.items())[-_SHOWN:]:
             yield DoctorFinding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}")
         if len(of_sessions) > _SHOWN:
             yield DoctorFinding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
-    if gaps and not any(any(one.values()) for one in gaps.values()):
+    if gaps and not any(any(counts.values()) for counts in gaps.values()):
         what = f"hooks and transcripts told the same tool calls in {len(gaps):,} sessions"
         yield DoctorFinding(OK, "gaps", what)
 

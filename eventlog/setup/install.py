@@ -193,7 +193,7 @@ def edit_text(
             return change
 
 
-def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
+def registered_in(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
     """What the settings file at `path` says of our hooks; never raises for what is in it."""
     try:
         data = read_file(fs, path, _SETTINGS_SIZE_MAX)
@@ -243,15 +243,15 @@ def _registered_by_plugin(agent: str, plugin: Any, level: str, path: str, text: 
     return Registered(agent, level, path, True, events, missing, lines, problem=problem, is_older=older)
 
 
-def _disabled(said: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:
+def _disabled(data: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:
     """The setting that keeps our hooks from running."""
-    if said.get("disableAllHooks") is True:
+    if data.get("disableAllHooks") is True:
         return "disableAllHooks"
-    switches = said.get("hooksConfig")
+    switches = data.get("hooksConfig")
     if isinstance(switches, dict) and switches.get("enabled") is False:
         return "hooksConfig.enabled false"
     off = switches.get("disabled") if isinstance(switches, dict) else None
-    if isinstance(off, list) and any(one.handler.get("command") in off for one in ours):
+    if isinstance(off, list) and any(own.handler.get("command") in off for own in ours):
         return "hooksConfig.disabled with our command"
     return None
 
@@ -342,13 +342,13 @@ def _edit(
     with Refusals(path, "edit the settings"):
         if dry_run:
             return _planned(fs, agent, path, homes, make)[0]
-        kept = receipts.directory(homes.state)
-        with settings_file.locked(fs, kept):
+        directory = receipts.directory(homes.state)
+        with settings_file.locked(fs, directory):
             change, edited, made_directory = _planned(fs, agent, path, homes, make)
             if change.kind != "unchanged":
-                _carry_out(fs, change, edited.receipt, kept, made_directory)
+                _carry_out(fs, change, edited.receipt, directory, made_directory)
             if is_end:
-                receipts.forget_path(fs, kept, path)
+                receipts.forget_path(fs, directory, path)
             return change
 
 
@@ -359,7 +359,7 @@ def _planned(
     before = settings_file.read(fs, path, file)
     known = receipts.of_file(fs, receipts.directory(homes.state), file)
     try:
-        found = _File(
+        settings_before = _File(
             path,
             None if before is None else _text(before, path),
             _has_comments(agent),
@@ -367,11 +367,11 @@ def _planned(
             any(receipt.created for receipt in known.values()),
             any(receipt.made_directory for receipt in known.values()),
         )
-        edited: _Edited = make(found)
+        edited: _Edited = make(settings_before)
     except Refused as error:  # said by what only reads, too
         raise Refused(f"{error} Nothing was written.") from error
     after = None if edited.after is None else edited.after.encode()
-    return SettingsEdit(agent, path, file, before, after), edited, found.made_directory
+    return SettingsEdit(agent, path, file, before, after), edited, settings_before.made_directory
 
 
 def _has_comments(agent: str) -> bool:
@@ -393,14 +393,14 @@ def _line_of(handler: Handler) -> str:
 
 
 def _carry_out(
-    fs: FileSystem, change: SettingsEdit, receipt: EditReceipt | None, kept: str, made_directory: bool
+    fs: FileSystem, change: SettingsEdit, receipt: EditReceipt | None, directory: str, made_directory: bool
 ) -> None:
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:
-        receipts.write(fs, kept, change.path, change.file, change.after, receipt)
+        receipts.write(fs, directory, change.path, change.file, change.after, receipt)
     if change.after is None:
         settings_file.remove(fs, change, made_directory)
     else:
         os.makedirs(os.path.dirname(change.file), exist_ok=True)
         settings_file.replace(fs, change, change.after)
-    receipts.forget(fs, kept, change.file, change.after if receipt is not None else None)
+    receipts.forget(fs, directory, change.file, change.after if receipt is not None else None)

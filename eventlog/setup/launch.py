@@ -176,11 +176,11 @@ def uncompiled(commands: str) -> list[str]:
     import importlib.util
 
     here, _ = _packages()
-    found = [f"{commands}/hook_entry.py"]
+    sources = [f"{commands}/hook_entry.py"]
     for name in _compiled():
         directory = os.path.join(here, name)
-        found += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".py")]
-    return sorted(path for path in found if not _is_compiled(path, importlib.util.cache_from_source(path)))
+        sources += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".py")]
+    return sorted(path for path in sources if not _is_compiled(path, importlib.util.cache_from_source(path)))
 
 
 def _compiled() -> list[str]:
@@ -193,12 +193,12 @@ def _is_compiled(source: str, compiled: str) -> bool:
     try:
         with open(compiled, "rb") as file:
             header = file.read(16)
-        found = os.stat(source)
+        status = os.stat(source)
     except OSError:
         return False
     if int.from_bytes(header[4:8], "little"):
         return True
-    times = (int(found.st_mtime) & 0xFFFFFFFF, found.st_size & 0xFFFFFFFF)
+    times = (int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
     return (int.from_bytes(header[8:12], "little"), int.from_bytes(header[12:16], "little")) == times
 
 

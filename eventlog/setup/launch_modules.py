@@ -79,11 +79,11 @@ def encode(commands: str) -> bytes:
             loader = _compiled(tree, path)
             sources.append((path, mark))
         body = marshal.dumps(tuple(modules))
-        groups.append((tuple(one[0] for one in modules), tuple(sources), offset, len(body)))
+        groups.append((tuple(module[0] for module in modules), tuple(sources), offset, len(body)))
         bodies.append(body)
         offset += len(body)
-    said: Any = loader, tuple(groups), extensions
-    head = _version() + marshal.dumps(said)
+    head_values: Any = loader, tuple(groups), extensions
+    head = _version() + marshal.dumps(head_values)
     if len(head) > HEAD_SIZE:
         raise ValueError(f"the paths of {commands} are too long for {MODULES}")
     return b"".join((head.ljust(HEAD_SIZE, b"\0"), *bodies))
@@ -195,24 +195,33 @@ def _compiled(tree: ast.Module, path: str) -> CodeType:
         elif isinstance(node, ast.arg):
             node.annotation = None
     # What a class says of its fields stays: it may be asked for.
-    tree.body = [one for one in map(_without_types, tree.body) if one is not None] or [ast.Pass()]
+    tree.body = [statement for statement in map(_without_types, tree.body) if statement is not None] or [
+        ast.Pass()
+    ]
     code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True, optimize=0)
     return _without_lines(code)
 
 
-def _without_types(one: ast.stmt) -> ast.stmt | None:
+def _without_types(statement: ast.stmt) -> ast.stmt | None:
     """A statement of a module, without what only a type checker reads; None when that is all of it."""
-    if isinstance(one, ast.If) and isinstance(one.test, ast.Name) and one.test.id == "TYPE_CHECKING":
+    if (
+        isinstance(statement, ast.If)
+        and isinstance(statement.test, ast.Name)
+        and statement.test.id == "TYPE_CHECKING"
+    ):
         return None
-    if isinstance(one, ast.AnnAssign):
-        if one.value is None:
+    if isinstance(statement, ast.AnnAssign):
+        if statement.value is None:
             return None
-        return ast.copy_location(ast.Assign([one.target], one.value), one)
-    return one
+        return ast.copy_location(ast.Assign([statement.target], statement.value), statement)
+    return statement
 
 
 def _without_lines(code: CodeType) -> CodeType:
-    below = (_without_lines(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+    below = (
+        _without_lines(constant) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
+    )
     return code.replace(co_linetable=b"", co_consts=tuple(below))
 
 
@@ -220,10 +229,10 @@ def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
     """What a module imports when it runs; of a name that may be a module, both readings."""
     package = name if is_package else name.rpartition(".")[0]
     for node in tree.body:
-        for one in node.body if isinstance(node, ast.Try) else [node]:
-            if isinstance(one, ast.Import):
-                yield from (alias.name for alias in one.names)
-            elif isinstance(one, ast.ImportFrom):
-                base = resolve_name("." * one.level + (one.module or ""), package)
+        for statement in node.body if isinstance(node, ast.Try) else [node]:
+            if isinstance(statement, ast.Import):
+                yield from (alias.name for alias in statement.names)
+            elif isinstance(statement, ast.ImportFrom):
+                base = resolve_name("." * statement.level + (statement.module or ""), package)
                 yield base
-                yield from (f"{base}.{alias.name}" for alias in one.names if alias.name != "*")
+                yield from (f"{base}.{alias.name}" for alias in statement.names if alias.name != "*")

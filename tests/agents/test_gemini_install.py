@@ -154,6 +154,6 @@ def test_hooks_that_are_switched_off_are_seen(switch: dict[str, Any], file: Path
     file.write_text(json.dumps({"hooksConfig": switch}))
     put_in(file, homes)
 
-    found = install.look(REAL, GEMINI_CLI, PROJECT, str(file))
+    found = install.registered_in(REAL, GEMINI_CLI, PROJECT, str(file))
     assert found.disabled is not None and found.disabled.startswith("hooksConfig")
     assert settings.ours_in(settings.parse(file.read_text(), "f"))

@@ -58,14 +58,14 @@ def test_the_plugin_goes_in_and_out_and_leaves_nothing(file: Path, homes: Homes)
     assert put_in(file, homes).kind == "unchanged"
     assert plugin.line_in(file.read_text()) == LINE
 
-    found = install.look(REAL, OPENCODE, install.LOCAL, str(file))
+    found = install.registered_in(REAL, OPENCODE, install.LOCAL, str(file))
     assert (found.lines, found.missing, found.problem) == ((LINE,), (), None)
     assert found.events == install.spec_of(OPENCODE)[1].events
 
     head, body = file.read_text().replace("5000", "4000").split("\n", 1)
     digest = blake3(body.encode()).hexdigest()[:16]
     file.write_text(f"{head[: -len(digest)]}{digest}\n{body}")  # as another version would have made it
-    older = install.look(REAL, OPENCODE, install.LOCAL, str(file))
+    older = install.registered_in(REAL, OPENCODE, install.LOCAL, str(file))
     assert (found.is_older, older.is_older, older.problem) == (False, True, None)
     environ = {"HOME": str(file.parents[3] / "home")}
     examined = agents.examine(None, str(file.parents[2]), environ, commands="", more=())
@@ -86,7 +86,7 @@ def test_what_somebody_wrote_is_never_touched(file: Path, homes: Homes) -> None:
     with pytest.raises(Refused, match="not ours"):
         put_in(file, homes)
     assert take_out(file, homes).kind == "unchanged"
-    assert install.look(REAL, OPENCODE, install.LOCAL, str(file)).events == ()
+    assert install.registered_in(REAL, OPENCODE, install.LOCAL, str(file)).events == ()
 
     file.unlink()
     put_in(file, homes)
@@ -96,7 +96,7 @@ def test_what_somebody_wrote_is_never_touched(file: Path, homes: Homes) -> None:
         with pytest.raises(Refused, match="edited"):
             attempt(file, homes)
     assert file.read_text() == edited
-    assert "edited" in str(install.look(REAL, OPENCODE, install.LOCAL, str(file)).problem)
+    assert "edited" in str(install.registered_in(REAL, OPENCODE, install.LOCAL, str(file)).problem)
 
 
 def test_the_adapter_understands_every_moment_that_the_plugin_tells() -> None:

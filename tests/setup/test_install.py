@@ -234,7 +234,7 @@ def test_what_cannot_be_edited_is_refused(text: bytes, says: str, file: Path, ho
         assert says.split(",")[0] in str(refused.value)
         assert str(file) in str(refused.value)
         assert str(refused.value).endswith("Nothing was written.")
-    problem = install.look(REAL, CLAUDE_CODE, install.LOCAL, str(file)).problem or ""
+    problem = install.registered_in(REAL, CLAUDE_CODE, install.LOCAL, str(file)).problem or ""
     assert says.split(",")[0] in problem and "written" not in problem
     assert file.read_bytes() == text
     assert [path.name for path in file.parent.iterdir()] == [file.name]

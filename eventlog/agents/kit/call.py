@@ -153,9 +153,9 @@ class Call:
 
     def add_missed_look(self, turn: str) -> None:
         """Say that no look was made when the turn began, because nothing was heard of it then."""
-        said = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
+        fields = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
         columns = {"operation": "turn_start", "success": False}
-        self.add("snapshot", said, "snapshot", turn, "missed", **columns)
+        self.add("snapshot", fields, "snapshot", turn, "missed", **columns)
         if self.moment != TOOL_START:  # in front of the look of this call
             self.events.insert(0, self.events.pop())
 
@@ -183,38 +183,38 @@ class Call:
         return event
 
 
-def columns_of(agent: str, said: "Mapping[str, object]", names: "Iterable[tuple[str, str]]") -> Event:
+def columns_of(agent: str, fields: "Mapping[str, object]", names: "Iterable[tuple[str, str]]") -> Event:
     """The shared columns: `names` are (column, name in the hook's input)."""
     columns: Event = {"agent": agent}
     for column, name in names:
-        value = text_of(said, name)
+        value = text_of(fields, name)
         if value is not None:
             columns[column] = value
     return columns
 
 
-def text_of(said: "Mapping[str, object]", name: str) -> "str | None":
+def text_of(fields: "Mapping[str, object]", name: str) -> "str | None":
     """A text that may become a column, or a part of a key; None when it is none."""
-    value = said.get(name)
+    value = fields.get(name)
     if not isinstance(value, str) or not value or len(value) > TEXT_SIZE_MAX:
         return None
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
-def int_of(said: "Mapping[str, object]", name: str) -> "int | None":
-    value = said.get(name)
+def int_of(fields: "Mapping[str, object]", name: str) -> "int | None":
+    value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
         return None
     return int(value)
 
 
-def object_of(said: "Mapping[str, object]", name: str) -> "dict[str, object]":
-    value = said.get(name)
+def object_of(fields: "Mapping[str, object]", name: str) -> "dict[str, object]":
+    value = fields.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def without(said: "Mapping[str, object]", *names: str) -> "dict[str, object]":
-    return {name: value for name, value in said.items() if name not in names}
+def without(fields: "Mapping[str, object]", *names: str) -> "dict[str, object]":
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def title_of(text: str) -> "str | None":
@@ -228,18 +228,18 @@ def title_of(text: str) -> "str | None":
     return None
 
 
-def raw(call: Call, said: "Mapping[str, object]", name: "str | None", *key: "str | None") -> None:
+def raw(call: Call, fields: "Mapping[str, object]", name: "str | None", *key: "str | None") -> None:
     """Keep a call as it came, as one event of type `hook`."""
-    tool_use_id = text_of(said, "tool_use_id")
+    tool_use_id = text_of(fields, "tool_use_id")
     columns = {
         "operation": name,
-        "tool": text_of(said, "tool_name"),
-        "model": text_of(said, "model"),
+        "tool": text_of(fields, "tool_name"),
+        "model": text_of(fields, "model"),
         "tool_use_id": tool_use_id,
     }
-    event = call.add("hook", said, "hook", name, *(key or (None,)), **columns)
+    event = call.add("hook", fields, "hook", name, *(key or (None,)), **columns)
     if name is not None and tool_use_id is not None and key == (tool_use_id,):
-        of_call = call_key("hook", tool_use_id, call.session, said.get("tool_input"), (name,))
+        of_call = call_key("hook", tool_use_id, call.session, fields.get("tool_input"), (name,))
         call.count(event, of_call, tool_use_id)
 
 
@@ -289,7 +289,7 @@ def _ordered(value: object) -> object:
     if isinstance(value, dict):
         return {name: _ordered(value[name]) for name in sorted(value)}
     if isinstance(value, list):
-        return [_ordered(one) for one in value]
+        return [_ordered(element) for element in value]
     return value
 
 
@@ -309,17 +309,17 @@ def read_tail(path: str, mark: TranscriptOffset, bytes_max: int) -> "tuple[bytes
         return b"", mark
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             return b"", mark
-        offset = mark.offset if mark.inode == found.st_ino and mark.offset <= found.st_size else 0
+        offset = mark.offset if mark.inode == status.st_ino and mark.offset <= status.st_size else 0
         data = os.pread(fd, bytes_max, offset)
     finally:
         os.close(fd)
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) == bytes_max:
         end = len(data)  # a line longer than what one call may read is passed over
-    return data[:end], TranscriptOffset(found.st_ino, offset + end)
+    return data[:end], TranscriptOffset(status.st_ino, offset + end)
 
 
 def time_of(text: "str | None") -> "int | None":

@@ -202,15 +202,15 @@ class Draft:
         if self.turn is not None:
             self.closed[self.turn] = self.outcome, self.status
         self.outcome = self.status = None
-        said: Event = {"user_message": message, "origin": origin}
-        if key not in self._turns and self._is_another_turn(key, said, columns):
+        payload: Event = {"user_message": message, "origin": origin}
+        if key not in self._turns and self._is_another_turn(key, payload, columns):
             self._turns[key] = f"{self.session}:{key}"
         key = self._turns.get(key, key)
         self.turn = key
         self.of_line["agent_turn_id"] = key
         self.event(
             "turn",
-            said,
+            payload,
             "turn",
             key,
             "start",
@@ -227,9 +227,9 @@ class Draft:
             source="user" if origin == "user" else "system",
         )
 
-    def message(self, kind: str, text: str, *key: str | None, **said: object) -> None:
+    def message(self, kind: str, text: str, *key: str | None, **fields: object) -> None:
         """What the model said: `kind` is text or reasoning. The main agent's last text is the outcome."""
-        payload = {"text": text, **said}
+        payload = {"text": text, **fields}
         self.event("message", payload, *(("message", *key) if key else ()), source="agent", operation=kind)
         if kind == "text" and "subagent_id" not in self.of_line:
             self.outcome = text
@@ -256,9 +256,9 @@ class Draft:
         for name, value in columns.items():
             if value is not None:
                 event[name] = value
-        said = event["payload"] = {name: value for name, value in payload.items() if value is not None}
+        stated = event["payload"] = {name: value for name, value in payload.items() if value is not None}
         if not key or None in key or "" in key:
-            key = (event_type, self.session, digest_of(said), self._place())
+            key = (event_type, self.session, digest_of(stated), self._location())
         parts = [part or "" for part in key]
         if self._turns:
             parts = [self._turns.get(part, part) for part in parts]
@@ -348,7 +348,7 @@ class Draft:
         self._apart.add(event_id)
         return True
 
-    def _is_another_turn(self, key: str, said: Event, columns: Event) -> bool:
+    def _is_another_turn(self, key: str, payload: Event, columns: Event) -> bool:
         """Whether another session has a turn of this id, of which this one is no copy."""
         if self.is_taken is None or self.is_copy or not key or str(self.session) in key:
             return False
@@ -357,7 +357,7 @@ class Draft:
             "operation": "start",
             **self.of_line,
             **columns,
-            "payload": said,
+            "payload": payload,
         }
         event["event_id"] = event_id_of(self.agent, "turn", key, "start")
         return self.is_taken(Fact(event, (self._sessions()[0],)))
@@ -375,17 +375,17 @@ class Draft:
         """What the action `cause` did to a file, or showed of it."""
         self.items.append(FileItem(cause, edit, self._in_own_turn({**self.columns, **self.of_line})))
 
-    def raw(self, said: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
+    def raw(self, record: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
         """Keep a line as it is."""
-        return self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
+        return self.event("transcript", record, *(("transcript", *key) if key else ()), operation=kind)
 
-    def add_rest(self, event_type: str, rest: Mapping[str, object], *, is_told: bool) -> None:
+    def add_rest(self, event_type: str, rest: Mapping[str, object], *, was_imported: bool) -> None:
         """What the line at hand adds to the last event of this type; it has a place of its own in the log
         where an import before has read no further than the event, which then `is_told` without it."""
-        if not rest or not is_told or self.line is None or self.line.told:
+        if not rest or not was_imported or self.line is None or self.line.is_imported:
             return
-        events = (one for one in reversed(self.items) if isinstance(one, dict))
-        cause = next((str(one["event_id"]) for one in events if one["event_type"] == event_type), None)
+        events = (event for event in reversed(self.items) if isinstance(event, dict))
+        cause = next((str(event["event_id"]) for event in events if event["event_type"] == event_type), None)
         if cause is not None:
             self.event("transcript", rest, "transcript", cause, "rest", operation="rest", cause=cause)
 
@@ -427,7 +427,7 @@ class Draft:
         items, self.items = self.items, []
         return items
 
-    def _place(self) -> str:
+    def _location(self) -> str:
         """Tells lines with equal content apart; that of a copy is another, which is the price of no key."""
         return "" if self.line is None else str(self.line.number)
 
@@ -440,9 +440,9 @@ def _content_of(event: Event) -> bytes:
     get = event.get
     payload = event["payload"]
     assert isinstance(payload, dict)
-    said = words_in(payload)
-    place = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
-    return jsontext.encode_without_floats([*place, said])
+    words = words_in(payload)
+    identity = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
+    return jsontext.encode_without_floats([*identity, words])
 
 
 def digest_of(value: Any) -> str:

@@ -10,8 +10,8 @@ _WORDS = ("text", "message", "user_message", "args", "result")
 
 def words_in(payload: "dict[str, Any]") -> object:
     """What a payload says; the copy that a fork begins with differs in the place where it stands."""
-    said = [payload[name] for name in _WORDS if name in payload]
-    return said or {name: value for name, value in payload.items() if name != "parent"}
+    texts = [payload[name] for name in _WORDS if name in payload]
+    return texts or {name: value for name, value in payload.items() if name != "parent"}
 
 
 class Fact:

@@ -97,7 +97,9 @@ class TranscriptSpec(FrozenRecord):
     """What the agent leaves on disk."""
 
     reader: str  # module; `agents/formats.py` says what it has
-    is_found: bool = True  # `places` of the module says where it is kept; else files are named
+    is_found: bool = (
+        True  # `directories_of_transcripts` of the module says where it is kept; else files are named
+    )
     is_deleted: bool = False  # by the agent, after some weeks
     copies_lack_times: bool = False  # a copy of another transcript may be without times
 

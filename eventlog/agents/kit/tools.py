@@ -46,9 +46,9 @@ class AgentTools:
         self.waits = frozenset(waits.split())
         self.prefix = prefix
 
-    def name(self, said: "Mapping[str, object]") -> "str | None":
+    def name(self, payload: "Mapping[str, object]") -> "str | None":
         """The tool of a hook's input, by the name that the agent's model calls it."""
-        tool = text_of(said, "tool_name")
+        tool = text_of(payload, "tool_name")
         if tool is None or not self.prefix or not tool.startswith(self.prefix):
             return tool
         own = tool[len(self.prefix) :]

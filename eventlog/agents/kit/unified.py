@@ -28,7 +28,7 @@ def apply_patch(before: bytes, patch: str) -> bytes | None:
     lines = _lines_of(before)
     after: list[bytes] = []
     at = 0
-    found = False
+    has_hunk = False
     for hunk in _hunks_of(patch):
         if hunk is None or hunk.at < at or lines[hunk.at : hunk.at + len(hunk.old)] != hunk.old:
             return None
@@ -37,10 +37,10 @@ def apply_patch(before: bytes, patch: str) -> bytes | None:
         after += lines[at : hunk.at]
         after += hunk.new
         at = hunk.at + len(hunk.old)
-        found = True
+        has_hunk = True
     after += lines[at:]
     # Only the last line of a file has no newline: otherwise the diff was made of another file.
-    if not found or not all(line.endswith(b"\n") for line in after[:-1]):
+    if not has_hunk or not all(line.endswith(b"\n") for line in after[:-1]):
         return None
     return b"".join(after)
 
