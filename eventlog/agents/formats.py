@@ -60,12 +60,12 @@ def directories_of(agent: str, environ: Environ) -> list[str]:
 
 
 def source_of(agent: str, path: str) -> FileSource:
-    """The first source that a named file is, whatever it looks like."""
+    """The first source that a named file is, whatever is in it."""
     return sources_of(agent, path)[0]
 
 
 def sources_of(agent: str, path: str) -> list[FileSource]:
-    """The sources that a named file holds; at least one, whatever it looks like."""
+    """The sources that a named file holds; at least one, whatever is in it."""
     return list(sources_in(agent, path)) or [FileSource(agent, [path])]
 
 

@@ -1,4 +1,4 @@
-"""Does recording work here, and what is in the way? Asks everything there is to ask, and changes nothing.
+"""Does recording work here, and what prevents it? Checks everything, and changes nothing.
 
 Each check gives findings: *ok*, a *note* (worth knowing), a *problem* (something is not recorded, or may be
 lost) with what to do next. A check that fails is itself a finding, so one broken thing never hides another.
@@ -226,7 +226,7 @@ def _vanished(file: Registered, store: Store | None, *, is_served: bool) -> Doct
 
 
 def _open_turn(store: Store, agent: str) -> str | None:
-    """The last turn that hooks of an agent told, where it was not ended."""
+    """The last turn that hooks of an agent reported, where it was not ended."""
     try:
         rows = store.query(
             "select t.session_id, t.turn_id, t.status from turns t where t.agent = $1 and exists "

@@ -2,7 +2,7 @@
 
 Tool calls are counted by the agent's own id of the call. One is *seen* when any event names it: a start,
 an action, a hook that was kept as it came, a batch that lists it. It is *captured* when its outcome is in the
-log. An action without such an id is a call of its own. What nothing in the log could tell is None, not zero.
+log. An action without such an id is a call of its own. What the log cannot show is None, not zero.
 
 Reads only; may be called at once with anything.
 """
@@ -18,10 +18,10 @@ from eventlog.replay import certainty
 if TYPE_CHECKING:
     from eventlog.store import Store
 
-# Hooks kept raw that tell of an outcome, and the one that lists calls.
+# Hooks kept raw that report an outcome, and the one that lists calls.
 _OUTCOMES = frozenset(("PostToolUse", "PostToolUseFailure", "AfterTool", "postToolUse", "postToolUseFailure"))
 _BATCH = "PostToolBatch"
-# Captures without a word, or the first one of a directory, of which no changes can be told.
+# Captures without a word, or the first one of a directory, which show no changes.
 _WHOLE = (None, "baseline")
 
 _NAMED_MAX = 3  # skipped paths that the sentence names
@@ -29,7 +29,7 @@ _COLUMNS = tuple(dict.fromkeys((
     *certainty.COLUMNS, "tool_use_id", "agent", "agent_session_id", "agent_turn_id", "turn", "turn_id",
     "payload",
 )))  # fmt: skip
-# Ends of turns whose files are not those of a look at that moment (docs/certainty.md).
+# Ends of turns whose files are not those of a capture at that moment (docs/certainty.md).
 _UNSURE = (certainty.FAILED, certainty.UNFINISHED)
 
 
@@ -55,10 +55,11 @@ class Completeness:
     """The statement about one session. None is unknown.
 
     `without_outcome` are the ids of calls of which only the beginning is known. `partial` counts the
-    captures of the working directory that did not see all of it; the next whole one told the rest.
+    captures of the working directory that did not see all of it; the next whole one recorded the rest.
     `skipped` is what the session's last snapshot leaves out; None when there is none, or it cannot be read.
     `ignored` is how many entries git ignored at that snapshot and were left out, a directory as one; None is
-    unknown. `unsure_turns` are those that hooks told and whose last look failed, or whose end nobody saw.
+    unknown. `unsure_turns` are those that hooks reported and whose last capture failed, or whose end nobody
+    saw.
     """
 
     session_id: str
@@ -208,7 +209,7 @@ class _Fold:
 
 
 def is_whole(capture: object) -> bool:
-    """Whether a capture, as an event tells of it, saw all it should."""
+    """Whether a capture, as its event describes it, saw all it should."""
     if isinstance(capture, Mapping):
         capture = capture.get("state")
     return capture in _WHOLE

@@ -1,4 +1,4 @@
-"""What only hooks or only transcripts told, and which sessions on disk the log does not have. Reads only.
+"""What only hooks or only transcripts recorded, and which sessions on disk the log does not have. Reads only.
 
 For `locus doctor` (P7): a recorder that misses something has to say so.
 """
@@ -57,15 +57,15 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
 
 
 def _recorded_by_one_side(store: Store) -> Iterator[DoctorFinding]:
-    """Tool calls that stand in a transcript and no hook told, or the other way round."""
+    """Tool calls that a transcript has and no hook reported, or the other way round."""
     gaps: dict[tuple[str, str], dict[str, int]] = {}
     for agent, text in store.query(_NOTES).rows:
         note = jsontext.decode(text)
         if isinstance(note.get("gaps"), dict):
             gaps[agent, str(note.get("agent_session_id"))] = note["gaps"]
     for name, words in (
-        ("hooks_missed", "stand in the transcript, from which they were imported, and no hook told them"),
-        ("transcript_missed", "were told by hooks and do not stand in the transcript"),
+        ("hooks_missed", "are in the transcript, from which they were imported, and no hook reported them"),
+        ("transcript_missed", "were reported by hooks and are not in the transcript"),
     ):
         of_sessions = {key: counts[name] for key, counts in gaps.items() if counts.get(name)}
         for (agent, session), count in list(of_sessions.items())[-_SHOWN:]:
@@ -73,7 +73,7 @@ def _recorded_by_one_side(store: Store) -> Iterator[DoctorFinding]:
         if len(of_sessions) > _SHOWN:
             yield DoctorFinding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
     if gaps and not any(any(counts.values()) for counts in gaps.values()):
-        what = f"hooks and transcripts told the same tool calls in {len(gaps):,} sessions"
+        what = f"hooks and transcripts have the same tool calls in {len(gaps):,} sessions"
         yield DoctorFinding(OK, "gaps", what)
 
 

@@ -80,7 +80,7 @@ def _locks(store: Store) -> Iterator[DoctorFinding]:
 
 
 def _keeper(path: str) -> str | None:
-    """Who holds a lock all the time that we look; None for hooks that follow one another."""
+    """Who holds a lock during the whole check; None for hooks that follow one another."""
     until = REAL.monotonic() + _LOCK_PATIENCE_S
     first = _holder(path)
     while _is_held(path) and _holder(path) == first:
@@ -99,7 +99,7 @@ def _is_held(path: str) -> bool:
 
 
 def _holder(path: str) -> str:
-    """The process that holds a lock, as far as the kernel tells."""
+    """The process that holds a lock, as far as the kernel knows."""
     inode = os.stat(path).st_ino
     try:
         with open("/proc/locks", encoding="ascii") as file:

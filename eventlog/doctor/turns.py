@@ -143,7 +143,7 @@ def _captures(store: Store) -> Iterator[DoctorFinding]:
 
 
 def _last_look(store: Store) -> dict[str, Any]:
-    """What the last look at a directory says of itself; empty for a whole one."""
+    """What the last capture of a directory says of itself; empty for a whole one."""
     rows = store.query(
         f"select {_CAPTURE}::varchar from events where position >= $1 and (event_type = 'snapshot' "
         f"or (event_type = 'action' and {_CAPTURE} is not null)) and coalesce(agent, '') <> 'git' "

@@ -59,7 +59,7 @@ class _Repository:
 @dataclass(frozen=True, slots=True)
 class _Lines:
     """The receipt of an exclude list. `lines`: our pattern → who needs it; `gap` is the line end that was put
-    behind a last line without one."""
+    after a last line without one."""
 
     exclude: str
     lines: Mapping[str, tuple[str, ...]]
@@ -165,7 +165,7 @@ def standing(path: str) -> list[Standing]:
 
 
 def add_line(fs: FileSystem, exclude: str, line: str, claim: str, directory: str) -> None:
-    """Put a line behind the others, unless it is there, under the lock of `kept`, where receipts are.
+    """Put a line after the others, unless it is there, under the lock of `directory`, where receipts are.
 
     The receipt comes first: a crash leaves one that names a line which is not there, which harms nobody.
     Raises: Refused (a link, no file, not writable, changed meanwhile), EventLogError, OSError.

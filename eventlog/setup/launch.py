@@ -1,6 +1,6 @@
 """How a hook is started: the command lines that agents run, and the stub file that the fastest one names.
 
-The console script `locus-hook` starts Python with `site`: it looks through site-packages, runs `.pth`
+The console script `locus-hook` starts Python with `site`: it searches site-packages, runs `.pth`
 files and, in an editable install, an import hook, before it comes to our code. The stub leaves all that out:
 `python -IS` knows the standard library only, and the stub adds the few directories that a hook needs.
 
@@ -140,7 +140,7 @@ def renew_modules(fs: FileSystem, commands: str, program: str) -> None:
         try:
             launch_modules.renew(fs, modules, commands)
         except Exception:
-            pass  # it is not used, and hooks look for each of their modules
+            pass  # it is not used, and hooks search for each of their modules
 
 
 def stub_directory(data_home: str) -> str:
@@ -203,7 +203,7 @@ def _is_compiled(source: str, compiled: str) -> bool:
 
 
 def _paths() -> list[str]:
-    """The directories that a hook's imports are found in, behind the standard library."""
+    """The directories that a hook's imports are found in, after the standard library."""
     return list(dict.fromkeys(os.path.dirname(package) for package in _packages()))
 
 

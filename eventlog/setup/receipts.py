@@ -73,7 +73,7 @@ def of_path(fs: FileSystem, directory: str, path: str) -> list[str]:
 
 
 def had_status_line(fs: FileSystem, directory: str, path: str) -> bool:
-    """Whether a receipt of a settings file tells of a status line of ours."""
+    """Whether a receipt of a settings file names a status line of ours."""
     receipts = of_path(fs, directory, path)
     return any(_field(fs, f"{directory}/{name}", "status_line") is True for name in receipts)
 

@@ -457,7 +457,7 @@ def _space_at(gap: str) -> str:
 
 
 def _comma_after(text: str, item: JsonMember) -> int:
-    """Where the text goes on behind the comma that follows an item, or behind its key's colon."""
+    """Where the text goes on after the comma that follows an item, or after its key's colon."""
     at = _skip(text, item.end)
     if text[at] == ",":
         return at + 1

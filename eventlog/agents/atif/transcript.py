@@ -47,7 +47,7 @@ class AtifReader:
         self._trajectory(record, None)
 
     def _begin(self, session: str, trajectory: _Object, agent: _Object) -> None:
-        """The session of a trajectory; what the one before it did is told."""
+        """The session of a trajectory; what the one before it did is recorded first."""
         draft = self._draft
         if draft.session is not None:
             self._tell.end()

@@ -22,7 +22,7 @@ class NamedBackups:
         self._known: dict[str, str | None] = {}
 
     def new_in(self, record: "dict[str, Any]", cwd: "str | None") -> list[FileEdit]:
-        """The files that a line tells a new copy of; `cwd` is the session's."""
+        """The files that a line names a new copy of; `cwd` is the session's."""
         if text_of(record, "type") not in _LISTS:
             return []
         edits = []

@@ -2,7 +2,7 @@
 
 Pure: reads no file and no clock. Whatever is not known here, an event of a later version or one without
 its fields, is kept raw. Facts that it rests on: `prompt_id` names a turn and stands on every event from the
-prompt on, a subagent's too; a refused call and one with bad input are told by PostToolBatch alone; a
+prompt on, a subagent's too; PostToolBatch alone reports a refused call and one with bad input; a
 background subagent reports through a prompt of its own, which no person wrote. On the hook path.
 """
 
@@ -52,7 +52,7 @@ TOOLS = AgentTools(
         "MultiEdit": ("file_path",),
         "NotebookEdit": ("notebook_path", "file_path"),
     },
-    waits="Agent Task Workflow TaskOutput BashOutput",  # a subagent's calls are told by its own hooks
+    waits="Agent Task Workflow TaskOutput BashOutput",  # a subagent's own hooks report its calls
     quiet="Read Grep Glob LS NotebookRead WebFetch WebSearch ToolSearch TodoWrite ListAgents AskUserQuestion "
     "ReportFindings ScheduleWakeup TaskCreate TaskGet TaskList TaskUpdate SendMessage KillShell TaskStop",
 )

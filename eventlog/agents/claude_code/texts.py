@@ -7,7 +7,7 @@ INTERRUPTED = "[Request interrupted"
 COMMAND_OF_MODEL, COMMAND_OF_CLIENT = "<command-message>", "<command-name>"
 OUTPUT_OF_CLIENT = ("<local-command-stdout", "<local-command-stderr")
 SHELL = "<bash-"
-SHELL_SIGN = "! "  # what a person types in front of such a command
+SHELL_SIGN = "! "  # what a person types before such a command
 NOTIFICATION = "<task-notification>"
 
 _NO_PROMPTS = ("<local-command-", SHELL, INTERRUPTED, "Caveat:", "<system-reminder>")

@@ -170,7 +170,7 @@ def _only_text(shown: object) -> "str | None":
 
 
 def _after_numbered(text: str, content: str, first: object) -> "str | None":
-    """What stands behind the numbered lines of a file; None when the text does not begin with them."""
+    """What follows the numbered lines of a file; None when the text does not begin with them."""
     if not isinstance(first, int):
         return None
     lines = content.split("\n")

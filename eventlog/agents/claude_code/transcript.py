@@ -47,7 +47,7 @@ _COMMON = frozenset((
     "agentId", "promptId", "isSidechain", "userType", "message", "requestId", "toolUseResult",
     "sourceToolAssistantUUID",
 ))  # fmt: skip
-# What every message repeats: it is told where it changes.
+# What every message repeats: it is recorded where it changes.
 _STEADY = frozenset((
     "slug", "entrypoint", "effort", "permissionMode", "thinkingMetadata", "isApiErrorMessage",
 ))  # fmt: skip
@@ -82,7 +82,7 @@ class ClaudeCodeReader:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._early: list[_Object] = []  # lines in front of the first one with a session
+        self._early: list[_Object] = []  # lines before the first one with a session
         self._turns: set[str] = set()
         self._tools: dict[str, list[_Call]] = {}
         self._calls: dict[tuple[str, str], tuple[_Object, Event]] = {}  # their last lines
@@ -147,7 +147,7 @@ class ClaudeCodeReader:
     # -- place -----------------------------------------------------------------------------------
 
     def _begin(self, record: _Object) -> bool:
-        """Begin the session with the first line that names it; those in front of it wait."""
+        """Begin the session with the first line that names it; those before it wait."""
         draft = self._draft
         session = text_of(record, "sessionId")
         if session is None:
@@ -401,7 +401,7 @@ class ClaudeCodeReader:
             rest = {}
 
     def _name_of(self, tool_use_id: str, uuid: str | None) -> str | None:
-        """What names a call before its result is read: its action, if its id tells that, else its line."""
+        """What names a call before its result is read: its action, if its id is unique, else its line."""
         if not is_global(tool_use_id) or self._draft.is_of_another(tool_use_id):
             return uuid
         return event_id_of(AGENT, "action", tool_use_id)

@@ -1,4 +1,4 @@
-"""Model calls from a transcript of Claude Code: the lines behind a remembered offset, up to a bound.
+"""Model calls from a transcript of Claude Code: the lines after a remembered offset, up to a bound.
 
 A model's answer is written on several lines that repeat its `message.id` and, as it grows, its usage: of the
 lines read at once the last one of each (message, request) counts. A read that begins in the middle of an
@@ -24,7 +24,7 @@ from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
-_SUBAGENTS_MAX = 256  # to look at again
+_SUBAGENTS_MAX = 256  # to read again
 # Of an answer's usage: what each of its lines repeats.
 _ASKED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
@@ -38,7 +38,7 @@ def read_calls(
     bytes_max: int,
     turns: "dict[str, str] | None" = None,  # noqa: ARG001 -- lines name their turn
 ) -> "tuple[list[Event], TranscriptOffset]":
-    """`llm` events of the model calls behind `mark`, and the mark to go on from.
+    """`llm` events of the model calls after `mark`, and the mark to go on from.
 
     Raises: OSError when the file cannot be read.
     """
@@ -102,7 +102,7 @@ def message_id_of(record: "dict[str, object]", session: "str | None") -> "str | 
 
 
 def call_of(agent: str, record: "dict[str, object]", session: "str | None" = None) -> "Event | None":
-    """The model call that a line of an answer tells; None when it tells none.
+    """The model call in a line of an answer; None without one.
 
     Args: session: that which had the line first, where that is not the line's own.
     """

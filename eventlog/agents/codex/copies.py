@@ -1,7 +1,7 @@
 """The history of another thread at the beginning of a rollout, which a subagent or a fork goes on from.
 
 It begins with the `session_meta` of another thread; where the thread's own names the one it was forked from,
-also with the first line of a turn that is older than the thread. It ends in front of the first line of a turn
+also with the first line of a turn that is older than the thread. It ends before the first line of a turn
 that is younger: ids of both are UUIDs of version 7, which begin with the time they were made at. Where no
 copied line has such a turn, it ends at the first pause, because copied lines are written at once.
 
@@ -77,7 +77,7 @@ class Copy:
             self._spawns.add(text_of(payload, "call_id") or "")
 
     def take_answer(self) -> "dict[str, Any] | None":
-        """The last line behind the copy, where it answers the call that made this subagent: its own.
+        """The last line after the copy, where it answers the call that made this subagent: its own.
 
         The parent's call has another answer, an object that names the subagent.
         """

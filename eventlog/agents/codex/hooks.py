@@ -3,7 +3,7 @@
 Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: `turn_id` names
 a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a
 shell command that fails gives a PostToolUse with its output and no exit code, so whether it succeeded is
-unknown; a patch tells its files in its text, and one within a shell command gives no PostToolUse; before a
+unknown; a patch names its files in its text, and one within a shell command gives no PostToolUse; before a
 model is asked, the tools that it asked for have ended; model calls have no ids, so
 one is named by its turn and figures (`call_key`), and their input counts what came from the cache. On the
 hook path.
@@ -48,7 +48,7 @@ _OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response")
 TOOLS = AgentTools(
     edits={},
     patches={"apply_patch": "command"},
-    waits="wait_agent",  # a subagent's calls are told by its own hooks
+    waits="wait_agent",  # a subagent's own hooks report its calls
     quiet="spawn_agent send_message send_input followup_task list_agents interrupt_agent close_agent "
     "resume_agent update_plan request_user_input view_image web_search tool_search read_file list_dir "
     "grep_files list_mcp_resources list_mcp_resource_templates read_mcp_resource",

@@ -4,7 +4,7 @@ from typing import Any
 
 ITEM, EVENT = 0, 1  # where a text stands: in an item of the conversation, or in an event of the client
 
-# Of items and events, what columns hold or what is told in another place.
+# Of items and events, what columns hold or what another event records.
 PASSTHROUGH = "internal_chat_message_metadata_passthrough"
 OF_MESSAGE = frozenset(("type", "role", "content", PASSTHROUGH))
 OF_REASONING = frozenset(("type", "summary", PASSTHROUGH))
@@ -22,7 +22,7 @@ _OF_CLIENT_BARE = (
 
 
 class Texts:
-    """The texts of one turn, and how often each channel told them."""
+    """The texts of one turn, and how often each channel had them."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], list[int]] = {}
@@ -31,7 +31,7 @@ class Texts:
         self._counts.clear()
 
     def nth(self, kind: str, text: str, channel: int) -> int:
-        """Which one of its kind a text is in its turn, from 1; 0 when the other channel told it."""
+        """Which one of its kind a text is in its turn, from 1; 0 when the other channel had it."""
         counts = self._counts.setdefault((kind, text), [0, 0])
         counts[channel] += 1
         return counts[channel] if counts[channel] > counts[1 - channel] else 0

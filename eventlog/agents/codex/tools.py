@@ -1,7 +1,8 @@
 """What tools of Codex were called with, gave and did to files: its reader between call and output.
 
-A call waits for its output; what the client tells in between (an exit code, changes of files) belongs to it.
-A command within a script of `exec`, or of the user's own, has no call in the file and is an action by itself.
+A call waits for its output; what the client reports in between (an exit code, changes of files) belongs to
+it. A command within a script of `exec`, or of the user's own, has no call in the file and is an action by
+itself.
 """
 
 import json
@@ -67,11 +68,11 @@ class PendingCalls:
         self._draft = draft
         self._ended: dict[
             str, bool
-        ] = {}  # calls of which the client told an end → whether an import before did
+        ] = {}  # calls whose end the client reported → whether a former import has it
         self._open: dict[str, list[_Call]] = {}  # those with one id in their order
         self._done: dict[str, int] = {}  # call → what stands for its arguments
-        self._searches: list[object] = []  # that an event told
-        self._present: set[str] = set()  # files that an edit of the thread left behind
+        self._searches: list[object] = []  # that an event reported
+        self._present: set[str] = set()  # files that exist after an edit of the thread
 
     def takes(self, kind: str) -> bool:
         return kind in _CALLS or kind in _OUTPUTS
@@ -114,7 +115,7 @@ class PendingCalls:
         return waiting.pop(0) if take else waiting[0]
 
     def _search(self, call: str | None, item: "dict[str, Any]", rest: "dict[str, Any]") -> None:
-        """A search by the provider; an event in front of the item tells it too, which may have no id."""
+        """A search by the provider; an event before the item, which may have no id, reports it too."""
         action = item.get("action")
         if (call is None or not is_global(call)) and action in self._searches:
             self._searches.remove(action)
@@ -124,7 +125,7 @@ class PendingCalls:
             self._action(call, "web_search", action, None, rest, {}, True)
 
     def details(self, kind: str, record: "dict[str, Any]", call: str | None) -> None:
-        """What the client tells of a tool that ended."""
+        """What the client reports of a tool that ended."""
         waiting = self._first(call)
         if waiting is not None:
             waiting.details.update(record)
@@ -145,7 +146,7 @@ class PendingCalls:
             self._action(call, name, args, None, rest, record, None)
 
     def end(self) -> None:
-        """Calls without an output: where the client told their end, that is one."""
+        """Calls without an output: where the client reported their end, that is one."""
         for call, (name, args, rest, columns, details) in [
             (call, pending) for call, calls in self._open.items() for pending in calls
         ]:
@@ -206,7 +207,7 @@ class PendingCalls:
         if call is not None:
             self._done[call] = _sum_of(args)
         called_at = None if columns is None else columns.get("occurred_at")
-        # What `end` tells where the file ends between the client's word and the output.
+        # What `end` records where the file ends between the client's word and the output.
         half: Event | None = None
         if details and columns is not None:
             half = {"occurred_at": called_at, "payload": {"args": args}}
@@ -327,7 +328,7 @@ def _duration_of(details: "dict[str, Any]", text: str) -> int | None:
 
 
 def _lean(details: "dict[str, Any]", output: str, args: object) -> "dict[str, Any]":
-    """What the client told, without what the arguments or the output say too."""
+    """What the client reported, without what the arguments or the output say too."""
     rest = {name: value for name, value in details.items() if name not in _OF_DETAILS and value is not None}
     for name in _OUTPUT_TEXTS:
         text = rest.get(name)

@@ -1,6 +1,6 @@
 """Rollouts of Codex, from the bare lines of 2025 to the items of 0.169: a reader (docs/adapters.md).
 
-What it rests on: the first `session_meta` names the thread; a turn has an id that hooks tell too; a prompt or
+What it rests on: the first `session_meta` names the thread; a turn has an id that hooks have too; a prompt or
 an answer stands in the file twice, as item and as event; what a tool did stands between its call and its
 output. A file may hold lines of several versions.
 """
@@ -20,7 +20,7 @@ from eventlog.base.types import Event
 AGENT = "codex"
 SUFFIXES = (".jsonl", ".jsonl.zst")
 
-# Of lines, what columns hold or what is told in another place.
+# Of lines, what columns hold or what another event records.
 _OF_SESSION = frozenset(("id", "session_id", "cwd", "cli_version"))
 _OF_END = frozenset(("type", "turn_id", "root_turn_id", "last_agent_message", "duration_ms"))
 # The items that stood in a file by themselves in 2025.
@@ -55,7 +55,7 @@ class CodexReader:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._tools = tools.PendingCalls(draft)
-        self._early: list[dict[str, Any]] = []  # lines in front of the first that names the session
+        self._early: list[dict[str, Any]] = []  # lines before the first that names the session
         self._number = 0
         self._thread = ""
         self._meta: dict[str, Any] = {}
@@ -71,7 +71,7 @@ class CodexReader:
         self._context: dict[str, Any] = {}
         # A text that the next line may say again: what takes it, the text, all else, its columns.
         self._held: tuple[str, dict[str, Any], Event, int, bool] | None = None
-        # The prompt that an event may repeat: that of an item, or of the event in front of it.
+        # The prompt that an event may repeat: that of an item, or of the event before it.
         self._item_prompt: str | None = None
         self._last_prompt: str | None = None
         self._usage = usage.Usage()
@@ -430,7 +430,7 @@ class CodexReader:
             self._raw(rest, "response_item/reasoning")
 
     def _prompt_event(self, text: str, payload: "dict[str, Any]") -> None:
-        """A prompt as the client's event tells it; the item in front of it may be the same one."""
+        """A prompt as the client's event has it; the item before it may be the same one."""
         rest = {name: value for name, value in payload.items() if name not in texts.OF_USER and value}
         held = self._held
         if held is not None and held[0] == "user" and text in texts_in(held[1].get("content")):

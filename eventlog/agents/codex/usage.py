@@ -1,6 +1,6 @@
 """Model calls of Codex: which lines are one, each once.
 
-A `token_usage_record` is one. Versions that have none write the thread's totals behind each call, and again
+A `token_usage_record` is one. Versions that have none write the thread's totals after each call, and again
 without one: so a `token_count` is a call when its totals are others than the last. Where records are, counts
 only repeat them.
 """

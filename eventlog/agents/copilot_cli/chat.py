@@ -1,8 +1,8 @@
 """Copilot chats of VS Code: one document, or a document and the changes made to it, line by line.
 
 What it rests on: a line `{kind: 0, v}` is the document, `{kind: 1, k, v}` sets a value in it, and
-`{kind: 2, k, v, i}` puts values at the end of a list, from `i` on when that is given; so a chat is told at
-the end of its file. The rounds of a request hold what the model said and called, else the parts shown do.
+`{kind: 2, k, v, i}` puts values at the end of a list, from `i` on when that is given; so a chat is recorded
+at the end of its file. The rounds of a request hold what the model said and called, else the parts shown do.
 """
 
 from typing import Any

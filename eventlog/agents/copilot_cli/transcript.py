@@ -1,7 +1,7 @@
 """Sessions of GitHub Copilot: `events.jsonl` of its command line, and chats of VS Code (`chat`).
 
 What it rests on: each line is {type, data, id, timestamp, parentId}; a message may count its output, and the
-end of a run counts all of its model calls by model: what its messages did not tell goes to the last of them.
+end of a run counts all of its model calls by model: what its messages did not count goes to the last of them.
 """
 
 import os
@@ -52,7 +52,7 @@ def recognises(record: _Object) -> bool:
 
 
 class _Answer(NamedTuple):
-    """A message that counts its tokens, until it is known whether the end of the run tells more."""
+    """A message that counts its tokens, until it is known whether the end of the run counts more."""
 
     message: str
     model: str | None
@@ -160,9 +160,9 @@ class CopilotCliReader:
             self._tell.error(message, "tool_failure", tool=action.get("tool"), tool_use_id=call_id)
 
     def _run_ended(self, line: str, metrics: _Object) -> None:
-        """What the model calls of a run used besides what its messages told.
+        """What the model calls of a run used besides what its messages counted.
 
-        It is told with the last message of the model, whose row then says that it is a sum if others went
+        It is recorded with the last message of the model, whose row then says that it is a sum if others went
         before it: so a run has as many calls as messages. A model that no message names has its own row.
         """
         draft, alone = self._draft, len(metrics) == 1
@@ -192,7 +192,7 @@ class CopilotCliReader:
         self._tell_last()
 
     def _tell_last(self) -> None:
-        """The calls of messages behind which nothing more is told."""
+        """The calls of messages that nothing more follows."""
         for answers in self._answers.values():
             if answers:
                 self._count(answers[-1])
@@ -205,7 +205,7 @@ class CopilotCliReader:
         run: object = None,
         of: int = 1,
     ) -> None:
-        """The model call of a message, with what the end of its run tells `more`, of so many messages."""
+        """The model call of a message, with what the end of its run counts `more`, of so many messages."""
         draft, more = self._draft, more or {}
         here, draft.of_line = draft.of_line, answer.columns
         usage = answer.usage

@@ -25,7 +25,7 @@ SPEC = AgentSpec(
     ),
     settings=SettingsSpec(
         # Gemini CLI waits for each hook, which is a process. Not registered are those around a model call, of
-        # which the chat tells more: BeforeModel, BeforeToolSelection, AfterModel (each piece), PreCompress
+        # which the chat has more: BeforeModel, BeforeToolSelection, AfterModel (each piece), PreCompress
         # (before each).
         events=(
             "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",

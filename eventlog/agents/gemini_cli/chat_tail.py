@@ -1,4 +1,4 @@
-"""Model calls from a chat file of Gemini CLI: the lines behind a remembered offset, up to a bound.
+"""Model calls from a chat file of Gemini CLI: the lines after a remembered offset, up to a bound.
 
 A message is written again with more fields until it is complete: of the lines read at once the last one of
 each id counts, and one read again has the same event id, made of the message's id and its figures.
@@ -18,7 +18,7 @@ AGENT = "gemini-cli"
 def read_calls(
     _agent: str, path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
 ) -> "tuple[list[Event], TranscriptOffset]":
-    """`llm` events of the model calls behind `mark`, each in the one of `turns` that it was made in, and the
+    """`llm` events of the model calls after `mark`, each in the one of `turns` that it was made in, and the
     mark to go on from.
 
     Args: turns: their names, in order; of each a text that ends with the time it began at.
@@ -44,7 +44,7 @@ def read_calls(
 
 
 def call_of(record: "dict[str, object]") -> "Event | None":
-    """The model call that a message tells; None when it tells none."""
+    """The model call of a message; None without one."""
     tokens, message_id = object_of(record, "tokens"), text_of(record, "id")
     if not tokens or message_id is None:
         return None

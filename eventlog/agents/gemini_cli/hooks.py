@@ -4,7 +4,7 @@ Pure: reads no file and no clock; what is not known here is kept raw. Facts that
 `timestamp`, but neither its turn nor its tool call an id, so a turn is named by session and time of its
 BeforeAgent, and a tool call by what it asks for (`call_key`); tools of one answer run beside one another, but
 for edits; one that is refused, or stopped, gives no AfterTool, and all have ended when the agent has; model
-calls come by the piece, so they are read from the chat (`chat_tail.py`); what other hooks put in front of a
+calls come by the piece, so they are read from the chat (`chat_tail.py`); what other hooks put before a
 prompt is not the person's. On the hook path.
 """
 
@@ -83,7 +83,7 @@ def digest_of(args: object) -> str:
 
 
 def without_context(text: str) -> "tuple[str, str]":
-    """What hooks put in front of a prompt, and the prompt."""
+    """What hooks put before a prompt, and the prompt."""
     if not text.startswith(_CONTEXT) or _CONTEXT_END not in text:
         return "", text
     injected, _, prompt = text.partition(_CONTEXT_END)

@@ -1,10 +1,11 @@
 """Chats of Gemini CLI: one JSON document (older), or lines (newer) of which a message's last one counts.
 
-What it rests on: a message is written again with more fields until it is complete, so it is told when another
-one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a tool call
-stands in the answer that made it, with its result, and for edits with both contents of the file. The chat of
-a subagent stands in a directory named after the session that it works for, under the subagent's id, which the
-tool call that launched it says when it is over; its lines are merged with the session's by time.
+What it rests on: a message is written again with more fields until it is complete, so it is recorded when
+another one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a
+tool call stands in the answer that made it, with its result, and for edits with both contents of the file.
+The chat of a subagent stands in a directory named after the session that it works for, under the subagent's
+id, which the tool call that launched it says when it is over; its lines are merged with the session's by
+time.
 """
 
 import hashlib
@@ -178,7 +179,8 @@ class GeminiReader:
         )
 
     def _set(self, changed: "dict[str, Any]") -> None:
-        """Fields of the head, written again; of messages that were told before only what tools did since."""
+        """Fields of the head, written again; of messages that were recorded before only what tools did
+        since."""
         for message in _list_of(changed, "messages"):
             if text_of(message, "id") not in self._chat.written:
                 self._message(message)
@@ -317,7 +319,7 @@ class GeminiReader:
             or self._name_of(tool_use_id, call) in self._tools
             or (status not in _DONE and "result" not in call)
         ):
-            return  # it is told when it has ended
+            return  # it is recorded when it has ended
         self._tools.add(self._name_of(tool_use_id, call))
         draft, subagent = self._draft, text_of(call, "agentId")
         if subagent is not None:  # it is over

@@ -30,7 +30,7 @@ SESSION, TURN_START, TOOL_START, TOOL, TURN_END, SESSION_END = (
 
 TEXT_SIZE_MAX = 4096  # of ids, names and paths that become columns
 _TITLE_SIZE_MAX = 80
-# Of the last word of an id that tells its call by itself.
+# Of the last word of an id that is unique by itself.
 _RANDOM_SIZE_MIN = 5
 _LONG_SIZE_MIN = 12
 
@@ -61,8 +61,8 @@ class Call:
     """One hook call.
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
-    come in the order in which they are to be written; `counted` are those of tool calls whose ids do not tell
-    them by themselves, with their keys (`call_key`). `cause` is the id of the action that explains what a
+    come in the order in which they are to be written; `counted` are those of tool calls whose ids are not
+    unique, with their keys (`call_key`). `cause` is the id of the action that explains what a
     capture finds. `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are
     the files that an edit tool names. `prompt` is a person's message, which names the turn (whose start is
     the first event) and may name the session. `ended` are the actions of tools that are known to have ended;
@@ -152,15 +152,15 @@ class Call:
         return event
 
     def add_missed_look(self, turn: str) -> None:
-        """Say that no look was made when the turn began, because nothing was heard of it then."""
+        """Record that nothing was captured when the turn began: no hook reported it then."""
         fields = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
         columns = {"operation": "turn_start", "success": False}
         self.add("snapshot", fields, "snapshot", turn, "missed", **columns)
-        if self.moment != TOOL_START:  # in front of the look of this call
+        if self.moment != TOOL_START:  # before the capture of this call
             self.events.insert(0, self.events.pop())
 
     def count(self, event: Event, key: "tuple[str, ...]", tool_use_id: str) -> None:
-        """`event` of a tool call has `key`, which equal calls share unless the id tells them by itself."""
+        """`event` of a tool call has `key`, which equal calls share unless the id is unique."""
         event["event_id"] = event_id_of(self.agent, *key)
         if not is_global(tool_use_id):
             self.counted.append((event, key))
@@ -247,7 +247,7 @@ def raw(call: Call, fields: "Mapping[str, object]", name: "str | None", *key: "s
 
 
 def is_global(tool_use_id: str) -> bool:
-    """Whether an id tells its call by itself: its last word looks random.
+    """Whether an id is unique by itself: its last word looks random.
 
     That is one of 5 characters or more with both letters and digits, or of 12 or more with digits, or with
     both small and capital letters.
@@ -294,7 +294,7 @@ def _ordered(value: object) -> object:
 
 
 class TranscriptOffset:
-    """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
+    """How far a transcript was read: the offset after the last whole line, in the file of this inode."""
 
     __slots__ = ("inode", "offset")
 
@@ -304,7 +304,7 @@ class TranscriptOffset:
 
 
 def read_tail(path: str, mark: TranscriptOffset, bytes_max: int) -> "tuple[bytes, TranscriptOffset]":
-    """The whole lines behind `mark`, and the mark to go on from. Raises: OSError when it cannot be read."""
+    """The whole lines after `mark`, and the mark to go on from. Raises: OSError when it cannot be read."""
     if not path.endswith(".jsonl"):
         return b"", mark
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -16,7 +16,8 @@ from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
-# What is told once, however often a line says it; of all else the same id with other content is another fact.
+# What is recorded once, however often a line says it. Of all else the same id with other content is another
+# fact.
 _ONCE = frozenset(("session", "turn", "subagent", "import", "llm"))
 
 WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "seen"
@@ -106,7 +107,7 @@ class Draft:
     set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
     what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
     paths of the source's files, to which the number of a line's part belongs. `closed` keeps how each turn
-    ended that was followed by another, since a line may tell several; `is_copy` is the source's. `owner` is
+    ended that was followed by another, since a line may hold several; `is_copy` is the source's. `owner` is
     the session that had the turn under way first, where another copied it; `aliases` are other names that
     lines give the session. `reused` are facts whose id, as the agent gave it, another one of the source has;
     `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether another
@@ -171,7 +172,7 @@ class Draft:
         self._apart: set[str] = set()  # of all else: events that have another id here
         self._contents: dict[str, int] = {}  # event id → what stands for the content of the first
         self._calls: dict[tuple[str, ...], int] = {}  # how many tool calls of each key
-        self._tool_use_ids: set[str] = set()  # those that do not tell their calls by themselves
+        self._tool_use_ids: set[str] = set()  # those that are not unique
 
     # -- what a reader calls ---------------------------------------------------------------------
 
@@ -286,7 +287,7 @@ class Draft:
     def answer_id(self, message_id: str, columns: "Callable[[], Event]", *, grows: bool = False) -> str:
         """The id of a model's answer; with the session where another answer, of another session, has it.
 
-        Args: columns: gives those of the model call; grows: this is not the last that is told of it.
+        Args: columns: gives those of the model call; grows: more of it may follow.
         """
         if self.is_taken is None or self.is_copy or self.session is None or self.session in message_id:
             return message_id
@@ -390,7 +391,7 @@ class Draft:
             self.event("transcript", rest, "transcript", cause, "rest", operation="rest", cause=cause)
 
     def _tells(self, part: str) -> bool:
-        """Whether a part of a key tells the fact in all sessions: a random id, a digest, or the session."""
+        """Whether a part of a key names the fact in all sessions: a random id, a digest, or the session."""
         return part == self.session or is_global(part)
 
     def _scope(self, event: Event, key: "list[str]", *, is_new: bool = False) -> None:

@@ -18,7 +18,7 @@ class Fact:
     """A fact as a reader met it: the event with its payload, or the columns of a model call.
 
     `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
-    behind the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
+    after the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
     answer.
     """
 

@@ -39,10 +39,10 @@ _COMPRESSED = {
 class Line:
     """A line of a source.
 
-    `said` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part` is
-    the file it comes from (index into the source's files), `number` its number there from 1, `offset` where
-    it begins. `told` says that an import before has told it. Of a line above LINE_BYTES_MAX each `piece`
-    comes by itself, numbered from 0; of any other it is None.
+    `record` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part`
+    is the file it comes from (index into the source's files), `number` its number there from 1, `offset`
+    where it begins. `is_imported` says that an import before has read it. Of a line above LINE_BYTES_MAX each
+    `piece` comes by itself, numbered from 0; of any other it is None.
     """
 
     __slots__ = ("data", "is_imported", "number", "offset", "part", "piece", "record")
@@ -87,7 +87,8 @@ class Doubles:
 
 
 class ImportOffset:
-    """How far a file was told: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its `lines`."""
+    """How far a file was imported: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its
+    `lines`."""
 
     __slots__ = ("_digest", "hasher", "lines", "malformed", "size")
 
@@ -135,7 +136,7 @@ class FileSource:
         return head_of(self.path)
 
     def lines(self, offsets: "Mapping[str, ImportOffset]") -> Iterator[Line]:
-        """All lines, in order; those of which `told` speaks (by name of the file) are marked so.
+        """All lines, in order; those before their file's offset, by name, are marked as imported.
 
         Raises: NotFound when a file is gone, EventLogError when it cannot be read.
         """

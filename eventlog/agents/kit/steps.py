@@ -37,7 +37,7 @@ class Steps:
         self._step: str | None = ""
         self._number = 0
         self._waiting: dict[str, list[_Call]] = {}  # those with one id in their order
-        self._messages: dict[str, int] = {}  # how often each was counted that its id does not tell
+        self._messages: dict[str, int] = {}  # how often each was counted whose id is not unique
 
     def begin(self, step: object, at: object = None, **columns: object) -> None:
         """A step begins: its number or its own id, its time (text, or milliseconds), its columns."""
@@ -114,7 +114,7 @@ class Steps:
         stop_reason: object = None,
         **columns: object,
     ) -> None:
-        """A model call, told again when its counts grew; `message` names it, the step if nothing does."""
+        """A model call, recorded again when its counts grew; `message` names it, the step if nothing does."""
         draft = self._draft
         message = message or self.name_of_step()
         if not is_global(message):
@@ -138,7 +138,7 @@ class Steps:
         )  # fmt: skip
 
     def rest(self, fields: "Mapping[str, Any]", kind: str | None) -> None:
-        """Keep what nothing else tells, unless it is nothing."""
+        """Keep what nothing else records, unless it is nothing."""
         rest = {name: value for name, value in fields.items() if value is not None and value != []}
         if rest:
             self._draft.raw(rest, kind, *self._key(rest))

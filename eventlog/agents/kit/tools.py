@@ -25,7 +25,7 @@ class AgentTools:
 
     `edits` change the files that they name and nothing else: tool → its argument with the path, or several
     of which one is given; `patches`: tool → its argument with a patch that names them. `waits` have others do
-    the work, `quiet` ones change no file. `prefix` is what the agent's hooks put in front of a name that its
+    the work, `quiet` ones change no file. `prefix` is what the agent's hooks put before a name that its
     model and its transcripts do not have.
     """
 

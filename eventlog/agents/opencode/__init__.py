@@ -1,4 +1,4 @@
-"""OpenCode: its plugin, what the plugin tells, and the database of its sessions."""
+"""OpenCode: its plugin, what the plugin reports, and the database of its sessions."""
 
 from eventlog.agents.kit.spec import (
     COMMAND_LINE,
@@ -10,7 +10,7 @@ from eventlog.agents.kit.spec import (
     TranscriptSpec,
 )
 
-# Whatever the plugin may say; what OpenCode does not tell it, it makes of what it hears.
+# Whatever the plugin may report; what OpenCode does not say, the plugin derives from what it does say.
 EVENTS = (
     "session.created", "session.resumed", "chat.message", "tool.execute.before", "tool.execute.after",
     "tool.error", "step.finish", "message.error", "permission.replied", "session.compacted", "session.idle",

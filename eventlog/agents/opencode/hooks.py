@@ -1,10 +1,10 @@
-"""What OpenCode tells our plugin: `interpret`, from that to a `Call`, and what an import shares.
+"""What our plugin reports of OpenCode: `interpret`, from that to a `Call`, and what an import shares.
 
 Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: a turn is the
 user message that began it; a subagent is a session of its own with a parent, and what it does belongs to the
 turn of the session at the top; the ids of tool calls are the provider's, unique within a session only; a tool
-that throws is told by its part, any other by `tool.execute.after`; a model call is one `step-finish` part,
-whose input leaves the cache out and whose output leaves reasoning out. On the hook path.
+that throws is reported by its part, any other by `tool.execute.after`; a model call is one `step-finish`
+part, whose input leaves the cache out and whose output leaves reasoning out. On the hook path.
 """
 
 from eventlog.agents.kit.call import (
@@ -50,7 +50,7 @@ SUBAGENT_TOOL = "task"
 TOOLS = AgentTools(
     edits={"edit": ("filePath",), "write": ("filePath",), "multiedit": ("filePath",)},
     patches={"patch": "patchText", "apply_patch": "patchText"},
-    waits=SUBAGENT_TOOL,  # a subagent's calls are told by its own session
+    waits=SUBAGENT_TOOL,  # a subagent's own session reports its calls
     quiet="read grep glob list ls webfetch websearch codesearch todoread todowrite question skill lsp "
     "invalid",
 )

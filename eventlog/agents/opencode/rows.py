@@ -4,9 +4,9 @@ A *source* is a session with its subagents; its path is that of the database, `#
 lines are JSON objects of ours around what OpenCode wrote:
 
     {"opencode": "session", "info": …}     what of a session stays as it is; a subagent's before its messages
-    {"opencode": "totals", "info": …}      behind it, what changes as it goes on; not part of what was told
+    {"opencode": "totals", "info": …}      after it, what changes as it goes on; not part of what was recorded
     {"opencode": "message", "info": …}     in order of time
-    {"opencode": "part", "part": …}        behind their message, in order of ids
+    {"opencode": "part", "part": …}        after their message, in order of ids
 
 A database is only read, in one transaction. One that nobody has open (no `-wal` beside it) is read without
 its locks, so that no file of SQLite's is left behind, and its size and time are compared afterwards.
@@ -110,7 +110,7 @@ class _RowSource(FileSource):
             mark.malformed += record is None
 
     def _known_lines(self, imported: "ImportOffset | None") -> int:
-        """How many of the first lines were told, and are as they were."""
+        """How many of the first lines were imported, and are as they were."""
         if imported is None or not imported.lines:
             return 0
         digest = blake3()
@@ -212,7 +212,7 @@ class DirectorySource(_RowSource):
             yield from _head(info)
 
     def _infos(self) -> "dict[str, dict[str, Any]]":
-        """The session and, behind it, those that descend from it."""
+        """The session and, after it, those that descend from it."""
         own = _document(self.path)
         beside = [_document(path) for path in _json_files(os.path.dirname(self.path)) if path != self.path]
         infos = {os.path.basename(self.path).removesuffix(".json"): own}

@@ -2,7 +2,7 @@
 
 What it rests on: a row may be written again until its message is complete; a model call is one `step-finish`
 part, and in older sessions a message without such parts; the cache is no part of `input`, reasoning none of
-`output`; a subagent is a session with a parent, told in the turn of its parent; the messages that a fork
+`output`; a subagent is a session with a parent, recorded in the turn of its parent; the messages that a fork
 copies are older than the session itself.
 
 `rows.py` makes the lines; an exported document is one line and says the same.

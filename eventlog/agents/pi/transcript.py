@@ -1,7 +1,7 @@
 """Sessions of the pi coding agent and those that share its format (version 3): a tree of lines with ids.
 
 What it rests on: ids of lines are unique in a session only; a call stands in the answer, its result is a
-message of its own; `input` excludes what came from the cache. A branch that was left is told too.
+message of its own; `input` excludes what came from the cache. A branch that was left is recorded too.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ class PiReader:
         self._tell.end()
 
     def _is_start(self, record: _Object) -> bool:
-        """Whether a line repeats a call that the answer behind it tells."""
+        """Whether a line repeats a call that the answer after it reports."""
         data = object_of(record, "data")
         call_id = text_of(data, "toolCallId")
         if record.get("customType") != "tool_execution_start" or call_id is None:

@@ -50,7 +50,7 @@ class SweAgentReader:
         for number, message in enumerate(history):
             self._tell.begin(number)
             self._message(number, message)
-        for number, step in enumerate(self._steps, len(history)):  # that no message tells
+        for number, step in enumerate(self._steps, len(history)):  # that no message has
             self._tell.begin(number)
             self._answer(number, {}, step)
         self._close_calls()
