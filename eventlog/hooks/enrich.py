@@ -59,9 +59,9 @@ class Completion:
         call, session = self.call, self.call.session
         if session is None:
             return
-        if call.repeats:
+        if call.may_duplicate:
             call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
-        if call.settles and self.place is not None:
+        if call.tools_settled and self.place is not None:
             self._settle(self.place, session)
         if call.moment == SESSION:
             self._add_master()

@@ -210,7 +210,7 @@ def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: 
     if place is None or session is None or turn is None:
         return
     if call.moment == TOOL_START and has_ended(layout, session, turn):
-        tool = text_of(call.events[0], "tool_use_id") or call.begins
+        tool = text_of(call.events[0], "tool_use_id") or call.started_action_id
         call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
         lines.append(["begun", short(turn)])
         return

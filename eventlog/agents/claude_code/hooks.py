@@ -16,7 +16,7 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
+    EditedFile,
     columns_of,
     int_of,
     object_of,
@@ -197,7 +197,7 @@ def _tool_end(call: Call, payload: "Payload") -> None:
 
 def _take_out_text(call: Call, result: "Payload") -> None:
     """The file event names the former text of the edited file by its hash: the result need not hold it."""
-    named = call.named[0] if call.named else Named("")
+    named = call.named[0] if call.named else EditedFile("")
     named.added, named.removed = _count_lines(result.get("structuredPatch"))
     for name in _ORIGINALS:
         original = result.get(name)
@@ -224,7 +224,7 @@ def _tool_batch(call: Call, payload: "Payload") -> None:
     if not isinstance(calls, list):
         _raw(call, payload, text_of(payload, "hook_event_name"))
         return
-    call.repeats = True
+    call.may_duplicate = True
     for call_payload in calls:
         if not isinstance(call_payload, dict):
             continue

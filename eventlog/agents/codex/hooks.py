@@ -225,7 +225,7 @@ def _texts_of(result: object) -> "list[str]":
 
 def _model_asked(call: Call, payload: "Payload") -> None:
     raw(call, payload, text_of(payload, "hook_event_name"))
-    call.settles = "agent_id" not in payload
+    call.tools_settled = "agent_id" not in payload
 
 
 def _model_call(call: Call, payload: "Payload") -> None:

@@ -18,7 +18,7 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
+    EditedFile,
     columns_of,
     int_of,
     object_of,
@@ -57,7 +57,7 @@ _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
 def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
-    call.stamp = text_of(payload, "timestamp")
+    call.called_at = text_of(payload, "timestamp")
     name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
@@ -129,8 +129,8 @@ def _prompt(call: Call, payload: "Payload") -> None:
     prompt = payload.get("prompt")
     injected, message = without_context(prompt if isinstance(prompt, str) else "")
     turn = None
-    if call.session is not None and call.stamp is not None:
-        turn = call.columns["agent_turn_id"] = turn_of(call.session, call.stamp)
+    if call.session is not None and call.called_at is not None:
+        turn = call.columns["agent_turn_id"] = turn_of(call.session, call.called_at)
     call.add("turn", {"user_message": message}, "turn", turn, "start", operation="start", status="active")
     call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
     call.add(
@@ -202,7 +202,7 @@ def _name_tool(call: Call, payload: "Payload", tool: "str | None") -> None:
     TOOLS.describe(call, tool, payload.get("tool_input"))
 
 
-def _count(named: Named, shown: "Payload") -> None:
+def _count(named: EditedFile, shown: "Payload") -> None:
     """The text that the tool found, and the lines of its own patch."""
     original = shown.get("originalContent")
     if isinstance(original, str) and shown.get("isNewFile") is not True:
@@ -230,7 +230,7 @@ def _agent_end(call: Call, payload: "Payload") -> None:
             "outcome": words if isinstance(words, str) else None,
             **without(payload, *_SHARED, "prompt", "prompt_response"),
         },
-        *("turn", call.session, call.stamp, "end"),
+        *("turn", call.session, call.called_at, "end"),
         source="agent",
         operation="end",
         status="completed",
@@ -238,7 +238,7 @@ def _agent_end(call: Call, payload: "Payload") -> None:
     prompt = payload.get("prompt")
     call.answers = without_context(prompt)[1] if isinstance(prompt, str) else None
     call.moment = TURN_END
-    call.settles = True
+    call.tools_settled = True
     _read_chat(call, payload)
 
 

@@ -35,7 +35,7 @@ _RANDOM_SIZE_MIN = 5
 _LONG_SIZE_MIN = 12
 
 
-class Named:
+class EditedFile:
     """A file that an edit tool says it changed.
 
     `original` is the text that the agent found in it, None when it does not say; `added` and `removed` are
@@ -62,40 +62,41 @@ class Call:
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
     come in the order in which they are to be written; `counted` are those of tool calls whose ids are not
-    unique, with their keys (`call_key`). `cause` is the id of the action that explains what a
-    capture finds. `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are
-    the files that an edit tool names. `prompt` is a person's message, which names the turn (whose start is
-    the first event) and may name the session. `ended` are the actions of tools that are known to have ended;
-    `repeats` says that their actions may have been recorded before, `settles` that every tool of the turn has
-    ended by now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of
-    tool calls are unique in, where that is not the agent.
+    unique, with their keys (`call_key`). `cause` is the id of the action that explains what a capture finds.
+    `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are the files that an
+    edit tool names. `prompt` is a person's message, which names the turn (whose start is the first event) and
+    may name the session. `ended` are the actions of tools that are known to have ended; `may_duplicate` says
+    that their actions may have been recorded before, `tools_settled` that every tool of the turn has ended by
+    now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
+    calls are unique in, where that is not the agent.
 
-    An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
-    the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call. `unheard` is
-    a call whose turn is new to the notes, because the hook of its prompt was killed. `begins` is the
-    action of a tool that begins, `answers` the prompt that the end of its turn names. `model_call` is
-    the key of a model call that has no id, but for its number among equal ones of its turn.
+    An agent that gives its turns and tool calls no ids says `called_at`, the time of the call, and
+    `tool_call`, the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call.
+    `unheard` is a call whose turn is new to the notes, because the hook of its prompt was killed.
+    `started_action_id` is the action of a tool that begins, `answers` the prompt that the end of its turn
+    names. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
+    turn.
     """
 
     __slots__ = (
         "agent",
         "answers",
-        "begins",
+        "called_at",
         "cause",
         "columns",
         "counted",
         "ended",
         "events",
         "kind",
+        "may_duplicate",
         "model_call",
         "moment",
         "named",
         "prompt",
-        "repeats",
         "scope",
-        "settles",
-        "stamp",
+        "started_action_id",
         "tool_call",
+        "tools_settled",
         "transcripts",
         "unheard",
     )
@@ -105,19 +106,19 @@ class Call:
         self.columns = columns
         self.events: "list[Event]" = []
         self.moment: "str | None" = None
-        self.named: "list[Named]" = []
+        self.named: "list[EditedFile]" = []
         self.kind: "str | None" = None
-        self.repeats = False
-        self.settles = False
+        self.may_duplicate = False
+        self.tools_settled = False
         self.cause: "str | None" = None
         self.scope: "str | None" = None
         self.prompt: "str | None" = None
         self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
         self.transcripts: "list[str]" = []
-        self.stamp: "str | None" = None
+        self.called_at: "str | None" = None
         self.tool_call: "tuple[str, str] | None" = None
         self.model_call: "tuple[str, ...] | None" = None
-        self.begins: "str | None" = None
+        self.started_action_id: "str | None" = None
         self.answers: "str | None" = None
         self.ended: "list[str]" = []
         self.unheard = False
@@ -148,7 +149,7 @@ class Call:
         if event_type == "action":
             self.ended.append(str(event["event_id"]))
         elif event_type == "tool_start":
-            self.begins = event_id_of(self.agent, "action", *key[1:])
+            self.started_action_id = event_id_of(self.agent, "action", *key[1:])
         return event
 
     def add_missed_look(self, turn: str) -> None:

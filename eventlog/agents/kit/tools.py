@@ -3,7 +3,7 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
-from eventlog.agents.kit.call import Named, object_of, text_of
+from eventlog.agents.kit.call import EditedFile, object_of, text_of
 from eventlog.base.paths import patch_paths
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ class AgentTools:
     def describe(self, call: "Call", tool: "str | None", arguments: object) -> None:
         """Say in `call` what its tool may change."""
         call.kind = self.kind(tool)
-        call.named = list(map(Named, self.paths(tool, arguments)))
+        call.named = list(map(EditedFile, self.paths(tool, arguments)))
         if call.kind == EDITS and not call.named:
             call.kind = ANY  # nobody knows what it edits
 
