@@ -34,9 +34,6 @@ _TEXT_SIZE_KEPT = 2 << 20
 _TAIL_SIZE_KEPT = 64 << 10
 _NOTES_SIZE_MAX = 64 << 10
 
-# The agent whose chat loses the answers of hooks, so that a resumed one has no briefing.
-_FORGETS = "gemini-cli"
-
 # In an input too large to be parsed, these are searched in its first and its last bytes.
 _NAMES = (
     "session_id", "prompt_id", "turn_id", "agent_id", "cwd", "hook_event_name", "tool_name", "tool_use_id",
@@ -56,13 +53,13 @@ def main() -> None:
         _signal.signal(_signal.SIGALRM, _too_late)
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S, _DEADLINE_NEXT_S)
         data, size = _read_input()
-        from eventlog.agents import hook_adapters
+        from eventlog import agents
         from eventlog.base.fs import Detaching
         from eventlog.hooks import locate, record
 
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * record.patience(os.environ), _DEADLINE_NEXT_S)
 
-        call = hook_adapters.interpret(_agent(sys.argv), payload_of(data, size))
+        call = agents.interpret(_agent(sys.argv), payload_of(data, size))
         root = locate.find_store(call, os.environ)
         if root is not None:
             store = root
@@ -124,8 +121,12 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
     if call.moment != "session":
         return
     operation = call.events[-1].get("operation")
-    if operation != "start" and (operation, call.agent) != ("resume", _FORGETS):
-        return  # a resumed session has its context
+    if operation != "start":
+        from eventlog import agents
+
+        spec = agents.spec_of(call.agent)
+        if operation != "resume" or spec is None or spec.hooks is None or not spec.hooks.forgets_answer:
+            return  # a resumed session has its context
     from eventlog.base import config, identity
     from eventlog.base.fs import REAL
     from eventlog.base.layout import Layout
@@ -142,7 +143,7 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
         location = locate.find_place(layout.root, call, os.environ)
     except (OSError, ValueError):
         location = None
-    if briefing_hook.takes_briefing(call.agent) and briefing_hook.lacks_facts(layout, who):
+    if briefing_hook.reads_answer(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
         until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from eventlog import agents
+
 from .access import say
-from .hooks_text import chosen, edit_options, homes, project_directory, told, where_options
+from .hooks_text import chosen, edit_options, homes, listed, project_directory, told, where_options
 
 if TYPE_CHECKING:
     from eventlog.setup.git_exclude import Standing
@@ -14,9 +16,42 @@ if TYPE_CHECKING:
     from eventlog.setup.settings_file import SettingsEdit
 
 
-@click.command("install")
+_WITH_STATUS_LINE = [
+    spec for spec in agents.installable() if spec.settings is not None and spec.settings.has_status_line
+]
+_TITLES = listed([spec.title for spec in _WITH_STATUS_LINE])
+_HELP = """Have coding agents tell Locus what they do.
+
+Without an option the hooks go into the project's settings for you alone (--local): {files}.
+Git ignores these files from then on, by a line in the repository's info/exclude, so that no commit, checkout
+or stash takes them away. Installing again changes nothing, or brings the hooks up to date. Everything else in
+the files stays as it is, and `locus hooks uninstall` gives back the bytes that were there.
+
+A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
+machines read too, names the program locus-hook and does nothing where that is not on the PATH.
+
+On a terminal it asks once whether agents are to be told what is known here when they begin a session;
+elsewhere they are told nothing until --brief. The answer stands in the store's config.toml.
+
+--statusline puts `locus statusline` into the same file of {titles}; a status line of somebody else is
+never replaced. Installing again without the option leaves ours there.
+"""
+
+
+def _help() -> str:
+    files = [
+        f"{spec.folder}/{spec.settings.local_file or spec.settings.file}"
+        for spec in agents.installable()
+        if spec.settings is not None
+    ]
+    return _HELP.format(files=listed(files), titles=_TITLES)
+
+
+@click.command("install", help=_help())
 @where_options
-@click.option("--statusline", is_flag=True, help="Set Claude Code's status line, too: `locus statusline`.")
+@click.option(
+    "--statusline", is_flag=True, help=f"Set the status line of {_TITLES}, too: `locus statusline`."
+)
 @click.option(
     "--brief/--no-brief",
     "brief",
@@ -34,24 +69,6 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Have coding agents tell Locus what they do.
-
-    Without an option the hooks go into the project's settings for you alone (--local): Claude Code's
-    .claude/settings.local.json. The others have one file for a project: .codex/hooks.json,
-    .gemini/settings.json and, as a plugin, .opencode/plugin/locus.js. Git ignores these files from then on,
-    by a line in the repository's info/exclude, so that no commit, checkout or stash takes them away.
-    Installing again changes nothing, or brings the hooks up to date. Everything else in the files stays as
-    it is, and `locus hooks uninstall` gives back the bytes that were there.
-
-    A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
-    machines read too, names the program locus-hook and does nothing where that is not on the PATH.
-
-    On a terminal it asks once whether agents are to be told what is known here when they begin a session;
-    elsewhere they are told nothing until --brief. The answer stands in the store's config.toml.
-
-    --statusline puts `locus statusline` into the same file of Claude Code; a status line of somebody else is
-    never replaced. Installing again without the option leaves ours there.
-    """
     install(
         ctx, agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline, brief=brief
     )
@@ -74,8 +91,9 @@ def install(
 
     directory, places = project_directory(ctx), homes()
     agents = chosen(agent, directory, places)
-    if statusline and engine.CLAUDE_CODE not in agents:
-        raise click.UsageError("only Claude Code has a status line: use --agent claude-code.", ctx)
+    if statusline and not any(engine.spec_of(name)[1].has_status_line for name in agents):
+        option = f"--agent {_WITH_STATUS_LINE[0].name}"
+        raise click.UsageError(f"only {_TITLES} has a status line: use {option}.", ctx)
     commands = os.path.dirname(os.path.abspath(__file__))
     stub = f"{launch.stub_directory(places.data)}/{launch.STUB}"
     if level != engine.PROJECT and not dry_run:
@@ -85,7 +103,7 @@ def install(
         line = launch.portable_line(name) if level == engine.PROJECT else launch.fast_line(name, stub)
         path = engine.settings_path(name, level, directory, places)
         wanted = engine.handlers(name, line)
-        shown = _status_line(level) if statusline and name == engine.CLAUDE_CODE else None
+        shown = _status_line(level) if statusline and engine.spec_of(name)[1].has_status_line else None
         changed = engine.install(REAL, name, path, wanted, places, shown=shown, dry_run=dry_run)
         changes.append((level, changed))
         excluded += _left_out(directory, path, level, stub, places, dry_run=dry_run)
@@ -135,8 +153,9 @@ def _say_what_is_left(
     from .ignored_files import ask_once
     from .person import note_once
 
-    if any(change.agent == engine.CODEX for change in changes):
-        say("Codex leaves hooks out until you trust them: start `codex` here and give the command /hooks.")
+    for next_step in (engine.spec_of(change.agent)[1].next_step for change in changes):
+        if next_step is not None:
+            say(next_step)
     try:
         store = ctx.find_root().obj or identity.find(directory, os.environ)
         if store is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .access import json_option, put, say
-from .hooks_text import AGENTS, homes, project_directory, where_options
+from .hooks_text import agents_meant, homes, project_directory, where_options
 from .jsonout import document
 from .text import lines
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, agent: str | None, level: str | None, as_json: bool) -> None:
     """Show which hooks are installed, and where.
 
-    For each settings file that has hooks of ours: the events and the command, and of Claude Code whether the
-    status line is ours. `locus doctor` also tries whether they work.
+    For each settings file that has hooks of ours: the events and the command, and whether the status line is
+    ours, of agents that have one. `locus doctor` also tries whether they work.
     """
     from eventlog.base.fs import REAL
     from eventlog.setup import install as engine
@@ -31,10 +31,10 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
 
     directory, places = project_directory(ctx), homes()
     found: dict[str, engine.Registered] = {}
-    for name in (name for name in AGENTS[:-1] if agent in (None, "all", name)):
+    for name in agents_meant(agent):
         for at in [level] if level else engine.LEVELS:
             path = engine.settings_path(name, at, directory, places)
-            found.setdefault(path, engine.look(REAL, name, at, path))
+            found.setdefault(path, engine.registered_in(REAL, name, at, path))
     if as_json:
         put(document({"settings": [dataclasses.asdict(registered) for registered in found.values()]}))
         return
@@ -66,11 +66,11 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
 
 
 def _status_line(one: "Registered", is_lost: bool) -> str:
-    """What there is to say of Claude Code's status line; the other agents have none of ours."""
+    """What there is to say of the status line, of agents that have one."""
     from eventlog.setup import install as engine
     from eventlog.setup import launch
 
-    if one.agent != engine.CLAUDE_CODE:
+    if not engine.spec_of(one.agent)[1].has_status_line:
         return ""
     again = f"`locus hooks install --agent {one.agent} --{one.level} --statusline`"
     if one.status_line is None:

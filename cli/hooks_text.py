@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog import agents
+
 from .access import put, say
 from .jsonout import document
 from .text import lines
@@ -18,7 +20,17 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-AGENTS = ("claude-code", "codex", "gemini-cli", "opencode", "all")
+ALL = "all"
+
+
+def agents_meant(agent: str | None) -> list[str]:
+    """The agents of an option --agent: every one without it."""
+    return [spec.name for spec in agents.installable() if agent in (None, ALL, spec.name)]
+
+
+def listed(names: "Sequence[str]") -> str:
+    """Names as a sentence has them: `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def where_options(function: F) -> F:
@@ -29,7 +41,7 @@ def where_options(function: F) -> F:
         click.option("--local", "level", flag_value="local", help="In the project's settings for you alone."),
         click.option(
             "--agent",
-            type=click.Choice(AGENTS),
+            type=click.Choice([*(spec.name for spec in agents.installable()), ALL]),
             default=None,
             help="Whose settings. [default: those of the agents found here]",
         ),
@@ -77,15 +89,16 @@ def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
     """The agents that are meant."""
     from eventlog.setup import install
 
-    if agent == "all":
-        return list(install.AGENTS)
+    if agent == ALL:
+        return agents_meant(ALL)
     if agent is not None:
         return [agent]
     found = install.agents_here(directory, found_in, os.environ.get("PATH"))
     if not found:
+        programs = [spec.program for spec in agents.installable() if spec.program is not None]
         raise click.UsageError(
-            "No coding agent was found here (no program claude, codex, gemini or opencode, nothing of theirs "
-            f"at home). {_how_to_name_one()}"
+            f"No coding agent was found here (no program {listed(programs)}, nothing of theirs at home). "
+            f"{_how_to_name_one()}"
         )
     return found
 
@@ -94,7 +107,8 @@ def _how_to_name_one() -> str:
     context = click.get_current_context()
     if any(parameter.name == "agent" for parameter in context.command.params):
         return "Name one with --agent."
-    return "Name one: `locus hooks install --agent claude-code` (or codex, gemini-cli, opencode, all)."
+    first, *others = agents_meant(None)
+    return f"Name one: `locus hooks install --agent {first}` (or {', '.join([*others, ALL])})."
 
 
 def told(

@@ -6,7 +6,7 @@ import click
 
 from .access import say
 from .hooks_text import (
-    AGENTS,
+    agents_meant,
     edit_options,
     homes,
     out_of_lists,
@@ -36,14 +36,14 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     from eventlog.setup import install as engine
 
     directory, places = project_directory(ctx), homes()
-    agents = [name for name in AGENTS[:-1] if agent in (None, "all", name)]
+    agents = agents_meant(agent)
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]
     changes = {}
     taken_back: list[SettingsEdit] = []
     for name in agents:
         for at in levels:
             path = engine.settings_path(name, at, directory, places)
-            is_meant = agent == name or engine.look(REAL, name, at, path).exists
+            is_meant = agent == name or engine.registered_in(REAL, name, at, path).exists
             if path not in changes and (is_meant or engine.was_installed(REAL, path, places)):
                 changes[path] = (at, engine.uninstall(REAL, name, path, places, dry_run=dry_run))
                 taken_back += out_of_lists(git_exclude.claim_of_hooks(path), places, dry_run=dry_run)
@@ -57,5 +57,5 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     if level is None:
         for name in agents:
             path = engine.settings_path(name, engine.USER, directory, places)
-            if engine.look(REAL, name, engine.USER, path).events:
+            if engine.registered_in(REAL, name, engine.USER, path).events:
                 say(f"{path} still has our hooks, for every project: `locus hooks uninstall --user`.")

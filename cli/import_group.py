@@ -2,28 +2,51 @@
 
 import click
 
+from eventlog import agents
+
 from .lazy import Entry, LazyGroup, Sections
 
-SECTIONS: Sections = (
-    (
-        "From",
+_MODULE = "import_transcripts"
+
+
+def _sections() -> Sections:
+    of_agents = (
+        Entry(spec.command_name, _MODULE, _summary(spec.name, is_found=spec.transcripts.is_found))
+        for spec in agents.importable()
+        if spec.transcripts is not None
+    )
+    return (
         (
-            Entry("git", "import_git", "Record the history of a git repository as turns."),
-            Entry("claude-code", "import_claude_code", "Record the sessions that claude-code left on disk."),
-            Entry("codex", "import_codex", "Record the sessions that codex left on disk."),
-            Entry("gemini", "import_gemini", "Record the sessions that gemini-cli left on disk."),
-            Entry("opencode", "import_opencode", "Record the sessions that opencode left on disk."),
-            Entry("copilot-cli", "import_copilot_cli", "Record the sessions that copilot-cli left on disk."),
-            Entry("cursor", "import_cursor", "Record the sessions that cursor left on disk."),
-            Entry("pi", "import_pi", "Record the sessions that pi left on disk."),
-            Entry("swe-agent", "import_swe_agent", "Record sessions of swe-agent from files."),
-            Entry("atif", "import_atif", "Record sessions of atif from files."),
-            Entry("jsonl", "import_jsonl", "Take in the log that `locus export jsonl` wrote to FILE."),
+            "From",
+            (
+                Entry("git", "import_git", "Record the history of a git repository as turns."),
+                *of_agents,
+                Entry("jsonl", "import_jsonl", "Take in the log that `locus export jsonl` wrote to FILE."),
+            ),
         ),
-    ),
-)
+    )
 
 
-@click.command("import", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="FROM …")
+def _summary(agent: str, *, is_found: bool) -> str:
+    return (
+        f"Record the sessions that {agent} left on disk."
+        if is_found
+        else f"Record sessions of {agent} from files."
+    )
+
+
+class _ImportGroup(LazyGroup):
+    """Has a command for each agent whose transcripts can be imported."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for spec in agents.importable():
+            if spec.command_name == cmd_name:
+                from . import import_transcripts
+
+                return import_transcripts.command_of(spec)
+        return super().get_command(ctx, cmd_name)
+
+
+@click.command("import", cls=_ImportGroup, sections=_sections(), subcommand_metavar="FROM …")
 def command() -> None:
     """Record a history that exists elsewhere."""

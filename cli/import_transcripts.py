@@ -17,6 +17,7 @@ from .withheld_text import say_withheld
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eventlog.agents.kit.spec import AgentSpec
     from eventlog.importers.importer import ImportReport
     from eventlog.store import Store
 
@@ -37,11 +38,10 @@ not be read is kept or named, and then the exit code is 4.
 """
 
 
-def make(agent: str, *, has_default_location: bool, verb: str | None = None) -> click.Command:
-    """The command for one agent, called `verb`, or like the agent.
-
-    `has_default_location`: the agent keeps its transcripts in a known directory.
-    """
+def command_of(spec: "AgentSpec") -> click.Command:
+    """The command for one agent."""
+    agent = spec.name
+    is_found = spec.transcripts is not None and spec.transcripts.is_found
 
     def run(
         ctx: click.Context,
@@ -64,14 +64,11 @@ def make(agent: str, *, has_default_location: bool, verb: str | None = None) -> 
         if report.is_partial:
             ctx.exit(exits.PARTIAL)
 
-    run.__doc__ = (_HELP if has_default_location else _HELP_OF_FILES).format(agent=agent)
+    run.__doc__ = (_HELP if is_found else _HELP_OF_FILES).format(agent=agent)
     callback = click.pass_context(run)
     callback = json_option(callback)
     callback = click.option(
-        "--all-projects",
-        is_flag=True,
-        help="Also the sessions of other directories.",
-        hidden=not has_default_location,
+        "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not is_found
     )(callback)
     callback = click.option(
         "--since",
@@ -79,10 +76,8 @@ def make(agent: str, *, has_default_location: bool, verb: str | None = None) -> 
         metavar="DATE",
         help="Only files that were changed since (UTC), such as 2026-11-01.",
     )(callback)
-    callback = click.argument("path", nargs=-1, required=not has_default_location, type=click.Path())(
-        callback
-    )
-    return click.command(verb or agent)(callback)
+    callback = click.argument("path", nargs=-1, required=not is_found, type=click.Path())(callback)
+    return click.command(spec.command_name)(callback)
 
 
 def _run(

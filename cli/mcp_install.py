@@ -6,13 +6,33 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog import agents
+
 from .access import say
-from .hooks_text import edit_options, homes, project_directory, told
+from .hooks_text import edit_options, homes, listed, project_directory, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_HELP = """Have coding agents start `locus mcp`.
+
+Their settings get an entry called locus: {files}
+of the project, or the user's own. Everything else in the files stays as it is. An
+entry of that name that is not ours is refused. A file of the project that is made for this is ignored by
+git from then on, by a line in info/exclude.
+
+The server is started once, as the agent will start it. Where it does not answer, nothing is written.
+
+Entries of a project name the program locus, which must be on the PATH of whoever reads them.
+"""
+
+
+def _choices() -> list[str]:
+    """What --agent takes: what the command line calls an agent, and what hooks do."""
+    names = [dict.fromkeys((spec.command_name, spec.name)) for spec in agents.servable()]
+    return [*(name for of_agent in names for name in of_agent), "all"]
 
 
 def entry_options(function: F) -> F:
@@ -27,7 +47,7 @@ def entry_options(function: F) -> F:
         ),
         click.option(
             "--agent",
-            type=click.Choice(["claude-code", "codex", "gemini", "gemini-cli", "opencode", "all"]),
+            type=click.Choice(_choices()),
             help="Whose settings. [default: those of the agents found here]",
         ),
     ):
@@ -37,29 +57,32 @@ def entry_options(function: F) -> F:
 
 def chosen(agent: str | None, directory: str) -> list[str]:
     """The agents that are meant, as hooks call them."""
-    from eventlog.mcp.install import AGENTS
-
     from . import hooks_text
 
-    return hooks_text.chosen(AGENTS.get(agent, agent) if agent else None, directory, homes())
+    servable = named(agent)
+    if agent is not None:
+        return servable
+    return [name for name in hooks_text.chosen(None, directory, homes()) if name in servable]
 
 
-@click.command("install")
+def named(agent: str | None) -> list[str]:
+    """The agents of an option --agent, as hooks call them: every one without it."""
+    wanted = (None, "all")
+    return [
+        spec.name for spec in agents.servable() if agent in wanted or agent in (spec.name, spec.command_name)
+    ]
+
+
+def _help() -> str:
+    files = [spec.server.files[-1] for spec in agents.servable() if spec.server is not None]
+    return _HELP.format(files=listed(files))
+
+
+@click.command("install", help=_help())
 @entry_options
 @edit_options
 @click.pass_context
 def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
-    """Have coding agents start `locus mcp`.
-
-    Their settings get an entry called locus: .mcp.json, .codex/config.toml, .gemini/settings.json or
-    opencode.json of the project, or the user's own. Everything else in the files stays as it is. An
-    entry of that name that is not ours is refused. A file of the project that is made for this is ignored by
-    git from then on, by a line in info/exclude.
-
-    The server is started once, as the agent will start it. Where it does not answer, nothing is written.
-
-    Entries of a project name the program locus, which must be on the PATH of whoever reads them.
-    """
     from eventlog.base import identity
     from eventlog.base.errors import Refused
     from eventlog.base.fs import REAL
@@ -101,18 +124,10 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
         say("To share such a file with others all the same: `git add -f` it.")
     if store is None:
         say("There is no store here yet: `locus init` makes one.")
-    if any(change.agent == "codex" for _, change in changes):
-        if scope == "project":
-            say(
-                "Codex reads a project's settings when you trust the project. The entry names the store by "
-                "its "
-                "path on this machine, since Codex does not tell servers where they are."
-            )
-        else:
-            say(
-                "Codex does not tell servers where they are: with --scope user the server serves the project "
-                "that it is started in, or the one that a call names."
-            )
+    for server in (engine.spec_of(change.agent)[1] for _, change in changes):
+        next_step = server.next_step if scope == engine.PROJECT else server.next_step_of_user
+        if next_step is not None:
+            say(next_step)
     say("A session that is running may not see it: start the agent anew.")
 
 

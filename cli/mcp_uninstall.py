@@ -7,7 +7,7 @@ import click
 
 from .access import say
 from .hooks_text import edit_options, homes, out_of_lists, project_directory, told
-from .mcp_install import entry_options
+from .mcp_install import entry_options, named
 
 if TYPE_CHECKING:
     from eventlog.setup.settings_file import SettingsEdit
@@ -27,14 +27,9 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
     from eventlog.setup import git_exclude
 
     directory, agent_homes = project_directory(ctx), homes()
-    names = (
-        list(engine.AGENTS.values())
-        if agent in (None, "all")
-        else [engine.AGENTS.get(str(agent), str(agent))]
-    )
     changes = []
     taken_back: list[SettingsEdit] = []
-    for name in names:
+    for name in named(agent):
         path = engine.settings_path(name, scope, directory, agent_homes, os.environ)
         claim = git_exclude.claim_of_server(path)
         if agent is not None or os.path.exists(path):

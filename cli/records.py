@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME, happened_at
+from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 from eventlog.projections.definitions import ASKED_FOR, all_of
+from eventlog.projections.happened import happened_at
 
 from .text import microseconds, moment_exact, one_line
 

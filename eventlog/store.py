@@ -15,7 +15,6 @@ from eventlog.base.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
 from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.base.types import Event as Row
-from eventlog.base.types import in_order_of_time
 from eventlog.blobs.presence import Holder, Named
 from eventlog.blobs.store import BlobStore
 from eventlog.log import admission, upcast
@@ -25,6 +24,7 @@ from eventlog.log.line import batches
 from eventlog.log.retained import Fates
 from eventlog.log.tail import LostPositions, joined
 from eventlog.log.tail_memory import TailMemory
+from eventlog.projections.happened import in_order_of_time
 from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY

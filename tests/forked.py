@@ -20,7 +20,7 @@ _REQUEST_SIZE_MAX = 1 << 20
 _HOOK, _LOCUS = "locus_cli.hook_entry", "locus_cli.main"
 _IMPORTED = {
     _HOOK: (
-        "agents.hook_adapters", "agents.claude_code.hooks", "agents.claude_code.usage_tail",
+        "agents.claude_code.hooks", "agents.claude_code.usage_tail",
         "agents.codex.hooks", "base.fs", "blobs.store", "hooks.enrich", "hooks.file_events", "hooks.locate",
         "hooks.record", "hooks.subagents", "worktree.capture", "worktree.changes",
     ),

@@ -176,6 +176,62 @@ def test_an_agent_is_known_in_one_folder() -> None:
     assert wrong == []
 
 
+# Modules that name an agent all the same, and why.
+NAMES_AN_AGENT = {
+    "cli/mcp_group.py": "entries of servers from before agents were named in them are its",
+    "eventlog/exports/otlp.py": "models are called like it",
+}
+HOMONYMS = {"atif", "cursor", "pi"}  # a format, a place in a log, a number
+
+
+def test_an_agent_is_named_in_one_folder() -> None:
+    """Its record is read everywhere; outside of its package no code has a text that is its name."""
+    from eventlog import agents
+
+    names = {name for spec in agents.specs() for name in (spec.name, spec.command_name)} - HOMONYMS
+    users = set()
+    for module, path in modules("eventlog", "locus_cli").items():
+        if module.startswith("eventlog.agents."):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                quoted = set(re.findall(r"'([\w-]+)'", node.value))
+                if names & {node.value, *quoted}:
+                    users.add(f"{path.relative_to(ROOT)}: {node.value[:60]}")
+
+    assert {user.partition(":")[0] for user in users} == NAMES_AN_AGENT.keys(), users
+
+
+def test_a_record_of_an_agent_is_sound() -> None:
+    """Each field is one of the record, each module that it names is there and has what it is named for."""
+    from eventlog import agents
+    from eventlog.agents.kit.spec import FrozenRecord
+
+    def check(record: FrozenRecord) -> None:
+        fields = vars(record)
+        assert fields.keys() <= type(record).__annotations__.keys()
+        for name in type(record).__annotations__:
+            getattr(record, name)  # what has no default is given
+        for field in fields.values():
+            if isinstance(field, FrozenRecord):
+                check(field)
+        with pytest.raises(AttributeError):
+            record.name = "other"  # type: ignore[attr-defined]
+
+    assert len(agents.specs()) >= 9
+    for spec in agents.specs():
+        check(spec)
+        assert spec.home is not None or (spec.settings is None and spec.server is None)
+        for module, function in (
+            (spec.hooks and spec.hooks.adapter, "interpret"),
+            (spec.hooks and spec.hooks.model_calls, "read_calls"),
+            (spec.settings and spec.settings.plugin, "put_in"),
+            (spec.settings and spec.settings.check, "check"),
+            (spec.transcripts and spec.transcripts.reader, "recognises"),
+        ):
+            assert module is None or callable(getattr(agents.loaded(module), function))
+
+
 # Words that say nothing of the thing (docs/glossary.md): as a whole identifier, and as a part of one.
 NO_PARTS = frozenset(("said", "told", "heard", "place", "places", "behind", "due", "young", "sound"))
 NO_NAMES = NO_PARTS | {"one", "ones", "found", "look", "looks", "looked", "keep", "kept", "many", "gate"}
@@ -636,14 +692,20 @@ def test_version_is_said_once() -> None:
 
 
 def test_every_package_is_installed() -> None:
-    """Each package directory is listed in pyproject.toml, so that an installed Locus is whole."""
+    """Each package directory is listed in pyproject.toml, so that an installed Locus is whole.
+
+    A pattern covers those of agents, so that adding one changes no other file.
+    """
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    listed = set(project["tool"]["setuptools"]["packages"])
+    setuptools = project["tool"]["setuptools"]
     present = {name for name, path in modules("eventlog", "locus_cli").items() if path.name == "__init__.py"}
+    of_agents = {name for name in present if name.startswith("eventlog.agents.")} - {"eventlog.agents.kit"}
 
-    assert listed == present
+    assert set(setuptools["packages"]) == present - of_agents
+    assert setuptools["package-data"]["eventlog.agents"] == ["*/*.py"]
+    assert all(name.count(".") == 2 for name in of_agents)
 
 
 SCRIPTS = [

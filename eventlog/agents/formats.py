@@ -1,36 +1,26 @@
-"""Which reader understands which agent's transcripts, and how their files are found and recognised."""
+"""How each agent's transcripts are found, recognised and read.
+
+`TranscriptSpec.reader` names a module, which has `READER` and `recognises`, and may have
+- `SUFFIXES`: how the names of its files end;
+- `directories_of_transcripts(environ) -> list[str]`: where the agent keeps them;
+- `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
+- `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
+- `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
+  first lines do not say where as `cwd`;
+- `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
+  copies of edited files; each session has one of its own below it.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any, Protocol
 
+from eventlog import agents
 from eventlog.agents.kit.draft import Draft
 from eventlog.agents.kit.lines import FileSource
 
 Environ = Mapping[str, str]
 
-# Agent → its module here. A module has `AGENT`, `Reader` and `recognises`, and may have
-# - `SUFFIXES`: how the names of its files end;
-# - `places(environ) -> list[str]`: where the agent keeps them;
-# - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
-# - `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
-# - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
-#   first lines do not say where as `cwd`;
-# - `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
-#   copies of edited files; each session has one of its own below it.
-_MODULES = {
-    "claude-code": "claude_code.transcript",
-    "gemini-cli": "gemini_cli.transcript",
-    "codex": "codex.transcript",
-    "opencode": "opencode.transcript",
-    "copilot-cli": "copilot.cli",
-    "cursor": "cursor.transcript",
-    "pi": "pi.transcript",
-    "swe-agent": "swe_agent.transcript",
-    "atif": "atif.transcript",
-}
-AGENTS = tuple(_MODULES)
 _SUFFIXES = (".jsonl",)
 
 
@@ -39,7 +29,7 @@ class Reader(Protocol):
 
     def __init__(self, draft: Draft) -> None: ...
 
-    def take(self, said: "dict[str, Any]") -> None:
+    def take(self, record: "dict[str, Any]") -> None:
         """A line that is a JSON object; a value of the wrong kind is an unknown one."""
 
     def end(self) -> None:
@@ -47,7 +37,9 @@ class Reader(Protocol):
 
 
 def _module(agent: str) -> Any:
-    return import_module(f"eventlog.agents.{_MODULES[agent]}")
+    spec = agents.spec_of(agent)
+    assert spec is not None and spec.transcripts is not None, f"{agent} leaves transcripts"
+    return agents.loaded(spec.transcripts.reader)
 
 
 def reader_of(agent: str) -> type[Reader]:
@@ -60,20 +52,20 @@ def suffixes_of(agent: str) -> tuple[str, ...]:
     return suffixes
 
 
-def places_of(agent: str, environ: Environ) -> list[str]:
+def directories_of(agent: str, environ: Environ) -> list[str]:
     """Where the agent keeps its transcripts; empty when it has no such place."""
-    places = getattr(_module(agent), "places", None)
-    found: list[str] = [] if places is None else places(environ)
-    return found
+    directories = getattr(_module(agent), "directories_of_transcripts", None)
+    paths: list[str] = [] if directories is None else directories(environ)
+    return paths
 
 
 def source_of(agent: str, path: str) -> FileSource:
-    """The first source that a named file is, whatever it looks like."""
+    """The first source that a named file is, whatever is in it."""
     return sources_of(agent, path)[0]
 
 
 def sources_of(agent: str, path: str) -> list[FileSource]:
-    """The sources that a named file holds; at least one, whatever it looks like."""
+    """The sources that a named file holds; at least one, whatever is in it."""
     return list(sources_in(agent, path)) or [FileSource(agent, [path])]
 
 
@@ -88,8 +80,8 @@ def sources_in(agent: str, path: str) -> Iterator[FileSource]:
 def histories_in(agent: str, source: FileSource, head: "list[dict[str, Any]]") -> list[FileSource]:
     """Copies of other sessions' transcripts with which a source begins, to be read before it."""
     of_module = getattr(_module(agent), "histories_in", None)
-    found: list[FileSource] = [] if of_module is None else of_module(source, head)
-    return found
+    histories: list[FileSource] = [] if of_module is None else of_module(source, head)
+    return histories
 
 
 def root_of(
@@ -100,10 +92,10 @@ def root_of(
     if of_module is not None:
         root: str | None = of_module(source, head, roots)
         return root, root
-    for said in head:
-        payload = said.get("payload")
-        for one in (said, payload if isinstance(payload, dict) else {}):
-            cwd = one.get("cwd")
+    for record in head:
+        payload = record.get("payload")
+        for fields in (record, payload if isinstance(payload, dict) else {}):
+            cwd = fields.get("cwd")
             if isinstance(cwd, str) and cwd:
                 cwd = os.path.normpath(cwd)
                 return cwd, next((root for root in roots if cwd == root or cwd.startswith(f"{root}/")), None)
@@ -113,16 +105,11 @@ def root_of(
 def backups_of(agent: str, source: FileSource) -> "str | None":
     """Where the agent keeps copies of the files that a session edited, by session; None: nowhere."""
     of_module = getattr(_module(agent), "backups_of", None)
-    found: str | None = None if of_module is None else of_module(source.path)
-    return found
+    directory: str | None = None if of_module is None else of_module(source.path)
+    return directory
 
 
 def is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
     """Whether a file that begins with these objects is one of the agent's."""
     recognises = _module(agent).recognises
-    return any(recognises(said) for said in head)
-
-
-def verb_of(agent: str) -> str:
-    """What the agent is called behind `locus import`."""
-    return {"gemini-cli": "gemini"}.get(agent, agent)
+    return any(recognises(record) for record in head)

@@ -1,4 +1,4 @@
-"""Does recording work here, and what is in the way? Asks everything there is to ask, and changes nothing.
+"""Does recording work here, and what prevents it? Checks everything, and changes nothing.
 
 Each check gives findings: *ok*, a *note* (worth knowing), a *problem* (something is not recorded, or may be
 lost) with what to do next. A check that fails is itself a finding, so one broken thing never hides another.
@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from eventlog import __version__
+from eventlog import __version__, agents
+from eventlog.agents.kit.checks import SIZE_MAX, HookFile, Surroundings
+from eventlog.agents.kit.spec import AgentSpec
 from eventlog.base import identity
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL, read_file
@@ -25,7 +27,7 @@ from eventlog.doctor import store as health_store
 from eventlog.doctor import turns
 from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, DoctorFinding, age, recent
 from eventlog.setup import git_exclude, install, launch
-from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, LOCAL, Homes, Registered
+from eventlog.setup.install import LOCAL, Homes, Registered
 from eventlog.setup.settings import parse
 from eventlog.store import Store
 
@@ -46,23 +48,25 @@ def examine(
     commands: the directory of the package `locus_cli`; more: further checks of the store.
     """
     homes = Homes.of(environ)
-    found = list(_guarded("versions", lambda: _versions(commands)))
+    results = list(_guarded("versions", lambda: _versions(commands)))
     root, findings = _find_store(store_root, directory, environ)
-    found += findings
+    results += findings
     store = None
     if root is not None:
         try:
             store = Store.open(root)
         except EventLogError as error:
-            found.append(DoctorFinding(PROBLEM, "store", str(error)))
-    found += _guarded("hooks", lambda: _hooks(directory, homes, environ, store))
+            results.append(DoctorFinding(PROBLEM, "store", str(error)))
+    results += _guarded("hooks", lambda: _hooks(directory, homes, environ, store))
     if store is not None:
         opened = store
         with opened:
             for about, check in (*health_store.CHECKS, *turns.CHECKS, *more):
-                found += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
+                results += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
     # What several checks stumble over is one problem.
-    return list({(one.level, one.what, one.todo): one for one in reversed(found)}.values())[::-1]
+    return list(
+        {(finding.level, finding.what, finding.todo): finding for finding in reversed(results)}.values()
+    )[::-1]
 
 
 def _guarded(about: str, check: Callable[[], Iterable[DoctorFinding]]) -> Iterator[DoctorFinding]:
@@ -130,35 +134,33 @@ def _hooks(
     here = install.agents_here(directory, homes, environ.get("PATH"))
     last = _last_calls(store) if store is not None else None
     nothing = True  # no hook of ours, and none said to be missing
-    for agent in install.AGENTS:
-        places: dict[str, str] = {}
+    for spec in agents.installable():
+        agent = spec.name
+        levels: dict[str, str] = {}
         for level in install.LEVELS:
-            places.setdefault(install.settings_path(agent, level, directory, homes), level)
-        files = [install.look(REAL, agent, level, path) for path, level in places.items()]
-        registered = [one for one in files if one.events]
-        gone = [one for one in files if not one.events and install.was_installed(REAL, one.path, homes)]
-        for one in gone:
+            levels.setdefault(install.settings_path(agent, level, directory, homes), level)
+        files = [install.registered_in(REAL, agent, level, path) for path, level in levels.items()]
+        registered = [file for file in files if file.events]
+        gone = [file for file in files if not file.events and install.was_installed(REAL, file.path, homes)]
+        for file in gone:
             nothing = False
-            yield _vanished(one, store, is_served=bool(registered))
-        for one in files:
-            for finding in (*_of_file(one), *_status_line(one, homes)):
+            yield _vanished(file, store, is_served=bool(registered))
+        for file in files:
+            for finding in (*_of_file(file), *_status_line(file, homes)):
                 nothing = False
                 yield finding
         if registered:
             yield from _doubled(agent, registered)
-            started = [said for line in _lines(registered) for said in _starts(line, environ, homes)]
-            records = any(one.level == OK for one in started)
+            started = [finding for line in _lines(registered) for finding in _starts(line, environ, homes)]
+            records = any(finding.level == OK for finding in started)
             # What does nothing is worth knowing where other hooks of the agent do its work.
-            for found in started:
-                yield replace(found, level=NOTE) if records and found.level == PROBLEM else found
+            for finding in started:
+                yield replace(finding, level=NOTE) if records and finding.level == PROBLEM else finding
             if records:
                 yield from _firing(agent, last)
             yield from _in_the_way_of_git(registered)
-            if agent == CODEX:
-                yield from _codex_switches(homes, registered, last)
-            elif agent == GEMINI_CLI:
-                yield from _gemini_trust(homes, directory)
-        elif agent in here and not gone and not any(one.problem for one in files):
+            yield from _own_check(spec, homes, directory, registered, (last or {}).get(agent))
+        elif agent in here and not gone and not any(file.problem for file in files):
             nothing = False
             todo = f"`locus hooks install --agent {agent}`"
             what = f"{agent} is here, but its hooks are not installed"
@@ -171,60 +173,60 @@ def _hooks(
         yield DoctorFinding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
 
 
-def _of_file(one: Registered) -> Iterator[DoctorFinding]:
-    again = f"`locus hooks install --agent {one.agent} --{one.level}` brings them up to date"
-    if one.problem is not None:
+def _of_file(file: Registered) -> Iterator[DoctorFinding]:
+    again = f"`locus hooks install --agent {file.agent} --{file.level}` brings them up to date"
+    if file.problem is not None:
         todo = f"correct the file, which the agent may pass over as a whole; then {again}"
-        yield DoctorFinding(PROBLEM, one.agent, one.problem, todo)
-    elif one.missing:
-        what = f"{one.path} has our hooks, but not for {', '.join(one.missing)}"
-        yield DoctorFinding(PROBLEM, one.agent, what, again)
-    elif one.is_older:
-        what = f"{one.path} was written by another version of Locus, and does what that one did"
-        yield DoctorFinding(NOTE, one.agent, what, again)
-    elif one.events:
-        yield DoctorFinding(OK, one.agent, f"{len(one.events)} hooks in {one.path} ({one.level})")
-    if one.disabled:
-        what = f"{one.path} sets {one.disabled}, so no hook of ours runs"
-        yield DoctorFinding(PROBLEM, one.agent, what, "remove that setting")
+        yield DoctorFinding(PROBLEM, file.agent, file.problem, todo)
+    elif file.missing:
+        what = f"{file.path} has our hooks, but not for {', '.join(file.missing)}"
+        yield DoctorFinding(PROBLEM, file.agent, what, again)
+    elif file.is_older:
+        what = f"{file.path} was written by another version of Locus, and does what that one did"
+        yield DoctorFinding(NOTE, file.agent, what, again)
+    elif file.events:
+        yield DoctorFinding(OK, file.agent, f"{len(file.events)} hooks in {file.path} ({file.level})")
+    if file.disabled:
+        what = f"{file.path} sets {file.disabled}, so no hook of ours runs"
+        yield DoctorFinding(PROBLEM, file.agent, what, "remove that setting")
 
 
-def _status_line(one: Registered, homes: Homes) -> Iterator[DoctorFinding]:
+def _status_line(file: Registered, homes: Homes) -> Iterator[DoctorFinding]:
     """What there is to say of a status line that is ours, was ours, or could be."""
-    todo = f"`locus hooks install --agent {one.agent} --{one.level} --statusline`"
-    if one.status_line is None:
-        if install.had_status_line(REAL, one.path, homes):
-            what = f"{one.path} had our status line, and has it no more"
-            off = f"`locus hooks install --agent {one.agent} --{one.level}` leaves it out"
-            yield DoctorFinding(NOTE, one.agent, what, f"{todo} sets it again; {off}")
-        elif one.events and one.agent == CLAUDE_CODE:
-            yield DoctorFinding(OK, one.agent, f"no status line of ours in {one.path} ({todo} sets it)")
+    todo = f"`locus hooks install --agent {file.agent} --{file.level} --statusline`"
+    if file.status_line is None:
+        if install.had_status_line(REAL, file.path, homes):
+            what = f"{file.path} had our status line, and has it no more"
+            off = f"`locus hooks install --agent {file.agent} --{file.level}` leaves it out"
+            yield DoctorFinding(NOTE, file.agent, what, f"{todo} sets it again; {off}")
+        elif file.events and install.spec_of(file.agent)[1].has_status_line:
+            yield DoctorFinding(OK, file.agent, f"no status line of ours in {file.path} ({todo} sets it)")
         return
-    program = launch.missing_program(one.status_line)
+    program = launch.missing_program(file.status_line)
     if program is None:
-        yield DoctorFinding(OK, one.agent, f"its status line in {one.path} is ours")
+        yield DoctorFinding(OK, file.agent, f"its status line in {file.path} is ours")
     else:
-        what = f"the status line in {one.path} stays empty: {program} is not there"
-        yield DoctorFinding(NOTE, one.agent, what, f"{todo} makes it name this installation")
+        what = f"the status line in {file.path} stays empty: {program} is not there"
+        yield DoctorFinding(NOTE, file.agent, what, f"{todo} makes it name this installation")
 
 
-def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> DoctorFinding:
+def _vanished(file: Registered, store: Store | None, *, is_served: bool) -> DoctorFinding:
     """Hooks that were installed and that nobody uninstalled, in a file that has none now."""
-    agent = one.agent
-    how = "which has none of them now" if one.exists else "which is gone"
-    what = f"the hooks of {agent} were installed in {one.path}, {how}"
+    agent = file.agent
+    how = "which has none of them now" if file.exists else "which is gone"
+    what = f"the hooks of {agent} were installed in {file.path}, {how}"
     turn = None if store is None else _open_turn(store, agent)
     if turn is not None:
         what += f"; the turn {turn} began with them and has no end in the record"
     todo = (
-        f"`locus hooks install --agent {agent} --{one.level}` puts them back "
-        f"(if you took them out: `locus hooks uninstall --agent {agent} --{one.level}`)"
+        f"`locus hooks install --agent {agent} --{file.level}` puts them back "
+        f"(if you took them out: `locus hooks uninstall --agent {agent} --{file.level}`)"
     )
     return DoctorFinding(NOTE if is_served else PROBLEM, agent, what, todo)
 
 
 def _open_turn(store: Store, agent: str) -> str | None:
-    """The last turn that hooks of an agent told, where it was not ended."""
+    """The last turn that hooks of an agent reported, where it was not ended."""
     try:
         rows = store.query(
             "select t.session_id, t.turn_id, t.status from turns t where t.agent = $1 and exists "
@@ -239,25 +241,27 @@ def _open_turn(store: Store, agent: str) -> str | None:
 
 def _in_the_way_of_git(registered: list[Registered]) -> Iterator[DoctorFinding]:
     """Whether a commit, a checkout or a stash would take hooks away that are for one user alone."""
-    for one in registered:
-        is_shared = all(line == launch.portable_line(one.agent) for line in one.lines)
-        if one.level != LOCAL or is_shared:
+    for file in registered:
+        is_shared = all(line == launch.portable_line(file.agent) for line in file.lines)
+        if file.level != LOCAL or is_shared:
             continue
-        for how in git_exclude.standing(one.path):
+        for how in git_exclude.standing(file.path):
             if how.state != git_exclude.IGNORED:
-                again = f"`locus hooks install --agent {one.agent} --{one.level}` has git ignore it"
-                yield DoctorFinding(NOTE, one.agent, how.why, how.todo or again)
+                again = f"`locus hooks install --agent {file.agent} --{file.level}` has git ignore it"
+                yield DoctorFinding(NOTE, file.agent, how.why, how.todo or again)
 
 
 def _doubled(agent: str, registered: list[Registered]) -> Iterator[DoctorFinding]:
     """Whether an event starts more than one hook: agents run only equal commands once."""
-    number = len({line for one in registered for line in one.lines})
+    number = len({line for file in registered for line in file.lines})
     if number > 1:
-        files = " and ".join(one.path for one in registered)
+        files = " and ".join(file.path for file in registered)
         what = f"its hooks stand in {files}, so each event starts {number} of them; " + (
-            "model calls count as often, nothing else does" if agent == CODEX else "nothing counts twice"
+            "model calls count as often, nothing else does"
+            if install.spec_of(agent)[1].counts_each_hook
+            else "nothing counts twice"
         )
-        levels = " or ".join(f"--{one.level}" for one in registered)
+        levels = " or ".join(f"--{file.level}" for file in registered)
         todo = f"keep one: `locus hooks uninstall --agent {agent}` with {levels} takes the others out"
         yield DoctorFinding(NOTE, agent, what, todo)
 
@@ -273,12 +277,12 @@ class _Line:
 
 
 def _lines(registered: list[Registered]) -> list[_Line]:
-    found: dict[str, _Line] = {}
-    for one in registered:
-        whose = "its hooks" if len(registered) == 1 else f"its hooks in {one.path}"
-        for text in one.lines:
-            found.setdefault(text, _Line(one.agent, text, one.level, whose))
-    return list(found.values())
+    lines: dict[str, _Line] = {}
+    for file in registered:
+        whose = "its hooks" if len(registered) == 1 else f"its hooks in {file.path}"
+        for text in file.lines:
+            lines.setdefault(text, _Line(file.agent, text, file.level, whose))
+    return list(lines.values())
 
 
 def _starts(line: _Line, environ: Mapping[str, str], homes: Homes) -> Iterator[DoctorFinding]:
@@ -352,83 +356,27 @@ def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[DoctorFindin
     if last is None:
         return
     if agent not in last:
-        todo = "start the agent anew in this directory" + (
-            "; trust the hooks (/hooks)" if agent == CODEX else ""
-        )
+        more = install.spec_of(agent)[1].missing_step
+        todo = "start the agent anew in this directory" + ("" if more is None else f"; {more}")
         yield DoctorFinding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
         return
     age_s = max(0, REAL.time_ns() // 1000 - last[agent]) / 1_000_000
     yield DoctorFinding(OK, agent, f"last heard of {age(age_s)} ago")
 
 
-def _codex_switches(
-    homes: Homes, registered: Iterable[Registered], last: Mapping[str, int] | None
+def _own_check(
+    spec: AgentSpec, homes: Homes, directory: str, registered: Iterable[Registered], last_us: int | None
 ) -> Iterator[DoctorFinding]:
-    path = f"{homes.codex}/config.toml"
-    try:
-        fields = tomllib.loads(read_file(REAL, path, 8 << 20).decode())
-    except FileNotFoundError:
-        fields = {}
-    except (OSError, ValueError) as error:
-        yield DoctorFinding(
-            NOTE,
-            CODEX,
-            f"{path} cannot be read ({error}), so it is not known whether hooks are on",
-            "correct the file",
-        )
+    """What the agent's own check finds, where it has one."""
+    if spec.settings is None or spec.settings.check is None:
         return
-    features, hooks = fields.get("features"), fields.get("hooks")
-    if isinstance(features, dict) and features.get("hooks") is False:
-        yield DoctorFinding(
-            PROBLEM, CODEX, f"{path} turns hooks off", "remove `hooks = false` from [features]"
-        )
-    state = hooks.get("state") if isinstance(hooks, dict) else None
-    trusted = [key for key, said in state.items() if _is_trusted(said)] if isinstance(state, dict) else []
-    for one in registered:
-        unknown = [event for event in one.events if not _has_key(trusted, one.path, event)]
-        if len(unknown) == len(one.events) and _records_since(one.path, (last or {}).get(CODEX)):
-            continue  # it runs them, whatever it noted
-        if unknown:
-            what = (
-                f"Codex has not noted that you trust {len(unknown)} of the {len(one.events)} hooks in "
-                f"{one.path}; untrusted hooks are left out without a word"
-            )
-            yield DoctorFinding(
-                NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them"
-            )
+    files = tuple(HookFile(file.path, file.events) for file in registered)
+    surroundings = Surroundings(homes.agents[spec.name], directory, files, last_us, _settings_in)
+    for finding in agents.loaded(spec.settings.check).check(surroundings):
+        level = PROBLEM if finding.is_problem else NOTE
+        yield DoctorFinding(level, spec.name, finding.what, finding.next_step)
 
 
-def _gemini_trust(homes: Homes, directory: str) -> Iterator[DoctorFinding]:
-    """Whether an interactive Gemini CLI takes the directory for one whose hooks may run."""
-    path = f"{homes.gemini}/trustedFolders.json"
-    try:
-        rules = parse(read_file(REAL, path, 8 << 20).decode(), path, comments=True).data
-    except FileNotFoundError:
-        return  # the agent asks when it is started here
-    except (OSError, ValueError, EventLogError) as error:
-        yield DoctorFinding(NOTE, GEMINI_CLI, f"it is not known whether {directory} is trusted ({error})")
-        return
-    within = {os.path.dirname(one) if rule == "TRUST_PARENT" else one: rule for one, rule in rules.items()}
-    above = [one for one in within if f"{directory}/".startswith(one.rstrip("/") + "/")]
-    if above and within[max(above, key=len)] == "DO_NOT_TRUST":
-        what = f"{path} says that you do not trust {directory}, where Gemini CLI then runs no hook"
-        yield DoctorFinding(NOTE, GEMINI_CLI, what, "start `gemini` here, give the command /permissions")
-
-
-def _is_trusted(said: object) -> bool:
-    return isinstance(said, dict) and "trusted_hash" in said
-
-
-def _records_since(path: str, at_us: int | None) -> bool:
-    """Whether hooks told something after their file was last written."""
-    try:
-        return at_us is not None and at_us * 1000 > os.stat(path).st_mtime_ns
-    except OSError:
-        return False
-
-
-def _has_key(keys: Iterable[str], path: str, event: str) -> bool:
-    """Whether Codex keeps something under `PATH:post_tool_use:GROUP:HANDLER` for an event of a file."""
-    snake = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
-    beginnings = tuple(f"{name}:{snake}:" for name in (path, os.path.realpath(path)))
-    return any(key.startswith(beginnings) for key in keys)
+def _settings_in(path: str) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = parse(read_file(REAL, path, SIZE_MAX).decode(), path, comments=True).data
+    return values

@@ -2,7 +2,7 @@
 
 Tool calls are counted by the agent's own id of the call. One is *seen* when any event names it: a start,
 an action, a hook that was kept as it came, a batch that lists it. It is *captured* when its outcome is in the
-log. An action without such an id is a call of its own. What nothing in the log could tell is None, not zero.
+log. An action without such an id is a call of its own. What the log cannot show is None, not zero.
 
 Reads only; may be called at once with anything.
 """
@@ -18,10 +18,10 @@ from eventlog.replay import certainty
 if TYPE_CHECKING:
     from eventlog.store import Store
 
-# Hooks kept raw that tell of an outcome, and the one that lists calls.
+# Hooks kept raw that report an outcome, and the one that lists calls.
 _OUTCOMES = frozenset(("PostToolUse", "PostToolUseFailure", "AfterTool", "postToolUse", "postToolUseFailure"))
 _BATCH = "PostToolBatch"
-# Captures without a word, or the first one of a directory, of which no changes can be told.
+# Captures without a word, or the first one of a directory, which show no changes.
 _WHOLE = (None, "baseline")
 
 _NAMED_MAX = 3  # skipped paths that the sentence names
@@ -29,7 +29,7 @@ _COLUMNS = tuple(dict.fromkeys((
     *certainty.COLUMNS, "tool_use_id", "agent", "agent_session_id", "agent_turn_id", "turn", "turn_id",
     "payload",
 )))  # fmt: skip
-# Ends of turns whose files are not those of a look at that moment (docs/certainty.md).
+# Ends of turns whose files are not those of a capture at that moment (docs/certainty.md).
 _UNSURE = (certainty.FAILED, certainty.UNFINISHED)
 
 
@@ -55,10 +55,11 @@ class Completeness:
     """The statement about one session. None is unknown.
 
     `without_outcome` are the ids of calls of which only the beginning is known. `partial` counts the
-    captures of the working directory that did not see all of it; the next whole one told the rest.
+    captures of the working directory that did not see all of it; the next whole one recorded the rest.
     `skipped` is what the session's last snapshot leaves out; None when there is none, or it cannot be read.
     `ignored` is how many entries git ignored at that snapshot and were left out, a directory as one; None is
-    unknown. `unsure_turns` are those that hooks told and whose last look failed, or whose end nobody saw.
+    unknown. `unsure_turns` are those that hooks reported and whose last capture failed, or whose end nobody
+    saw.
     """
 
     session_id: str
@@ -118,17 +119,17 @@ def _unsure(store: "Store", fold: "_Fold") -> Iterator[UnsureTurn]:
     """The turns of a session whose end is failed or unfinished; those under way are not at their end."""
     now_s = store.fs.time_ns() / 1e9
     under_way = {
-        (one.agent, one.session, one.turn)
-        for one in activity.open_turns(store.layout)
-        if one.state(now_s) != activity.DEAD
+        (turn.agent, turn.session, turn.turn)
+        for turn in activity.open_turns(store.layout)
+        if turn.state(now_s) != activity.DEAD
     }
     for number, events in sorted(fold.turns.items()):
         last = events[-1]
         is_running = (last["agent"], last["agent_session_id"], last["agent_turn_id"]) in under_way
-        found = certainty.certainty_of(events, running=is_running)
-        if found.state in _UNSURE:
+        certainty_of_turn = certainty.certainty_of(events, running=is_running)
+        if certainty_of_turn.state in _UNSURE:
             name = last["turn_id"] or f"{number:03d}"
-            yield UnsureTurn(f"{fold.session_id}_{name}", found.state, found.why)
+            yield UnsureTurn(f"{fold.session_id}_{name}", certainty_of_turn.state, certainty_of_turn.why)
 
 
 def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | None:
@@ -143,14 +144,14 @@ def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | N
         return None
     deferred = DeferredContents(store.blobs, content_events_in(store.events))
     try:
-        found = (
+        entries = (
             (path, deferred.entry(entry, path))
             for path, entry in walk(store.blobs, from_text(tree_hash), {})
             if entry.kind == SKIPPED
         )
         return tuple(
             Skipped(path_text(path), store.blobs.get(entry.id).decode("utf-8", "replace"))
-            for path, entry in found
+            for path, entry in entries
             if entry.kind == SKIPPED
         )
     except EventLogError:
@@ -208,7 +209,7 @@ class _Fold:
 
 
 def is_whole(capture: object) -> bool:
-    """Whether a capture, as an event tells of it, saw all it should."""
+    """Whether a capture, as its event describes it, saw all it should."""
     if isinstance(capture, Mapping):
         capture = capture.get("state")
     return capture in _WHOLE
@@ -225,6 +226,6 @@ def _skipped_text(skipped: tuple[Skipped, ...] | None) -> str:
         return "files unknown: no snapshot"
     if not skipped:
         return "no file skipped"
-    named = ", ".join(f"{one.path} ({one.reason})" for one in skipped[:_NAMED_MAX])
+    named = ", ".join(f"{entry.path} ({entry.reason})" for entry in skipped[:_NAMED_MAX])
     more = f" and {len(skipped) - _NAMED_MAX:,} more" if len(skipped) > _NAMED_MAX else ""
     return f"{len(skipped):,} {'file' if len(skipped) == 1 else 'files'} skipped: {named}{more}"

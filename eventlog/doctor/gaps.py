@@ -1,11 +1,11 @@
-"""What only hooks or only transcripts told, and which sessions on disk the log does not have. Reads only.
+"""What only hooks or only transcripts recorded, and which sessions on disk the log does not have. Reads only.
 
 For `locus doctor` (P7): a recorder that misses something has to say so.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from eventlog.agents import formats
+from eventlog import agents
 from eventlog.agents.kit.lines import FileSource, names_in
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, NotFound
@@ -14,10 +14,6 @@ from eventlog.importers import sources
 from eventlog.importers.known import LogFacts
 from eventlog.store import Store
 
-# Agents that delete what they leave, after weeks.
-_AGENTS = tuple(
-    agent for agent in formats.AGENTS if agent in ("claude-code", "codex", "gemini-cli", "opencode")
-)
 _NOTES = "select agent, payload from events where event_type = 'import' order by position"
 _SHOWN = 5
 
@@ -28,53 +24,56 @@ def checks(
     """What the doctor asks, of the project at `directory`."""
     return [
         ("transcripts", lambda store: _not_imported(store, directory, environ)),
-        ("gaps", _told_by_one_side),
+        ("gaps", _recorded_by_one_side),
     ]
 
 
 def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """Sessions of this repository that an agent left on disk and the log knows nothing of."""
     known = LogFacts(store).sessions
-    for agent in _AGENTS:
+    for spec in agents.importable():
+        if spec.transcripts is None or not spec.transcripts.is_deleted:
+            continue  # it stays to be imported later
+        agent = spec.name
         try:
-            kept = sources.kept(agent, directory, environ)
+            on_disk = sources.kept(agent, directory, environ)
         except (NotFound, EventLogError):
             continue  # it keeps nothing here
-        unknown = [one for one in kept if known.get(agent, set()).isdisjoint(_names_of(one))]
+        unknown = [source for source in on_disk if known.get(agent, set()).isdisjoint(_names_of(source))]
         if unknown:
             oldest = min(map(_changed_s, unknown))
             days = max(0, int((store.fs.time_ns() / 1e9 - oldest) // 86_400))
             ago = "1 day" if days == 1 else f"{days:,} days"
             what = (
-                f"{_some(len(unknown), len(kept))} of {agent} in this repository "
+                f"{_some(len(unknown), len(on_disk))} of {agent} in this repository "
                 f"{'is' if len(unknown) == 1 else 'are'} not in the log; {_oldest(len(unknown))} "
                 f"last written {ago} ago, and agents delete theirs after weeks"
             )
-            yield DoctorFinding(NOTE, "transcripts", what, f"`locus import {formats.verb_of(agent)}`")
-        elif kept:
-            has = "has its" if len(kept) == 1 else "have their"
-            what = f"{_all(len(kept))} of {agent} in this repository {has} session in the log"
+            yield DoctorFinding(NOTE, "transcripts", what, f"`locus import {spec.command_name}`")
+        elif on_disk:
+            has = "has its" if len(on_disk) == 1 else "have their"
+            what = f"{_all(len(on_disk))} of {agent} in this repository {has} session in the log"
             yield DoctorFinding(OK, "transcripts", what)
 
 
-def _told_by_one_side(store: Store) -> Iterator[DoctorFinding]:
-    """Tool calls that stand in a transcript and no hook told, or the other way round."""
+def _recorded_by_one_side(store: Store) -> Iterator[DoctorFinding]:
+    """Tool calls that a transcript has and no hook reported, or the other way round."""
     gaps: dict[tuple[str, str], dict[str, int]] = {}
     for agent, text in store.query(_NOTES).rows:
         note = jsontext.decode(text)
         if isinstance(note.get("gaps"), dict):
             gaps[agent, str(note.get("agent_session_id"))] = note["gaps"]
     for name, words in (
-        ("hooks_missed", "stand in the transcript, from which they were imported, and no hook told them"),
-        ("transcript_missed", "were told by hooks and do not stand in the transcript"),
+        ("hooks_missed", "are in the transcript, from which they were imported, and no hook reported them"),
+        ("transcript_missed", "were reported by hooks and are not in the transcript"),
     ):
-        of_sessions = {key: one[name] for key, one in gaps.items() if one.get(name)}
+        of_sessions = {key: counts[name] for key, counts in gaps.items() if counts.get(name)}
         for (agent, session), count in list(of_sessions.items())[-_SHOWN:]:
             yield DoctorFinding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}")
         if len(of_sessions) > _SHOWN:
             yield DoctorFinding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
-    if gaps and not any(any(one.values()) for one in gaps.values()):
-        what = f"hooks and transcripts told the same tool calls in {len(gaps):,} sessions"
+    if gaps and not any(any(counts.values()) for counts in gaps.values()):
+        what = f"hooks and transcripts have the same tool calls in {len(gaps):,} sessions"
         yield DoctorFinding(OK, "gaps", what)
 
 

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from eventlog import agents
 from eventlog.base import config, identity, store_location
 from eventlog.base.fs import REAL, read_file
 from eventlog.base.layout import LOCK_DIR, TMP_DIR
@@ -79,7 +80,7 @@ def _locks(store: Store) -> Iterator[DoctorFinding]:
 
 
 def _keeper(path: str) -> str | None:
-    """Who holds a lock all the time that we look; None for hooks that follow one another."""
+    """Who holds a lock during the whole check; None for hooks that follow one another."""
     until = REAL.monotonic() + _LOCK_PATIENCE_S
     first = _holder(path)
     while _is_held(path) and _holder(path) == first:
@@ -98,16 +99,16 @@ def _is_held(path: str) -> bool:
 
 
 def _holder(path: str) -> str:
-    """The process that holds a lock, as far as the kernel tells."""
+    """The process that holds a lock, as far as the kernel knows."""
     inode = os.stat(path).st_ino
     try:
         with open("/proc/locks", encoding="ascii") as file:
             # 1: FLOCK  ADVISORY  WRITE 4242 fe:00:1234 0 EOF
-            found = [words[4] for words in map(str.split, file)
+            processes = [words[4] for words in map(str.split, file)
                      if words[1] == "FLOCK" and words[5].endswith(f":{inode}")]  # fmt: skip
     except (OSError, IndexError):
-        found = []
-    return f"process {found[0]}" if found else "another process"
+        processes = []
+    return f"process {processes[0]}" if processes else "another process"
 
 
 def _damage(store: Store) -> Iterator[DoctorFinding]:
@@ -147,8 +148,8 @@ def _restores(store: Store) -> Iterator[DoctorFinding]:
 
 
 def _disk(store: Store) -> Iterator[DoctorFinding]:
-    found = os.statvfs(store.layout.root)
-    free = found.f_bavail * found.f_frsize
+    status = os.statvfs(store.layout.root)
+    free = status.f_bavail * status.f_frsize
     what = f"{free / 1e9:.1f} GB free; the store takes {_size_of(store) / 1e6:.1f} MB"
     if free < _DISK_LOW_BYTES:
         yield DoctorFinding(
@@ -236,22 +237,22 @@ def _errors(store: Store) -> Iterator[DoctorFinding]:
     what = f"{counted(len(lines), 'hook call')} failed, and may have left something out; the last ones follow"
     todo = f"when the cause is gone: rm {shlex.quote(path)}"
     yield DoctorFinding(PROBLEM if fresh else NOTE, "errors", what, todo)
-    for age_s, said in noted[-_ERRORS_SHOWN:]:
-        yield DoctorFinding(NOTE, "errors", said if age_s is None else f"{age(age_s)} ago: {said}")
+    for age_s, message in noted[-_ERRORS_SHOWN:]:
+        yield DoctorFinding(NOTE, "errors", message if age_s is None else f"{age(age_s)} ago: {message}")
 
 
 def _noted(line: str, now_s: float) -> tuple[float | None, str]:
     """A line about a failure: its age in seconds, None when it has no time, and what it says."""
-    at, _, said = line.partition(" ")
-    return (max(0.0, now_s - int(at)), said) if at.isascii() and at.isdigit() else (None, line)
+    at, _, message = line.partition(" ")
+    return (max(0.0, now_s - int(at)), message) if at.isascii() and at.isdigit() else (None, line)
 
 
 def _sessions(store: Store) -> Iterator[DoctorFinding]:
     rows = store.query(
         "select s.session_id, epoch_us(e.recorded_at) from sessions s "
         "join events e on e.position = s.last_position "
-        "where s.status = 'active' and s.agent in ('claude-code', 'codex', 'gemini-cli', 'opencode') "
-        "order by s.last_position desc"
+        "where s.status = 'active' and list_contains($1, s.agent) order by s.last_position desc",
+        [[spec.name for spec in agents.installable()]],
     ).rows
     before = REAL.time_ns() // 1000 - _STALE_S * 1_000_000
     stale = [id for id, at in rows if at is not None and at < before]
@@ -269,12 +270,12 @@ def _skipped(store: Store) -> Iterator[DoctorFinding]:
     for (tree_hash,) in rows:
         skipped = skipped_in(store, tree_hash)
         if skipped:  # a content that is stored after its capture is no gap; the check of captures names it
-            skipped = tuple(one for one in skipped if deferred.list_of(one.reason.encode()) is None)
+            skipped = tuple(entry for entry in skipped if deferred.list_of(entry.reason.encode()) is None)
         if skipped is None:
             yield DoctorFinding(PROBLEM, "skipped", f"the last snapshot {tree_hash[:20]} cannot be read",
                           "`locus store verify --deep` says why")  # fmt: skip
-        for one in (skipped or ())[:_SHOWN]:
-            yield DoctorFinding(NOTE, "skipped", f"not captured: {one.path}: {one.reason}")
+        for entry in (skipped or ())[:_SHOWN]:
+            yield DoctorFinding(NOTE, "skipped", f"not captured: {entry.path}: {entry.reason}")
         if skipped and len(skipped) > _SHOWN:
             yield DoctorFinding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
 
@@ -305,8 +306,8 @@ def _ignored(store: Store) -> Iterator[DoctorFinding]:
         what = f"ignored files that nothing could rebuild, such as .env, are not kept{left}"
         yield DoctorFinding(NOTE, "ignored", what, todo)
     else:
-        kept = "kept, and withheld from all that leaves this machine" if keeps else "not kept, by choice"
-        yield DoctorFinding(OK, "ignored", f"ignored files that nothing could rebuild are {kept}{left}")
+        treatment = "kept, and withheld from all that leaves this machine" if keeps else "not kept, by choice"
+        yield DoctorFinding(OK, "ignored", f"ignored files that nothing could rebuild are {treatment}{left}")
 
 
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[DoctorFinding]]], ...] = (

@@ -49,19 +49,19 @@ def _dead_turns(store: Store) -> Iterator[DoctorFinding]:
 def _killed(store: Store) -> Iterator[DoctorFinding]:
     """Turns that began, and whose process is gone without a word."""
     now_s = store.fs.time_ns() / 1e9
-    for one in activity.open_turns(store.layout):
-        if one.state(now_s) != activity.DEAD:
+    for turn in activity.open_turns(store.layout):
+        if turn.state(now_s) != activity.DEAD:
             continue
         rows = store.query(
             "select session_id, turn_id from events where agent = $1 and agent_session_id = $2 "
             "and agent_turn_id = $3 and turn_id is not null limit 1",
-            [one.agent, one.session, one.turn],
+            [turn.agent, turn.session, turn.turn],
         ).rows
         for session_id, turn_id in rows:
             name = f"{session_id}_{turn_id}"
-            began = age(max(0.0, now_s - one.began_s))
+            began = age(max(0.0, now_s - turn.began_s))
             what = (
-                f"turn {name} of {one.agent} began {began} ago and was not ended: its agent was killed, so "
+                f"turn {name} of {turn.agent} began {began} ago and was not ended: its agent was killed, so "
                 "what it changed after its last capture is not in it"
             )
             yield DoctorFinding(NOTE, "turns", what, f"`locus timeline {name}` shows what is known of it")
@@ -74,11 +74,11 @@ def _completeness(store: Store) -> Iterator[DoctorFinding]:
         [recent(store)],
     ).rows
     for (session_id,) in rows:
-        said = completeness(store, session_id)
-        whole = not said.unsure_turns and (said.tool_calls == said.captured or not said.ended)
+        state = completeness(store, session_id)
+        whole = not state.unsure_turns and (state.tool_calls == state.captured or not state.ended)
         todo = None if whole else f"`locus show {session_id}` names what is missing"
         yield DoctorFinding(
-            OK if whole else NOTE, "completeness", f"last session, {session_id}: {said}", todo
+            OK if whole else NOTE, "completeness", f"last session, {session_id}: {state}", todo
         )
 
 
@@ -143,7 +143,7 @@ def _captures(store: Store) -> Iterator[DoctorFinding]:
 
 
 def _last_look(store: Store) -> dict[str, Any]:
-    """What the last look at a directory says of itself; empty for a whole one."""
+    """What the last capture of a directory says of itself; empty for a whole one."""
     rows = store.query(
         f"select {_CAPTURE}::varchar from events where position >= $1 and (event_type = 'snapshot' "
         f"or (event_type = 'action' and {_CAPTURE} is not null)) and coalesce(agent, '') <> 'git' "
@@ -168,15 +168,15 @@ def _deferred(store: Store) -> dict[str, int]:
 
 def _large_files(store: Store) -> list[tuple[str, int]]:
     """The largest files of the last snapshot, those above a megabyte."""
-    found = []
+    findings = []
     for (tree,) in store.query(_LAST_TREE).rows:
         try:
             for path, entry in walk(store.blobs, from_text(tree), {}):
                 if entry.kind in FILES | {SKIPPED} and _LARGE_BYTES <= entry.size < 1 << 62:
-                    found.append((path_text(path), entry.size))
+                    findings.append((path_text(path), entry.size))
         except EventLogError:
             return []
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:3]
+    return sorted(findings, key=lambda pair: (-pair[1], pair[0]))[:3]
 
 
 def keep_out(paths: list[str]) -> str:
@@ -214,14 +214,14 @@ def _size(size: int) -> str:
 
 def _object(text: object) -> dict[str, Any]:
     try:
-        found = jsontext.decode(text.encode()) if isinstance(text, str) else None
+        value = jsontext.decode(text.encode()) if isinstance(text, str) else None
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _paths_in(listed: object) -> list[str]:
-    return [str(one) for one in listed] if isinstance(listed, list) else []
+    return [str(path) for path in listed] if isinstance(listed, list) else []
 
 
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[DoctorFinding]]], ...] = (

@@ -15,7 +15,6 @@ from blake3 import blake3
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.paths import is_outside
-from eventlog.base.types import happened_at
 from eventlog.blobs.ids import from_text
 from eventlog.exports import withheld
 from eventlog.exports.conversation import (
@@ -27,6 +26,7 @@ from eventlog.exports.conversation import (
     payload_of,
 )
 from eventlog.exports.otlp import provider_of
+from eventlog.projections.happened import happened_at
 from eventlog.replay.linediff import changes
 
 if TYPE_CHECKING:

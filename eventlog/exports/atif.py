@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eventlog.base.types import happened_at
 from eventlog.exports.conversation import (
     Conversation,
     Said,
@@ -20,6 +19,7 @@ from eventlog.exports.conversation import (
     payload_of,
     text_of,
 )
+from eventlog.projections.happened import happened_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from eventlog.base.types import happened_at
 from eventlog.exports.conversation import (
     Conversation,
     Said,
@@ -21,6 +20,7 @@ from eventlog.exports.conversation import (
     payload_of,
     text_of,
 )
+from eventlog.projections.happened import happened_at
 
 if TYPE_CHECKING:
     from decimal import Decimal

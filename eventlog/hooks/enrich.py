@@ -3,6 +3,7 @@
 Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
 """
 
+from eventlog import agents
 from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TURN_END, Call, TranscriptOffset, title_of
 from eventlog.base import identity
 from eventlog.base.layout import Layout
@@ -22,6 +23,7 @@ from eventlog.hooks.state import Calls, short
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from eventlog.secrets.redaction import Redactor
 
@@ -57,9 +59,9 @@ class Completion:
         call, session = self.call, self.call.session
         if session is None:
             return
-        if call.repeats:
+        if call.may_duplicate:
             call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
-        if call.settles and self.place is not None:
+        if call.tools_settled and self.place is not None:
             self._settle(self.place, session)
         if call.moment == SESSION:
             self._add_master()
@@ -99,12 +101,18 @@ class Completion:
 
     def _transcripts(self) -> "list[str]":
         """Those of the call, and those of subagents, whose last words are written when they are gone."""
-        found = self.call.transcripts
-        if self.call.moment in (TURN_END, SESSION_END):
-            from eventlog.agents.claude_code.usage_tail import subagents_of
+        paths = self.call.transcripts
+        if paths and self.call.moment in (TURN_END, SESSION_END):
+            subagents_of = getattr(self._reader(), "subagents_of", None)
+            if subagents_of is not None:
+                paths = [*paths, *(below for path in paths for below in subagents_of(path))]
+        return paths
 
-            found = [*found, *(path for one in found for path in subagents_of(one))]
-        return found
+    def _reader(self) -> "Any":
+        """The module that reads model calls from what the agent writes."""
+        spec = agents.spec_of(self.call.agent)
+        module = None if spec is None or spec.hooks is None else spec.hooks.model_calls
+        return None if module is None else agents.loaded(module)
 
     def _add_master(self) -> None:
         repo, name = self.who.repo_hash, self.who.project_name
@@ -162,10 +170,10 @@ class Completion:
     def _read(
         self, path: str, before: TranscriptOffset, bytes_max: int
     ) -> "tuple[list[Event], TranscriptOffset]":
-        if self.call.agent == "gemini-cli":
-            from eventlog.agents.gemini_cli import chat_tail
-
-            return chat_tail.read_calls(path, before, bytes_max, self.known.stamps)
-        from eventlog.agents.claude_code import usage_tail
-
-        return usage_tail.read_calls(self.call.agent, path, before, bytes_max)
+        reader = self._reader()
+        if reader is None:
+            return [], before
+        calls: "tuple[list[Event], TranscriptOffset]" = reader.read_calls(
+            self.call.agent, path, before, bytes_max, self.known.stamps
+        )
+        return calls

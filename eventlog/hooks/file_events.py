@@ -4,7 +4,7 @@
 text that the agent found in it. On the hook path.
 """
 
-from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, Named
+from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, EditedFile
 from eventlog.agents.kit.tools import ANY, EDITS
 from eventlog.base.errors import EventLogError
 from eventlog.base.names import event_id_of
@@ -52,7 +52,7 @@ class FileEventBuilder:
         turn: "str | None",
         told: CaptureCheckpoint,
         done: "Capture",
-        named: "dict[bytes, Named]",
+        named: "dict[bytes, EditedFile]",
         calls: "Sequence[Running]",
         writer: "BlobWriter",
     ) -> None:
@@ -60,7 +60,7 @@ class FileEventBuilder:
         self._told = told
         self._looker = _looker(call, turn)
         self._named = named if call.moment == TOOL else {}
-        self._others = [one for one in calls if one.cause not in (call.cause, call.begins)]
+        self._others = [one for one in calls if one.cause not in (call.cause, call.started_action_id)]
         self._writer = writer
         self._kept = done.kept
         self._done = done
@@ -138,7 +138,7 @@ class FileEventBuilder:
         after: "TreeEntry | None",
         columns: Event,
         cause: "str | None",
-        named: "Named | None",
+        named: "EditedFile | None",
         blobs: "BlobStore",
     ) -> Event:
         path = path_text(change.path)

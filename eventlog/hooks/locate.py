@@ -5,7 +5,9 @@ Asks the file system, writes nothing. On the hook path.
 
 import os
 
+from eventlog import agents
 from eventlog.agents.kit.call import TEXT_SIZE_MAX, Call
+from eventlog.agents.kit.spec import PROJECT_VARIABLE
 from eventlog.base import identity
 from eventlog.base.paths import path_text, paths_in_arguments
 from eventlog.hooks.state import short
@@ -50,11 +52,11 @@ class HookDirectory:
 
 def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
     """The store of LOCUS_DIR, of the agent's working directory or project, or of ours. Raises: Refused."""
-    for place in (call.columns.get("cwd"), environ.get("CLAUDE_PROJECT_DIR"), _own_directory()):
-        if isinstance(place, str) and os.path.isdir(place):
-            found = identity.find(place, dict(environ))
-            if found is not None:
-                return found
+    for directory in (call.columns.get("cwd"), environ.get(_project_variable(call)), _own_directory()):
+        if isinstance(directory, str) and os.path.isdir(directory):
+            store = identity.find(directory, dict(environ))
+            if store is not None:
+                return store
     return None
 
 
@@ -62,7 +64,7 @@ def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "HookDir
     """The directory to capture: the one the store stands in, the linked worktree of it that the agent works
     in, or, where a store stands apart, the repository or project of the agent."""
     cwd = call.columns.get("cwd")
-    at = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get("CLAUDE_PROJECT_DIR") or ""
+    at = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get(_project_variable(call)) or ""
     if not os.path.isdir(at):
         at = _own_directory() or ""
     if not at:
@@ -87,6 +89,11 @@ def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "HookDir
     if at != root and (git is None or git.top != around):
         git = worktree_git.find(around)
     return HookDirectory(root, git)
+
+
+def _project_variable(call: Call) -> str:
+    spec = agents.spec_of(call.agent)
+    return PROJECT_VARIABLE if spec is None else spec.project_variable
 
 
 def find_captured(root: str) -> HookDirectory:

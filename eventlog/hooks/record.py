@@ -20,7 +20,7 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
+    EditedFile,
 )
 from eventlog.agents.kit.tools import ANY
 from eventlog.base import config, identity
@@ -219,7 +219,7 @@ class _Recording:
         self.known = Calls()
         by_subagent = "subagent_id" in call.columns
         if call.session is not None and (
-            call.moment in _LOOKED_UP or call.transcripts or call.repeats or by_subagent
+            call.moment in _LOOKED_UP or call.transcripts or call.may_duplicate or by_subagent
         ):
             self.known = live_state.read_calls(layout, call.session)
         if by_subagent:
@@ -227,7 +227,7 @@ class _Recording:
 
             key = None if self.place is None else self.place.key
             count_in_its_turn(layout, call, self.known, self.lines, key)
-        if call.session is not None and (call.stamp is not None or call.counted):
+        if call.session is not None and (call.called_at is not None or call.counted):
             self._name_call()
         if call.model_call is not None and call.session is not None:
             self._number_model_call()
@@ -258,8 +258,8 @@ class _Recording:
         if self.keeps_ignored or self._kept_ignored():
             self._leave_out_ignored()
         if (
-            call.repeats
-            or call.settles
+            call.may_duplicate
+            or call.tools_settled
             or call.transcripts
             or call.prompt is not None
             or call.moment == SESSION
@@ -544,7 +544,7 @@ class _Recording:
             lambda event, facts: self._fill_snapshot(event, done, facts),
         )
 
-    def _named(self) -> "dict[bytes, Named]":
+    def _named(self) -> "dict[bytes, EditedFile]":
         """The files that the call names, by their path in the directory; others are left alone."""
         assert self.place is not None
         cwd = str(self.call.columns.get("cwd") or self.place.root)
@@ -721,7 +721,7 @@ class _Recording:
     def _note_begun(self) -> None:
         """Note a tool that begins: it begins while its event waits for the disk, and what it changes must not
         pass for another's."""
-        call, place, cause, begun = self.call, self.place, self.call.begins, self.begun
+        call, place, cause, begun = self.call, self.place, self.call.started_action_id, self.begun
         self.begun = True
         if begun or call.moment != TOOL_START or cause is None or place is None:
             return
@@ -745,7 +745,7 @@ class _Recording:
             return
         try:
             if call.moment == TURN_START and turn is not None:
-                stamped = [turn, call.stamp] if call.stamp is not None else []
+                stamped = [turn, call.called_at] if call.called_at is not None else []
                 self.lines.append(["begun", short(turn), *stamped])
             elif call.moment == TURN_END and turn is not None:
                 self.lines.append(["ended", short(turn)])

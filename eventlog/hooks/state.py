@@ -15,6 +15,7 @@ import os
 
 from blake3 import blake3
 
+from eventlog import agents
 from eventlog.agents.kit.call import (
     SESSION,
     SESSION_END,
@@ -51,9 +52,6 @@ _RUNNING_SIZE_MAX = 256 << 10
 GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 SESSION_ENDED = "session ended"
-# Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
-# another agent that runs within one of these, the variable means that one.
-_NAMED_BY_VARIABLE = ("claude-code", "opencode")
 _LOCK_WAIT_S = 0.02
 _HEX = frozenset("0123456789abcdef")
 _OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
@@ -170,7 +168,10 @@ def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
 
 def process_of(agent: str, environ: "Mapping[str, str]") -> str:
     """The process of the agent behind this hook, as these files have it; "" for an unknown one."""
-    process = activity.agent_process(environ.get("CLAUDE_PID") if agent in _NAMED_BY_VARIABLE else None)
+    spec = agents.spec_of(agent)
+    # Of an agent that runs within another one, that one's variable would name the wrong process.
+    variable = None if spec is None or spec.hooks is None else spec.hooks.process_variable
+    process = activity.agent_process(None if variable is None else environ.get(variable))
     return "" if process is None else process.text()
 
 
@@ -209,7 +210,7 @@ def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: 
     if place is None or session is None or turn is None:
         return
     if call.moment == TOOL_START and has_ended(layout, session, turn):
-        tool = text_of(call.events[0], "tool_use_id") or call.begins
+        tool = text_of(call.events[0], "tool_use_id") or call.started_action_id
         call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
         lines.append(["begun", short(turn)])
         return

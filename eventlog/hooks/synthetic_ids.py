@@ -31,12 +31,12 @@ def complete(layout: Layout, call: Call) -> Calls:
     Raises: OSError when the notes cannot be written.
     """
     session = call.session
-    assert session is not None and call.stamp is not None
+    assert session is not None and call.called_at is not None
     key = None
     if call.tool_call is not None:
         key = short("\0".join(call.tool_call))
         word = "asked" if call.moment == TOOL_START else "answered"
-        state.note_calls(layout, session, [[word, key, short(call.stamp)]])
+        state.note_calls(layout, session, [[word, key, short(call.called_at)]])
     if call.moment == TURN_START and call.turn is not None and call.prompt is not None:
         state.note_calls(layout, session, [["prompt", short(call.turn), short(call.prompt)]])
     known = state.read_calls(layout, session)
@@ -46,9 +46,9 @@ def complete(layout: Layout, call: Call) -> Calls:
         return known
     turn = call.columns["agent_turn_id"] = known.turns[-1]
     if call.answers is not None and known.prompts.get(short(turn)) not in (None, short(call.answers)):
-        _end_another(layout, call, f"{session}:{call.stamp}")
+        _end_another(layout, call, f"{session}:{call.called_at}")
     if key is not None and call.tool_call is not None:
-        number = known.tools.number(key, short(call.stamp), asked=call.moment == TOOL_START)
+        number = known.tools.number(key, short(call.called_at), asked=call.moment == TOOL_START)
         _name(call, (turn, *call.tool_call, str(number)))
         _join_imported_call(call, known, (short(turn), key), number)
     return known
@@ -97,7 +97,7 @@ def number(layout: Layout, call: Call) -> Calls:
         if key[0] in words:
             before = event_id_of(call.agent, "action", *key[1:])
             after = event_id_of(call.agent, "action", *numbered(key[1:], nth))
-            call.begins = after if call.begins == before else call.begins
+            call.started_action_id = after if call.started_action_id == before else call.started_action_id
             call.cause = after if call.cause == before else call.cause
             call.ended = [after if one == before else one for one in call.ended]
     return known
@@ -118,7 +118,7 @@ def _name(call: Call, key: "tuple[str, ...]") -> None:
 def _point_to(call: Call, action: str) -> None:
     """The action of the tool call that `call` begins or ends."""
     if call.moment == TOOL_START:
-        call.begins = action
+        call.started_action_id = action
     else:
         call.cause, call.ended = action, [action]
 
@@ -136,12 +136,12 @@ def _join_imported_turn(call: Call, known: Calls) -> None:
         return
     from eventlog.agents.kit.call import time_of
 
-    at, words = time_of(call.stamp), short(call.prompt)
+    at, words = time_of(call.called_at), short(call.prompt)
     names: "dict[tuple[bool, int], str]" = {}
     if at is None:
         return
     for turn, began_us, prompt in known.imported_turns:
-        free = known.stamps.get(turn, call.stamp) == call.stamp
+        free = known.stamps.get(turn, call.called_at) == call.called_at
         if free and (0 <= began_us - at < (_LATE_US if prompt == words else _AT_ONCE_US)):
             names[prompt != words, began_us] = turn
     if names:

@@ -12,8 +12,8 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 
-from eventlog.agents.codex.patches import apply_section, is_section, without_names
 from eventlog.agents.kit.draft import BACKUP, DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
+from eventlog.agents.kit.patches import apply_section, is_section, without_names
 from eventlog.agents.kit.unified import agrees, apply_patch
 from eventlog.base.names import event_id_of
 from eventlog.base.paths import is_outside, path_text

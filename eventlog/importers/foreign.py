@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from eventlog import agents
 from eventlog.agents import formats
 from eventlog.agents.kit.lines import DOCUMENT_BYTES_MAX, FileSource, opened
 from eventlog.base.errors import EventLogError
@@ -49,9 +50,9 @@ def whose_name(name: str) -> str | None:
 
 def whose(agent: str, path: str, head: "list[_Said]") -> str | None:
     """Why the file that begins with `head` is not imported for `agent`, when it looks like another's."""
-    for other in formats.AGENTS:
-        if other != agent and formats.is_one(other, head):
-            return f"looks like one of {other}: `locus import {formats.verb_of(other)}` reads it"
+    for other in agents.importable():
+        if other.name != agent and formats.is_one(other.name, head):
+            return f"looks like one of {other.name}: `locus import {other.command_name}` reads it"
     known = whose_name(os.path.basename(path))
     if known is None and (shape := next(filter(None, map(_shape_of, head)), None)):
         known = _without_importer(shape)

@@ -1,15 +1,16 @@
 """A session that hooks told under names of their own, matched with its transcript.
 
-Gemini CLI gives neither turns nor tool calls an id in its hooks, and other ones in its chats. A prompt is the
-hooks' turn that comes next with the same text, else the one under way at its time; what follows it belongs to
-that turn. A tool call is that of the same turn, tool and arguments whose outcome does not contradict.
-`adopt` gives the events of the transcript the names that the hooks used, so that they are known. Pure; it
-must be given every event of a source, in order.
+Hooks of an agent with `HookSpec.makes_ids` have no ids of turns and tool calls. A prompt is the hooks' turn
+that comes next with the same text, else the one under way at its time; what follows it belongs to that turn.
+A tool call is that of the same turn, tool and arguments whose outcome does not contradict. `adopt` gives the
+events of the transcript the names that the hooks used, so that they are known. Pure; it must be given every
+event of a source, in order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from eventlog.agents.gemini_cli.hooks import call_key, without_context
+from eventlog import agents
 from eventlog.agents.kit.call import object_of, time_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -32,6 +33,7 @@ class Hooked:
         joined: "Collection[str]" = (),
     ) -> None:
         self._agent = agent
+        self._adapter = _adapter(agent)
         self._joined = joined
         self._turns = list(turns)
         self._actions = dict(actions)
@@ -58,7 +60,8 @@ class Hooked:
         elif kind == "action":
             self._find_call(name, event)
         elif kind == "tool_start":  # of a call that never ended
-            first = call_key(name, str(event.get("tool")), object_of(event, "payload").get("args"), 0)
+            args = object_of(event, "payload").get("args")
+            first = self._adapter.call_key(name, str(event.get("tool")), args, 0)
             key = (*first[:-1], str(self._told.get(first, 0)))
             event["event_id"] = event_id_of(self._agent, "tool_start", *key)
         elif kind == "error":
@@ -83,7 +86,7 @@ class Hooked:
 
     def _find_call(self, turn: str, event: Event) -> None:
         tool, args = str(event.get("tool")), object_of(event, "payload").get("args")
-        first = call_key(turn, tool, args, 0)
+        first: tuple[str, ...] = self._adapter.call_key(turn, tool, args, 0)
         equal = self._told[first] = self._told.get(first, 0) + 1
         if event["event_id"] in self._actions:
             return  # an import told it before the hooks
@@ -100,7 +103,13 @@ class Hooked:
                 return
 
 
-def prompt_of(payload: "Mapping[str, object]") -> str:
+def prompt_of(agent: str, payload: "Mapping[str, object]") -> str:
     """The prompt that the start of a turn holds, as `Hooked` compares it."""
     message = payload.get("user_message")
-    return without_context(message)[1] if isinstance(message, str) else ""
+    return str(_adapter(agent).without_context(message)[1]) if isinstance(message, str) else ""
+
+
+def _adapter(agent: str) -> Any:
+    spec = agents.spec_of(agent)
+    assert spec is not None and spec.hooks is not None, "its hooks make ids"
+    return agents.loaded(spec.hooks.adapter)

@@ -220,16 +220,16 @@ class Import:
         doubles = Doubles()
         for line in source.lines(told):
             draft.line = line
-            if line.said is None:
+            if line.record is None:
                 self._keep_malformed(source, draft, line)
             elif not doubles.has(line):
-                reader.take(line.said)
-            session.settle(line, told=line.told)
-            if not line.told:
+                reader.take(line.record)
+            session.settle(line, told=line.is_imported)
+            if not line.is_imported:
                 new_lines += 1
                 self.report.lines += not line.piece and not source.is_copy
                 oversized += line.piece == 0
-                malformed += line.said is None and line.piece is None
+                malformed += line.record is None and line.piece is None
         draft.line = None
         reader.end()
         session.settle(None, told=bool(told) and not new_lines)

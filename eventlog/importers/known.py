@@ -7,8 +7,7 @@ as eight bytes of each id. One thread.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventlog.agents.codex.hooks import AGENT as CODEX
-from eventlog.agents.gemini_cli.hooks import AGENT as GEMINI_CLI
+from eventlog import agents
 from eventlog.agents.kit.fact import Fact
 from eventlog.agents.kit.lines import ImportOffset
 from eventlog.base import jsontext
@@ -67,6 +66,11 @@ class KnownSessions:
     def __init__(self, store: Store, agent: str, facts: LogFacts) -> None:
         self._store = store
         self._agent = agent
+        spec = agents.spec_of(agent)
+        hooks, transcripts = (None, None) if spec is None else (spec.hooks, spec.transcripts)
+        self._copies_lack_times = transcripts is not None and transcripts.copies_lack_times
+        self._has_outcomes = hooks is not None and hooks.tells_outcome_of_calls
+        self._makes_ids = hooks is not None and hooks.makes_ids
         self._ids: set[int] = set()
         self._told: set[int] = set()
         self._requests: set[int] = set()  # of the answers among these
@@ -123,7 +127,7 @@ class KnownSessions:
             event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, *rest = row
             success, lacks_time = rest
             ids.add(short(event_id))
-            if lacks_time and self._agent == CODEX:
+            if lacks_time and self._copies_lack_times:
                 self._timeless.add(short(event_id))
             self._turn_of[short(event_id)] = turn
             if message is not None and event_type in ("llm", "llm_copy"):
@@ -138,12 +142,12 @@ class KnownSessions:
             elif event_type == "llm":
                 self._owner_of_call[short(event_id)] = owner
                 place = subagent or turn
-                if success is not None and self._agent == CODEX:
+                if success is not None and self._has_outcomes:
                     self._of_hooks.add(short(event_id))
                 if message is None and place is not None:
                     self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
         self._ids = ids
-        if self._agent == GEMINI_CLI and self.is_live:
+        if self._makes_ids and self.is_live:
             self._match(session, outcomes)
         self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
 
@@ -156,7 +160,7 @@ class KnownSessions:
 
     def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
         rows = self._store.query(_STARTS, [self._agent, session]).rows
-        turns = [(str(turn), prompt_of(jsontext.decode(payload))) for turn, payload in rows]
+        turns = [(str(turn), prompt_of(self._agent, jsontext.decode(payload))) for turn, payload in rows]
         named = {turn for turn, _ in turns}
         self.hooked = Hooked(self._agent, turns, outcomes, self.live_turns - named)
         self.live_turns.update(turn for turn, _ in turns)

@@ -78,7 +78,7 @@ def kept(
 
     Args: passed: takes what was passed over there.
     """
-    places = formats.places_of(agent, environ)
+    places = formats.directories_of(agent, environ)
     search = _Search(agent, since_s)
     present = [place for place in places if search.is_present(place)]
     if not present and not search.passed:

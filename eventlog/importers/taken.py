@@ -10,8 +10,7 @@ from collections.abc import Callable
 from hashlib import md5
 from typing import Any
 
-from eventlog.agents.codex.hooks import AGENT as CODEX
-from eventlog.agents.codex.hooks import words_of
+from eventlog import agents
 from eventlog.agents.kit.fact import Fact, words_in
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
@@ -152,8 +151,13 @@ class Taken:
         if fact.tool_call is None:
             return words_in(said)
         words = said.get("args")
-        is_said = isinstance(words, (dict, list, str)) and self._agent == CODEX
-        return words_of(words) if is_said else words
+        spec = agents.spec_of(self._agent)
+        if spec is None or spec.hooks is None or not spec.hooks.spells_arguments:
+            return words
+        if not isinstance(words, (dict, list, str)):
+            return words
+        spelled: object = agents.loaded(spec.hooks.adapter).words_of(words)
+        return spelled
 
 
 def with_hashes(payload: "dict[str, Any]") -> "dict[str, Any]":

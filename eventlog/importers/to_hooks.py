@@ -1,12 +1,15 @@
 """What an import tells the hooks of an agent that gives its turns and tool calls no names.
 
-Hooks do not ask the log. Of Gemini CLI they name turns and tool calls by themselves, so what an import tells
-before them goes to the notes of its session: told again by hooks it has the ids that it has (docs/hooks.md).
+Hooks do not ask the log. Where an adapter names turns and tool calls (`HookSpec.makes_ids`), what an import
+records before them goes to the notes of its session: hooks that tell it again give it the same ids
+(docs/hooks.md).
 The lines stand there before the events do: an import that is killed in between gives the same ids when it is
 repeated. One thread.
 """
 
-from eventlog.agents.gemini_cli.hooks import AGENT, digest_of
+from typing import Any
+
+from eventlog import agents
 from eventlog.agents.kit.call import object_of
 from eventlog.base.layout import Layout
 from eventlog.base.types import Event
@@ -22,14 +25,17 @@ class ToHooks:
 
     def __init__(self, layout: Layout, agent: str) -> None:
         self._layout = layout
-        self._is_needed = agent == AGENT
+        spec = agents.spec_of(agent)
+        hooks = None if spec is None else spec.hooks
+        is_needed = hooks is not None and hooks.makes_ids
+        self._adapter: Any = agents.loaded(hooks.adapter) if hooks is not None and is_needed else None
         self._lines: dict[str, list[list[str]]] = {}
         self._keys: dict[str, str] = {}  # of the latest calls, by id
 
     def take(self, event: Event) -> None:
         """An event that is about to be added."""
         session, turn = event.get("agent_session_id"), event.get("agent_turn_id")
-        if not self._is_needed or not isinstance(session, str) or not isinstance(turn, str):
+        if self._adapter is None or not isinstance(session, str) or not isinstance(turn, str):
             return
         if turn.startswith(f"{session}:"):
             return  # hooks named it
@@ -61,5 +67,5 @@ class ToHooks:
         if event["event_type"] != "error":
             self._keys.clear()
             args = object_of(event, "payload").get("args")
-            self._keys[call] = short("\0".join((str(event["tool"]), digest_of(args))))
+            self._keys[call] = short("\0".join((str(event["tool"]), self._adapter.digest_of(args))))
         return self._keys.get(call, "-")

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 
+from eventlog import agents
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL
 from eventlog.doctor.store import NOTE, OK, PROBLEM, DoctorFinding
@@ -25,7 +26,8 @@ def findings(directory: str, environ: Mapping[str, str]) -> Iterator[DoctorFindi
     homes = Homes.of(environ)
     here = install.agents_here(directory, homes, environ.get("PATH"))
     started: dict[str, DoctorFinding | None] = {}
-    for verb, agent in mcp_install.AGENTS.items():
+    for spec in agents.servable():
+        agent, verb = spec.name, spec.command_name
         is_installed = False
         paths: dict[str, str] = {}
         for scope in (mcp_install.PROJECT, mcp_install.USER):

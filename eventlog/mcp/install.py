@@ -13,52 +13,58 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eventlog import agents
+from eventlog.agents.kit.spec import ARGUMENTS, COMMAND_LINE, PROGRAM, TOML, AgentSpec, ServerSpec
 from eventlog.base.errors import Refused
 from eventlog.base.fs import FileSystem, read_file
 from eventlog.setup import settings
-from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE, Homes, edit_text
+from eventlog.setup.install import Homes, edit_text
 from eventlog.setup.settings_file import SettingsEdit
 
 NAME = "locus"
-# Their names on the command line, and in hooks.
-AGENTS = {"claude-code": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI_CLI, "opencode": OPENCODE}
 PROJECT, USER = "project", "user"
 _FILE_SIZE_MAX = 8 << 20
-_COMMENTED = (GEMINI_CLI, OPENCODE)
-_ABOVE = {CLAUDE_CODE: "mcpServers", GEMINI_CLI: "mcpServers", OPENCODE: "mcp"}
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_TABLE = re.compile(r"[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*\"?locus\"?[ \t]*(\.[^\]\n]*)?\][ \t]*(#.*)?$")
+_TABLE = r"[ \t]*\[[ \t]*%s[ \t]*\.[ \t]*\"?locus\"?[ \t]*(\.[^\]\n]*)?\][ \t]*(#.*)?$"
+
+
+def spec_of(agent: str) -> tuple[AgentSpec, ServerSpec]:
+    """What is known of an agent whose settings can name a server."""
+    spec = agents.spec_of(agent)
+    assert spec is not None and spec.server is not None, f"{agent} starts servers"
+    return spec, spec.server
 
 
 def settings_path(agent: str, scope: str, directory: str, homes: Homes, environ: Mapping[str, str]) -> str:
-    """The file in which an agent lists its servers: for a project directory, or for the user."""
-    if agent == CLAUDE_CODE:
-        if scope == PROJECT:
-            return f"{directory}/.mcp.json"
-        # The file is beside ~/.claude, or in the agent's own directory if one is set.
-        above = homes.claude if environ.get("CLAUDE_CONFIG_DIR") else os.path.dirname(homes.claude)
-        return f"{above}/.claude.json"
-    if agent == CODEX:
-        return f"{homes.codex}/config.toml" if scope == USER else f"{directory}/.codex/config.toml"
-    if agent == GEMINI_CLI:
-        return f"{homes.gemini if scope == USER else f'{directory}/.gemini'}/settings.json"
-    above = homes.opencode if scope == USER else directory
-    with_comments = f"{above}/opencode.jsonc"
-    return with_comments if os.path.exists(with_comments) else f"{above}/opencode.json"
+    """The file in which an agent looks for servers: of a project directory, or of the user."""
+    spec, server = spec_of(agent)
+    if scope == PROJECT:
+        return _first_there(directory, server.files)
+    home = homes.agents[agent]
+    if server.is_beside_home and not (spec.home is not None and environ.get(spec.home.variable)):
+        home = os.path.dirname(home)
+    return _first_there(home, server.user_files)
+
+
+def _first_there(directory: str, names: Sequence[str]) -> str:
+    """The first of these files that exists, else the last."""
+    paths = [f"{directory}/{name}" for name in names]
+    return next(filter(os.path.exists, paths), paths[-1])
 
 
 def command_line(agent: str, scope: str, store: str | None) -> list[str]:
     """The command that the agent is to start.
 
-    Others read a project's settings, on other machines: there it is a program on the PATH. Codex does not
-    tell its servers the project, so its entry for one names the store.
+    Others read a project's settings, on other machines: there it is a program on the PATH. The entry for a
+    project names the store where the agent tells its servers nothing of the project.
     """
     there = os.path.join(os.path.dirname(sys.executable), NAME)
     if scope == PROJECT:
         program = [NAME]
     else:
         program = [there] if os.access(there, os.X_OK) else [sys.executable, "-m", "locus_cli"]
-    named = ["--store", store] if agent == CODEX and scope == PROJECT and store is not None else []
+    is_named = scope == PROJECT and spec_of(agent)[1].needs_store
+    named = ["--store", store] if is_named and store is not None else []
     return [*program, *named, "mcp", "--agent", agent]
 
 
@@ -71,7 +77,9 @@ def install(
     """
 
     def make(text: str | None) -> str:
-        return _with_table(text, path, line) if agent == CODEX else _with_member(text, path, agent, line)
+        server = spec_of(agent)[1]
+        change = _with_table if server.format == TOML else _with_member
+        return change(text, path, server, line)
 
     return edit_text(fs, agent, path, homes, make, dry_run=dry_run)
 
@@ -82,7 +90,8 @@ def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: b
     def make(text: str | None) -> str | None:
         if text is None:
             return None
-        return _without_table(text, path) if agent == CODEX else _without_member(text, path, agent)
+        server = spec_of(agent)[1]
+        return (_without_table if server.format == TOML else _without_member)(text, path, server)
 
     return edit_text(fs, agent, path, homes, make, dry_run=dry_run)
 
@@ -114,48 +123,47 @@ def entry_in(fs: FileSystem, agent: str, path: str) -> object:
         raise Refused(f"{path}: not UTF-8 ({error})") from error
     if settings.is_blank(text):
         return None
-    if agent == CODEX:
-        return _server_in(_read(text, path))
-    return _value_at(_parsed(text, path, agent), (_ABOVE[agent], NAME))
+    server = spec_of(agent)[1]
+    if server.format == TOML:
+        return _server_in(_read(text, path), server)
+    return _value_at(_parsed(text, path, server), (server.key, NAME))
 
 
 # -- JSON ------------------------------------------------------------------------------------------
 
 
-def _entry(agent: str, line: Sequence[str]) -> dict[str, Any]:
-    if agent == OPENCODE:
-        return {"type": "local", "command": list(line), "enabled": True}
-    own = {"type": "stdio"} if agent == CLAUDE_CODE else {}
-    return {**own, "command": line[0], "args": list(line[1:])}
+def _entry(server: ServerSpec, line: Sequence[str]) -> dict[str, Any]:
+    values = {PROGRAM: line[0], ARGUMENTS: list(line[1:]), COMMAND_LINE: list(line)}
+    return {key: values.get(value, value) if isinstance(value, str) else value for key, value in server.entry}
 
 
-def _with_member(text: str | None, path: str, agent: str, line: Sequence[str]) -> str:
-    entry, keys = _entry(agent, line), (_ABOVE[agent], NAME)
+def _with_member(text: str | None, path: str, server: ServerSpec, line: Sequence[str]) -> str:
+    entry, keys = _entry(server, line), (server.key, NAME)
     is_blank = text is None or settings.is_blank(text)
-    if text is not None and not is_blank and _value_at(_parsed(text, path, agent), keys) == entry:
+    if text is not None and not is_blank and _value_at(_parsed(text, path, server), keys) == entry:
         return text
-    base = None if text is None else _without_member(text, path, agent)
+    base = None if text is None else _without_member(text, path, server)
     if base is None or settings.is_blank(base):
-        return json.dumps({keys[0]: {NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
-    edits = settings.member_put(base, _parsed(base, path, agent), keys, entry, path)
+        return json.dumps({server.key: {NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
+    edits = settings.member_put(base, _parsed(base, path, server), keys, entry, path)
     return settings.apply(base, edits)[0]
 
 
-def _without_member(text: str, path: str, agent: str) -> str | None:
+def _without_member(text: str, path: str, server: ServerSpec) -> str | None:
     if settings.is_blank(text):
         return text
-    root, keys = _parsed(text, path, agent), (_ABOVE[agent], NAME)
-    entry = _value_at(root, keys)
-    if entry is None:
+    root, keys = _parsed(text, path, server), (server.key, NAME)
+    member = _value_at(root, keys)
+    if member is None:
         return text
-    if not is_ours(entry):
+    if not is_ours(member):
         raise _not_ours(path)
     left = settings.apply(text, settings.member_cut(text, root, keys))[0]
-    return None if settings.is_empty(left, path, comments=agent in _COMMENTED) else left
+    return None if settings.is_empty(left, path, comments=server.has_comments) else left
 
 
-def _parsed(text: str, path: str, agent: str) -> settings.Value:
-    return settings.parse(text, path, comments=agent in _COMMENTED)
+def _parsed(text: str, path: str, server: ServerSpec) -> settings.Value:
+    return settings.parse(text, path, comments=server.has_comments)
 
 
 def _value_at(root: settings.Value, keys: Sequence[str]) -> object:
@@ -175,43 +183,42 @@ def _not_ours(path: str) -> Refused:
 # -- TOML ------------------------------------------------------------------------------------------
 
 
-def _with_table(text: str | None, path: str, line: Sequence[str]) -> str:
-    entry = {"command": line[0], "args": list(line[1:])}
-    if text is not None and _server_in(_read(text, path)) == entry:
+def _with_table(text: str | None, path: str, server: ServerSpec, line: Sequence[str]) -> str:
+    entry = _entry(server, line)
+    if text is not None and _server_in(_read(text, path), server) == entry:
         return text
-    base = (None if text is None else _without_table(text, path)) or ""
+    base = (None if text is None else _without_table(text, path, server)) or ""
     newline = "\r\n" if "\r\n" in base else "\n"
-    words = (
-        f"[mcp_servers.{NAME}]{newline}command = {_spelled(line[0])}{newline}"
-        f"args = [{', '.join(map(_spelled, line[1:]))}]{newline}"
-    )
+    fields = (f"{key} = {_spelled(value)}{newline}" for key, value in entry.items())
+    words = f"[{server.key}.{NAME}]{newline}{''.join(fields)}"
     gap = "" if not base else newline if base.endswith("\n") else newline * 2
     after = f"{base}{gap}{words}"
-    if _server_in(_read(after, path)) != entry:
-        raise _by_hand(path, "`mcp_servers` is not made of tables. Put the server in")
+    if _server_in(_read(after, path), server) != entry:
+        raise _by_hand(path, f"`{server.key}` is not made of tables. Put the server in")
     return after
 
 
-def _without_table(text: str, path: str) -> str | None:
-    document = _read(text, path)
-    server = _server_in(document)
-    if server is None:
+def _without_table(text: str, path: str, server: ServerSpec) -> str | None:
+    before = _read(text, path)
+    entry = _server_in(before, server)
+    if entry is None:
         return text
-    if not is_ours(server):
+    if not is_ours(entry):
         raise _not_ours(path)
-    lines: list[str] = []
+    table = re.compile(_TABLE % re.escape(server.key))
+    rest: list[str] = []
     is_within = False
     for line in _LINES.findall(text):
         if line.lstrip(" \t").startswith("["):
-            is_within = _TABLE.match(line.rstrip("\r\n")) is not None
-            if is_within and lines and not lines[-1].strip():
-                lines.pop()  # the blank line that was inserted before it
+            is_within = table.match(line.rstrip("\r\n")) is not None
+            if is_within and rest and not rest[-1].strip():
+                rest.pop()  # the blank line that was put before it
         if not is_within:
-            lines.append(line)
-    left = "".join(lines)
-    servers = {name: server_entry for name, server_entry in document["mcp_servers"].items() if name != NAME}
+            rest.append(line)
+    left = "".join(rest)
+    others = {name: other for name, other in before[server.key].items() if name != NAME}
     after = _read(left, path)
-    if {"mcp_servers": {}, **after} != {**document, "mcp_servers": servers}:
+    if {server.key: {}, **after} != {**before, server.key: others}:
         raise _by_hand(path, "the server is not a table of its own. Take it out")
     return left if left.strip() else None
 
@@ -227,11 +234,13 @@ def _by_hand(path: str, what: str) -> Refused:
     return Refused(f"{path}: {what} by hand. Nothing was written.")
 
 
-def _server_in(document: Mapping[str, Any]) -> object:
-    servers = document.get("mcp_servers")
+def _server_in(document: Mapping[str, Any], server: ServerSpec) -> object:
+    servers = document.get(server.key)
     return servers.get(NAME) if isinstance(servers, dict) else None
 
 
-def _spelled(text: str) -> str:
-    """A basic string of TOML, which escapes as JSON does, and the character 7F too."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _spelled(value: object) -> str:
+    """A value of TOML: a basic string, which escapes as JSON does, and the character 7F too; or a list."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spelled, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

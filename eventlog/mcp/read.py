@@ -21,7 +21,7 @@ from eventlog.base.display import (
 )
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, Refused
 from eventlog.base.paths import within_sql
-from eventlog.base.types import COLUMN_NAMES, happened_at
+from eventlog.base.types import COLUMN_NAMES
 from eventlog.projections.definitions import (
     DATED_DECISIONS,
     DECISIONS_NEWEST_FIRST,
@@ -29,6 +29,7 @@ from eventlog.projections.definitions import (
     TURNS_NEWEST_FIRST,
     all_of,
 )
+from eventlog.projections.happened import happened_at
 from eventlog.query.people import FULL, line_without, names_people, text_without, within
 from eventlog.store import Store
 

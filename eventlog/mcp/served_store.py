@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from eventlog.agents.kit.spec import PROJECT_VARIABLE
 from eventlog.base import identity
 from eventlog.base.display import harmless
 from eventlog.base.errors import NoStore, Refused
 
-PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"
 _PASS = "Pass the argument store, or start the server as `locus --store DIR mcp`"
 
 

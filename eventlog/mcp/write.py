@@ -6,6 +6,7 @@ Sessions are those of `eventlog/memory/intent.py`; an agent posts events of the 
 import os
 from collections.abc import Iterator
 
+from eventlog import agents
 from eventlog.base.display import one_line
 from eventlog.base.errors import Refused
 from eventlog.base.types import Event
@@ -17,11 +18,8 @@ from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.hooks import append
 from eventlog.store import Store
 
-CLAUDE_CODE = "claude-code"
-SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
-
-# The types that may be posted, with the kind of each event. A mutation is not a `file` event: those state
-# contents, which were not captured here, and a replay needs them.
+# What may be posted, with the kind of event that each is; the names are the event types. A mutation is no
+# `file` event: those state contents, which nobody captured here, and a replay rests on them.
 POSTED = {
     "discovery": "observation",
     "decision": "decision",
@@ -169,11 +167,12 @@ def _title(store: Store, content: str) -> str:
 def _session_of(store: Store, session_id: str | None, agent_id: str) -> str | None:
     """The session that was named, else the client's own, else the agent's active one, else none.
 
-    Two windows of Claude Code are one agent, which tells each server its window.
+    Two windows of an agent are one agent; some tell the server which of them it serves.
     """
     if session_id is not None:
         return intent.find(store, session_id).session_id
-    own = os.environ.get(SESSION_VARIABLE) if agent_id == CLAUDE_CODE else None
+    spec = agents.spec_of(agent_id)
+    own = None if spec is None or spec.session_variable is None else os.environ.get(spec.session_variable)
     if own is not None and (row := sessions.latest(store, store.repo_hash, agent_id, own)) is not None:
         return row.session_id
     session = intent.active_of(store, agent_id)

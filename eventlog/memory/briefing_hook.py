@@ -11,6 +11,7 @@ import time
 
 from blake3 import blake3
 
+from eventlog import agents
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.fs import REAL
@@ -46,13 +47,11 @@ _CONTRADICTS = b'"contradicts":'
 # What the payload of an action holds that leaves a code, or ends a failure.
 _TELLING = (b"test", b"jest", b"spec", b'"todos"', b'"plan"', b'"new_string"', b'"content"')
 
-# The agents that take text in from a hook that starts a session; OpenCode by our plugin.
-_TAKE_JSON = ("claude-code", "codex", "gemini-cli", "opencode")
 
-
-def takes_briefing(agent: str) -> bool:
-    """Whether an agent reads what the hook prints when its session starts."""
-    return agent in _TAKE_JSON
+def reads_answer(agent: str) -> bool:
+    """Whether an agent reads what the hook prints that starts its session."""
+    spec = agents.spec_of(agent)
+    return spec is not None and spec.hooks is not None and spec.hooks.reads_answer
 
 
 def lacks_facts(layout: "Layout", who: "Identity") -> bool:
@@ -68,7 +67,7 @@ def has_facts(layout: "Layout", who: "Identity") -> bool:
 
 def answer(agent: str, text: str) -> bytes:
     """What the hook of an agent prints so that the agent reads `text`; nothing for one that cannot."""
-    if not takes_briefing(agent):
+    if not reads_answer(agent):
         return b""
     output = {"hookEventName": "SessionStart", "additionalContext": text}
     return jsontext.encode({"hookSpecificOutput": output}) + b"\n"
@@ -83,7 +82,7 @@ def at_start(
     top: "str | None",
 ) -> bytes:
     """What the hook of an agent's session that begins prints (docs/briefing.md)."""
-    if not takes_briefing(agent):
+    if not reads_answer(agent):
         return b""
     reader = BriefingReader(agent, agent_session=agent_session, overlaps=settings.briefing_overlaps)
     tokens = TOKENS if settings.briefing_tokens is None else settings.briefing_tokens

@@ -25,7 +25,7 @@ The fold has two steps, because a call's key may occur in several sessions:
 `sessions_master` then folds the `sessions` rows. `llm_calls` is the rows that count, read from the events.
 """
 
-from eventlog.base.types import IMPORTED_AGENTS
+from eventlog.projections.happened import IMPORTED_AGENTS
 from eventlog.projections.lives import NOT_BEGUN, lived
 from eventlog.projections.lives import safe as _safe
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
-# Of an event: whether it may come of an import, as `types.is_undated` says it.
+# Of an event: whether it may come of an import, as `happened.is_undated` says it.
 _OF_IMPORTED = f"coalesce(agent IN {IMPORTED_AGENTS}, false) AND agent_session_id IS NOT NULL"
-# When an event happened, null when unknown, as `types.happened_at` says it.
+# When an event happened, null when unknown, as `happened.happened_at` says it.
 HAPPENED_AT = (
     f"coalesce(occurred_at, CASE WHEN NOT (coalesce(agent IN {IMPORTED_AGENTS}, false) "
     "AND (agent_session_id IS NOT NULL OR event_type = 'transcript')) THEN recorded_at END)"

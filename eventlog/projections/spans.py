@@ -7,6 +7,7 @@ ago; docs/times.md says what it does not tell. Pure text, computed where a quest
 columns, and stored nowhere.
 """
 
+from eventlog import agents
 from eventlog.projections import definitions as d
 
 # Of the views `llm_calls` and `actions`, beside what their own events say.
@@ -26,11 +27,14 @@ _VALUES = (
     f"CASE WHEN duration_ms IS NULL THEN (epoch_us(occurred_at) - epoch_us({_BEGUN_AT})) // 1000 END "
     "AS derived_ms"
 )
-# OpenCode's own word, as its hooks and its database have it, is called `reason`.
-_STOP = (
-    "coalesce(TRY(json_extract_string(payload, '$.stop_reason')), "
-    "CASE WHEN agent = 'opencode' THEN TRY(json_extract_string(payload, '$.reason')) END) AS stop_reason"
+_OWN_STOPS = "".join(
+    f", CASE WHEN agent = '{spec.name}' "
+    f"THEN TRY(json_extract_string(payload, '$.{spec.stop_reason_key}')) END"
+    for spec in agents.specs()
+    if spec.stop_reason_key is not None
 )
+_STOP = f"coalesce(TRY(json_extract_string(payload, '$.stop_reason')){_OWN_STOPS}) AS stop_reason"
+_LATE = ", ".join(f"'{spec.name}'" for spec in agents.specs() if spec.counts_calls_late) or "NULL"
 _ASKS = "(event_type = 'intent' OR (event_type = 'subagent' AND operation = 'start'))"
 _ENDS = "(event_type = 'turn' AND operation = 'end')"
 _ANSWERS = "event_type IN ('llm', 'message')"
@@ -92,8 +96,8 @@ def _of_tools(events: str) -> str:
 def _timed(events: str, where: str, **latest: str) -> str:
     """Events of known time, each with the latest times before it of some others of its turn or subagent.
 
-    `is_counted_late`: Codex records a model call after the tools that it asked for, so the order says neither
-    when the answer ended nor what it answers.
+    `is_counted_late`: the agent (`AgentSpec.counts_calls_late`) told of a model call after the tools that it
+    asked for, so the order says neither when the answer ended nor what it answers.
 
     Args: latest: the name of a column, and the condition on the others.
     """
@@ -102,7 +106,7 @@ def _timed(events: str, where: str, **latest: str) -> str:
     )
     return f"""
         SELECT position, event_type, session_id, tool_use_id, occurred_at, {columns},
-            agent = 'codex' AND min(occurred_at) FILTER ({_TOOLS}) OVER (PARTITION BY {_WORK})
+            agent IN ({_LATE}) AND min(occurred_at) FILTER ({_TOOLS}) OVER (PARTITION BY {_WORK})
                 <= min(occurred_at) FILTER (event_type = 'llm') OVER (PARTITION BY {_WORK}) AS is_counted_late
         FROM {events}
         WHERE session_id IS NOT NULL AND occurred_at IS NOT NULL AND ({where})

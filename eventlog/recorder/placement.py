@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.base import names
 from eventlog.base.errors import InvalidEvent
-from eventlog.base.types import LIFECYCLE_TYPES, Event, is_undated
+from eventlog.base.types import LIFECYCLE_TYPES, Event
+from eventlog.projections.happened import is_undated
 from eventlog.recorder.requests import LINK_NAMES, CreateEventRequest, EventKind
 from eventlog.secrets import admission
 

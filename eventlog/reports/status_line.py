@@ -9,6 +9,7 @@ import os
 import time
 
 from eventlog.agents.kit.call import Call, object_of, text_of
+from eventlog.agents.kit.spec import PROJECT_VARIABLE
 from eventlog.base import activity, jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.layout import TMP_DIR, Layout
@@ -49,10 +50,10 @@ def _store(status: "Event", environ: "Mapping[str, str]") -> "Layout | None":
     workspace = object_of(status, "workspace")
     cwd = text_of(status, "cwd") or text_of(workspace, "current_dir")
     project = text_of(workspace, "project_dir")
-    around = dict(environ) | ({} if project is None else {"CLAUDE_PROJECT_DIR": project})
+    around = dict(environ) | ({} if project is None else {PROJECT_VARIABLE: project})
     try:
-        root = find_store(Call("claude-code", {} if cwd is None else {"cwd": cwd}), around)
-    except (EventLogError, ValueError):  # a store that hooks refuse as well; an invalid path
+        root = find_store(Call("status line", {} if cwd is None else {"cwd": cwd}), around)
+    except (EventLogError, ValueError):  # a store that hooks refuse, too; a path that is none
         return None
     return None if root is None else Layout(root)
 

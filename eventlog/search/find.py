@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.paths import is_within
-from eventlog.base.types import Event, happened_at
+from eventlog.base.types import Event
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.payload_texts import PayloadTexts
+from eventlog.projections.happened import happened_at
 from eventlog.search import blocks, document, index, meaning, snippet
 from eventlog.search.ranking import RankedHit, RankedIndex, ranked
 from eventlog.search.tables import gaps

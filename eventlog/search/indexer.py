@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.paths import path_bytes
-from eventlog.base.types import IMPORTED_AGENTS
 from eventlog.blobs.ids import TEXT_PREFIX
 from eventlog.blobs.payload_texts import PayloadTexts
+from eventlog.projections.happened import IMPORTED_AGENTS
 from eventlog.search import document, tokenizer
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.tables import FIRST_PATH, Meta
@@ -254,7 +254,7 @@ def _unsearched(kinds: "list[str]") -> "Iterator[int]":
 
 def _times(part: "pa.RecordBatch") -> "list[int | None]":
     """When events happened, in µs. The time of an import says nothing about that (docs/times.md), as in
-    `types.is_undated`.
+    `happened.is_undated`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

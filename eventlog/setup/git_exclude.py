@@ -59,7 +59,7 @@ class _Repository:
 @dataclass(frozen=True, slots=True)
 class _Lines:
     """The receipt of an exclude list. `lines`: our pattern → who needs it; `gap` is the line end that was put
-    behind a last line without one."""
+    after a last line without one."""
 
     exclude: str
     lines: Mapping[str, tuple[str, ...]]
@@ -89,11 +89,11 @@ def exclude(
     Args: state: the user's directory of state; claim: for what, as `take_back` gets it; within: only in the
     working tree that holds this directory. Never raises for what git or the list is like.
     """
-    found = []
+    standings = []
     for repository, inside in _seen_by(path):
         if within is None or _inside(repository.top, os.path.realpath(within)) is not None:
-            found.append(_excluded(fs, repository, inside, state, claim, dry_run))
-    return found
+            standings.append(_excluded(fs, repository, inside, state, claim, dry_run))
+    return standings
 
 
 def _excluded(
@@ -111,8 +111,8 @@ def _excluded(
             with settings_file.locked(fs, receipts.directory(state)):
                 add_line(fs, repository.exclude, before.line, claim, receipts.directory(state))
     except (EventLogError, OSError) as error:
-        said = f"{error.strerror}: {repository.exclude}" if isinstance(error, OSError) else str(error)
-        return replace(before, state=FAILED, why=said, todo=f"add the line {before.line} to it by hand")
+        reason = f"{error.strerror}: {repository.exclude}" if isinstance(error, OSError) else str(error)
+        return replace(before, state=FAILED, why=reason, todo=f"add the line {before.line} to it by hand")
     if before.state == TRACKED or dry_run:
         return before if before.state == TRACKED else replace(before, state=ADDED)
     after = _standing(repository, inside)
@@ -123,7 +123,7 @@ def exclude_around(
     fs: FileSystem, file: str, root: str, state: str, claim: str, *, within: str, dry_run: bool = False
 ) -> list[Standing]:
     """The same for the directory `root`, which holds `file`, unless git ignores that file."""
-    if all(one.state != FAILED for one in standing(file)):
+    if all(entry.state != FAILED for entry in standing(file)):
         return []
     return exclude(fs, root, state, claim, within=within, dry_run=dry_run)
 
@@ -133,26 +133,26 @@ def take_back(fs: FileSystem, state: str, claim: str, *, dry_run: bool = False) 
 
     Raises: Refused (a list that is none any more, or was changed meanwhile), LockTimeout, EventLogError.
     """
-    kept = receipts.directory(state)
+    directory = receipts.directory(state)
     if not is_claimed(fs, state, claim):
         return []
     if dry_run:
-        return [_cut(fs, one, claim)[0] for one in _all(fs, kept) if _has(one, claim)]
+        return [_cut(fs, lines, claim)[0] for lines in _all(fs, directory) if _has(lines, claim)]
     changes = []
-    with settings_file.locked(fs, kept):
-        for one in _all(fs, kept):
-            if _has(one, claim):
-                with translate_os_errors(one.exclude, "edit git's list of ignored files"):
-                    change, left = _cut(fs, one, claim)
-                    _write(fs, change, one.made_directory)
-                    _keep(fs, kept, left)
+    with settings_file.locked(fs, directory):
+        for lines in _all(fs, directory):
+            if _has(lines, claim):
+                with translate_os_errors(lines.exclude, "edit git's list of ignored files"):
+                    change, left = _cut(fs, lines, claim)
+                    _write(fs, change, lines.made_directory)
+                    _write_receipt(fs, directory, left)
                 changes.append(change)
     return changes
 
 
 def is_claimed(fs: FileSystem, state: str, claim: str) -> bool:
     """Whether a line of ours is there for `claim`."""
-    return any(_has(one, claim) for one in _all(fs, receipts.directory(state)))
+    return any(_has(lines, claim) for lines in _all(fs, receipts.directory(state)))
 
 
 def standing(path: str) -> list[Standing]:
@@ -164,15 +164,15 @@ def standing(path: str) -> list[Standing]:
 # -- the list ----------------------------------------------------------------------------------
 
 
-def add_line(fs: FileSystem, exclude: str, line: str, claim: str, kept: str) -> None:
-    """Put a line behind the others, unless it is there, under the lock of `kept`, where receipts are.
+def add_line(fs: FileSystem, exclude: str, line: str, claim: str, directory: str) -> None:
+    """Put a line after the others, unless it is there, under the lock of `directory`, where receipts are.
 
     The receipt comes first: a crash leaves one that names a line which is not there, which harms nobody.
     Raises: Refused (a link, no file, not writable, changed meanwhile), EventLogError, OSError.
     """
     _refuse_odd(exclude)
     before = settings_file.read(fs, exclude, exclude)
-    known = _receipt(fs, kept, exclude) or _Lines(exclude, {})
+    known = _receipt(fs, directory, exclude) or _Lines(exclude, {})
     claims = known.lines.get(line, ())
     lines = {**known.lines, line: tuple(dict.fromkeys((*claims, claim)))}
     receipt = replace(known, lines=lines)
@@ -189,7 +189,7 @@ def add_line(fs: FileSystem, exclude: str, line: str, claim: str, kept: str) -> 
             created=known.created or before is None,
             made_directory=known.made_directory or not os.path.isdir(os.path.dirname(exclude)),
         )
-    _keep(fs, kept, receipt)
+    _write_receipt(fs, directory, receipt)
     if after != before:
         os.makedirs(os.path.dirname(exclude), exist_ok=True)
         settings_file.replace(fs, SettingsEdit("git", exclude, exclude, before, after), after, 0o644)
@@ -198,25 +198,25 @@ def add_line(fs: FileSystem, exclude: str, line: str, claim: str, kept: str) -> 
 def _refuse_odd(exclude: str) -> None:
     """Refuse a list that is a link, no file, or that its owner does not want written."""
     try:
-        found = os.lstat(exclude)
+        status = os.lstat(exclude)
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise Refused(f"{exclude} is a link, which is left as it is.")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise Refused(f"{exclude} is not a file.")
-    if not found.st_mode & stat.S_IWUSR or not os.access(exclude, os.W_OK):
+    if not status.st_mode & stat.S_IWUSR or not os.access(exclude, os.W_OK):
         raise Refused(f"{exclude} is not writable.")
 
 
-def _cut(fs: FileSystem, one: _Lines, claim: str) -> tuple[SettingsEdit, _Lines]:
+def _cut(fs: FileSystem, lines: _Lines, claim: str) -> tuple[SettingsEdit, _Lines]:
     """The list without the lines that only `claim` needed, and the receipt that is left."""
-    _refuse_odd(one.exclude)
-    before = settings_file.read(fs, one.exclude, one.exclude)
+    _refuse_odd(lines.exclude)
+    before = settings_file.read(fs, lines.exclude, lines.exclude)
     rest: dict[str, tuple[str, ...]] = {}
     after = before or b""
     was_last = False
-    for line, claims in one.lines.items():
+    for line, claims in lines.lines.items():
         others = tuple(other for other in claims if other != claim and _is_needed(other))
         if others:
             rest[line] = others
@@ -227,12 +227,12 @@ def _cut(fs: FileSystem, one: _Lines, claim: str) -> tuple[SettingsEdit, _Lines]
         if number is not None:
             was_last = number == len(pieces) - 1
             after = b"".join(pieces[:number] + pieces[number + 1 :])
-    gap = one.gap.encode()
+    gap = lines.gap.encode()
     if not rest and was_last and gap and after.endswith(gap):
         after = after[: -len(gap)]
-    is_gone = before is None or (one.created and not rest and not after)
-    change = SettingsEdit("git", one.exclude, one.exclude, before, None if is_gone else after)
-    return change, replace(one, lines=rest)
+    is_gone = before is None or (lines.created and not rest and not after)
+    change = SettingsEdit("git", lines.exclude, lines.exclude, before, None if is_gone else after)
+    return change, replace(lines, lines=rest)
 
 
 def _is_needed(claim: str) -> bool:
@@ -258,17 +258,17 @@ def _name(exclude: str) -> str:
     return f"exclude-{receipts.digest(os.fsencode(exclude))}.json"
 
 
-def _all(fs: FileSystem, kept: str) -> Iterator[_Lines]:
-    names = fs.listdir(kept) if os.path.isdir(kept) else []
+def _all(fs: FileSystem, directory: str) -> Iterator[_Lines]:
+    names = fs.listdir(directory) if os.path.isdir(directory) else []
     for name in names:
         if name.startswith("exclude-") and name.endswith(".json"):
-            one = _read(fs, f"{kept}/{name}")
-            if one is not None and name == _name(one.exclude):
-                yield one
+            lines = _read(fs, f"{directory}/{name}")
+            if lines is not None and name == _name(lines.exclude):
+                yield lines
 
 
-def _receipt(fs: FileSystem, kept: str, exclude: str) -> _Lines | None:
-    return _read(fs, f"{kept}/{_name(exclude)}")
+def _receipt(fs: FileSystem, directory: str, exclude: str) -> _Lines | None:
+    return _read(fs, f"{directory}/{_name(exclude)}")
 
 
 def _read(fs: FileSystem, path: str) -> _Lines | None:
@@ -288,23 +288,23 @@ def _read(fs: FileSystem, path: str) -> _Lines | None:
         return None  # then no line there is known to be ours
 
 
-def _keep(fs: FileSystem, kept: str, one: _Lines) -> None:
-    if one.lines:
+def _write_receipt(fs: FileSystem, directory: str, lines: _Lines) -> None:
+    if lines.lines:
         fields: dict[str, object] = {
             "format": _FORMAT,
-            "exclude": one.exclude,
-            "lines": {line: list(claims) for line, claims in one.lines.items()},
-            "gap": one.gap,
-            "created": one.created,
-            "made_directory": one.made_directory,
+            "exclude": lines.exclude,
+            "lines": {line: list(claims) for line, claims in lines.lines.items()},
+            "gap": lines.gap,
+            "created": lines.created,
+            "made_directory": lines.made_directory,
         }
-        receipts.put(fs, kept, _name(one.exclude), fields)
+        receipts.put(fs, directory, _name(lines.exclude), fields)
     else:
-        fs.unlink(f"{kept}/{_name(one.exclude)}")
+        fs.unlink(f"{directory}/{_name(lines.exclude)}")
 
 
-def _has(one: _Lines, claim: str) -> bool:
-    return any(claim in claims for claims in one.lines.values())
+def _has(lines: _Lines, claim: str) -> bool:
+    return any(claim in claims for claims in lines.lines.values())
 
 
 # -- what git says -----------------------------------------------------------------------------
@@ -348,10 +348,10 @@ def _repository(directory: str, environ: Mapping[str, str]) -> _Repository | Non
     exclude = _git(directory, environ, ("rev-parse", "--git-path", "info/exclude"))
     if top is None or exclude is None or top.returncode or exclude.returncode or not top.stdout.strip():
         return None
-    found = os.path.join(directory, os.fsdecode(exclude.stdout.removesuffix(b"\n")))
-    above = os.path.realpath(os.path.dirname(found))
+    path = os.path.join(directory, os.fsdecode(exclude.stdout.removesuffix(b"\n")))
+    above = os.path.realpath(os.path.dirname(path))
     return _Repository(
-        os.fsdecode(top.stdout.removesuffix(b"\n")), os.path.join(above, os.path.basename(found)), environ
+        os.fsdecode(top.stdout.removesuffix(b"\n")), os.path.join(above, os.path.basename(path)), environ
     )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.agents.opencode import plugin
+from eventlog import agents
+from eventlog.agents.kit.spec import AgentSpec, SettingsSpec
 from eventlog.base.errors import Refused
 from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.setup import receipts, settings, settings_file
@@ -23,43 +24,11 @@ from eventlog.setup.receipts import EditReceipt
 from eventlog.setup.settings import Edit, Handler
 from eventlog.setup.settings_file import SettingsEdit
 
-CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
-AGENTS = (CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE)
 LOCAL, PROJECT, USER = "local", "project", "user"
 LEVELS = (LOCAL, PROJECT, USER)
 
 # A hook gives up by itself after five seconds; this is for one that cannot. Agents would wait for minutes.
 _TIMEOUT_S = 10
-# Codex allows no more for these two.
-_CODEX_END_TIMEOUT_S = 3
-
-# Events that become events of their own, then those that are kept as they are. Not registered: those that ask
-# for an answer (PermissionRequest, WorktreeCreate, Elicitation), and MessageDisplay, which comes by the word.
-_CLAUDE_CODE_EVENTS = (
-    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",
-    "SubagentStart", "SubagentStop", "Stop", "StopFailure", "SessionEnd",
-    "PreCompact", "PostCompact", "Notification", "ConfigChange", "CwdChanged",
-)  # fmt: skip
-_CODEX_EVENTS = (
-    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreModelRequest", "PostModelRequest",
-    "SubagentStart", "SubagentStop", "Stop", "Interrupt", "SessionEnd",
-    "PreCompact", "PostCompact",
-)  # fmt: skip
-# Each hook is a process that Gemini CLI waits for. Not registered are those around a model call, of which
-# the chat tells more: BeforeModel, BeforeToolSelection, AfterModel (each piece), PreCompress (before each).
-_GEMINI_CLI_EVENTS = (
-    "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd", "Notification",
-)  # fmt: skip
-EVENTS: Mapping[str, tuple[str, ...]] = {
-    CLAUDE_CODE: _CLAUDE_CODE_EVENTS,
-    CODEX: _CODEX_EVENTS,
-    GEMINI_CLI: _GEMINI_CLI_EVENTS,
-    OPENCODE: plugin.EVENTS,
-}
-_SHORT_TIMEOUTS = {(CODEX, "SessionEnd"), (CODEX, "Interrupt")}
-
-# Agents that read comments in their settings.
-_COMMENTED = (GEMINI_CLI,)
 _SETTINGS_SIZE_MAX = 8 << 20
 
 
@@ -67,10 +36,7 @@ _SETTINGS_SIZE_MAX = 8 << 20
 class Homes:
     """Where the user keeps things; `of` reads the environment."""
 
-    claude: str
-    codex: str
-    gemini: str
-    opencode: str
+    agents: Mapping[str, str]  # by name, those that keep settings
     state: str  # receipts
     data: str  # the stub, where there is no virtual environment
 
@@ -78,17 +44,16 @@ class Homes:
     def of(cls, environ: Mapping[str, str]) -> "Homes":
         home = environ.get("HOME") or os.path.expanduser("~")
 
-        def place(variable: str, below: str) -> str:
-            return os.path.abspath(environ.get(variable) or os.path.join(home, below))
+        def directory(variable: str, default: str) -> str:
+            return os.path.abspath(environ.get(variable) or os.path.join(home, default))
 
-        return cls(
-            place("CLAUDE_CONFIG_DIR", ".claude"),
-            place("CODEX_HOME", ".codex"),
-            os.path.join(os.path.abspath(environ.get("GEMINI_CLI_HOME") or home), ".gemini"),
-            place("XDG_CONFIG_HOME", ".config") + "/opencode",
-            place("XDG_STATE_HOME", ".local/state"),
-            place("XDG_DATA_HOME", ".local/share"),
-        )
+        of_agents = {
+            spec.name: os.path.join(directory(own.variable, own.default), own.folder).rstrip("/")
+            for spec in agents.specs()
+            if (own := spec.home) is not None
+        }
+        state, data = directory("XDG_STATE_HOME", ".local/state"), directory("XDG_DATA_HOME", ".local/share")
+        return cls(of_agents, state, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,47 +73,47 @@ class Registered:
     problem: str | None = None
 
 
+def spec_of(agent: str) -> tuple[AgentSpec, SettingsSpec]:
+    """What is known of an agent whose hooks can be installed."""
+    spec = agents.spec_of(agent)
+    assert spec is not None and spec.settings is not None, f"{agent} has hooks"
+    return spec, spec.settings
+
+
 def settings_path(agent: str, level: str, directory: str, homes: Homes) -> str:
     """The settings file of an agent: of a project directory, shared or not, or of the user.
 
-    All but Claude Code have one file for a project, whichever is asked for; OpenCode's is a plugin.
+    Most agents have one file for a project, whichever is asked for; that of some is a plugin of ours.
     """
-    if agent == OPENCODE:
-        above = homes.opencode if level == USER else f"{directory}/.opencode"
-        return f"{above}/plugin/{plugin.NAME}"
-    if agent == CLAUDE_CODE:
-        name = "settings.local.json" if level == LOCAL else "settings.json"
-        return f"{homes.claude}/{name}" if level == USER else f"{directory}/.claude/{name}"
-    if agent == GEMINI_CLI:
-        return f"{homes.gemini if level == USER else f'{directory}/.gemini'}/settings.json"
-    return f"{homes.codex}/hooks.json" if level == USER else f"{directory}/.codex/hooks.json"
+    spec, settings_spec = spec_of(agent)
+    if level == USER:
+        return f"{homes.agents[agent]}/{settings_spec.file}"
+    name = settings_spec.local_file if level == LOCAL else None
+    return f"{directory}/{spec.folder}/{name or settings_spec.file}"
 
 
 def agents_here(directory: str, homes: Homes, search_path: str | None) -> list[str]:
     """The agents that this user or this project has: a program, a home, or a directory in the project."""
-    signs = {
-        CLAUDE_CODE: ("claude", homes.claude, f"{directory}/.claude"),
-        CODEX: ("codex", homes.codex, f"{directory}/.codex"),
-        GEMINI_CLI: ("gemini", homes.gemini, f"{directory}/.gemini"),
-        OPENCODE: ("opencode", homes.opencode, f"{directory}/.opencode"),
-    }
     return [
-        agent
-        for agent, (program, home, folder) in signs.items()
-        if os.path.isdir(home) or os.path.isdir(folder) or shutil.which(program, path=search_path)
+        spec.name
+        for spec in agents.installable()
+        if os.path.isdir(homes.agents[spec.name])
+        or os.path.isdir(f"{directory}/{spec.folder}")
+        or (spec.program is not None and shutil.which(spec.program, path=search_path))
     ]
 
 
 def handlers(agent: str, line: str) -> dict[str, Handler]:
     """For every event that the adapter of `agent` wants, what is to run."""
-    unit = 1000 if agent == GEMINI_CLI else 1
+    _, settings_spec = spec_of(agent)
+    less_s = dict(settings_spec.timeouts_s)
     return {
         event: {
             "type": "command",
             "command": line,
-            "timeout": _CODEX_END_TIMEOUT_S if (agent, event) in _SHORT_TIMEOUTS else _TIMEOUT_S * unit,
+            "timeout": less_s.get(event, _TIMEOUT_S) * settings_spec.timeout_unit,
         }
-        for event in EVENTS[agent]
+        for event in settings_spec.events
     }
 
 
@@ -168,15 +133,17 @@ def install(
     Raises: Refused (not the JSON it should be, changed meanwhile, or it has a status line of somebody else),
         LockTimeout, EventLogError.
     """
-    if agent == OPENCODE:
-        return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_plugin(wanted))
+    plugin = _plugin(agent)
+    if plugin is not None:
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_plugin(plugin, wanted))
     return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted, shown))
 
 
 def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> SettingsEdit:
     """Take our hooks out again, and forget that they were ever put in. Raises: as `install`."""
-    if agent == OPENCODE:
-        return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin(), is_end=True)
+    plugin = _plugin(agent)
+    if plugin is not None:
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin(plugin), is_end=True)
     return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks(), is_end=True)
 
 
@@ -226,16 +193,17 @@ def edit_text(
             return change
 
 
-def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
+def registered_in(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
     """What the settings file at `path` says of our hooks; never raises for what is in it."""
     try:
         data = read_file(fs, path, _SETTINGS_SIZE_MAX)
         text = _text(data, path)
-        if agent == OPENCODE:
-            return _look_at_plugin(level, path, text)
+        plugin = _plugin(agent)
+        if plugin is not None:
+            return _registered_by_plugin(agent, plugin, level, path, text)
         if settings.is_blank(text):
             return Registered(agent, level, path, True)
-        root = settings.parse(text, path, comments=agent in _COMMENTED)
+        root = settings.parse(text, path, comments=_has_comments(agent))
     except (FileNotFoundError, NotADirectoryError):
         return Registered(agent, level, path, False)
     except OSError as error:
@@ -251,33 +219,39 @@ def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
         path,
         True,
         events=events,
-        missing=tuple(event for event in EVENTS[agent] if event not in events) if events else (),
+        missing=tuple(event for event in spec_of(agent)[1].events if event not in events) if events else (),
         lines=tuple(dict.fromkeys(_line_of(own.handler) for own in ours)),
         disabled=_disabled(root.data, ours),
         status_line=str(shown["command"]) if settings.is_our_status_line(shown) else None,
     )
 
 
-def _look_at_plugin(level: str, path: str, text: str) -> Registered:
+def _plugin(agent: str) -> Any:
+    """The module that makes the agent's plugin; None where settings hold the hooks."""
+    name = spec_of(agent)[1].plugin
+    return None if name is None else agents.loaded(name)
+
+
+def _registered_by_plugin(agent: str, plugin: Any, level: str, path: str, text: str) -> Registered:
     if not plugin.is_ours(text):
-        return Registered(OPENCODE, level, path, True)
+        return Registered(agent, level, path, True)
     events, line = plugin.events_in(text), plugin.line_in(text)
-    missing = tuple(event for event in EVENTS[OPENCODE] if event not in events)
+    missing = tuple(event for event in spec_of(agent)[1].events if event not in events)
     problem = plugin.edited(path) if plugin.is_edited(text) else None
     lines = () if line is None else (line,)
     older = line is not None and text != plugin.text(line, events)
-    return Registered(OPENCODE, level, path, True, events, missing, lines, problem=problem, is_older=older)
+    return Registered(agent, level, path, True, events, missing, lines, problem=problem, is_older=older)
 
 
-def _disabled(said: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:
+def _disabled(data: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:
     """The setting that keeps our hooks from running."""
-    if said.get("disableAllHooks") is True:
+    if data.get("disableAllHooks") is True:
         return "disableAllHooks"
-    switches = said.get("hooksConfig")
+    switches = data.get("hooksConfig")
     if isinstance(switches, dict) and switches.get("enabled") is False:
         return "hooksConfig.enabled false"
     off = switches.get("disabled") if isinstance(switches, dict) else None
-    if isinstance(off, list) and any(one.handler.get("command") in off for one in ours):
+    if isinstance(off, list) and any(own.handler.get("command") in off for own in ours):
         return "hooksConfig.disabled with our command"
     return None
 
@@ -337,12 +311,12 @@ class _File:
         after, back = settings.apply(base, edits)
         return _Edited(after, EditReceipt(tuple(back), self.created, made_directory, shown is not None))
 
-    def with_plugin(self, wanted: Mapping[str, Handler]) -> _Edited:
+    def with_plugin(self, plugin: Any, wanted: Mapping[str, Handler]) -> _Edited:
         after = plugin.put_in(self.path, self.text, wanted)
         made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
         return _Edited(after, None if after == self.text else EditReceipt(None, True, made_directory))
 
-    def without_plugin(self) -> _Edited:
+    def without_plugin(self, plugin: Any) -> _Edited:
         return _Edited(plugin.taken_out(self.path, self.text))
 
     def without_hooks(self) -> _Edited:
@@ -368,13 +342,13 @@ def _edit(
     with translate_os_errors(path, "edit the settings"):
         if dry_run:
             return _planned(fs, agent, path, homes, make)[0]
-        kept = receipts.directory(homes.state)
-        with settings_file.locked(fs, kept):
+        directory = receipts.directory(homes.state)
+        with settings_file.locked(fs, directory):
             change, edited, made_directory = _planned(fs, agent, path, homes, make)
             if change.kind != "unchanged":
-                _carry_out(fs, change, edited.receipt, kept, made_directory)
+                _carry_out(fs, change, edited.receipt, directory, made_directory)
             if is_end:
-                receipts.forget_path(fs, kept, path)
+                receipts.forget_path(fs, directory, path)
             return change
 
 
@@ -385,19 +359,24 @@ def _planned(
     before = settings_file.read(fs, path, file)
     known = receipts.of_file(fs, receipts.directory(homes.state), file)
     try:
-        found = _File(
+        settings_before = _File(
             path,
             None if before is None else _text(before, path),
-            agent in _COMMENTED,
+            _has_comments(agent),
             known.get(receipts.digest(before)) if before is not None else None,
             any(receipt.created for receipt in known.values()),
             any(receipt.made_directory for receipt in known.values()),
         )
-        edited: _Edited = make(found)
+        edited: _Edited = make(settings_before)
     except Refused as error:  # said by what only reads, too
         raise Refused(f"{error} Nothing was written.") from error
     after = None if edited.after is None else edited.after.encode()
-    return SettingsEdit(agent, path, file, before, after), edited, found.made_directory
+    return SettingsEdit(agent, path, file, before, after), edited, settings_before.made_directory
+
+
+def _has_comments(agent: str) -> bool:
+    """Whether the agent reads comments in its settings."""
+    return spec_of(agent)[1].has_comments
 
 
 def _text(data: bytes, path: str) -> str:
@@ -414,14 +393,14 @@ def _line_of(handler: Handler) -> str:
 
 
 def _carry_out(
-    fs: FileSystem, change: SettingsEdit, receipt: EditReceipt | None, kept: str, made_directory: bool
+    fs: FileSystem, change: SettingsEdit, receipt: EditReceipt | None, directory: str, made_directory: bool
 ) -> None:
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:
-        receipts.write(fs, kept, change.path, change.file, change.after, receipt)
+        receipts.write(fs, directory, change.path, change.file, change.after, receipt)
     if change.after is None:
         settings_file.remove(fs, change, made_directory)
     else:
         os.makedirs(os.path.dirname(change.file), exist_ok=True)
         settings_file.replace(fs, change, change.after)
-    receipts.forget(fs, kept, change.file, change.after if receipt is not None else None)
+    receipts.forget(fs, directory, change.file, change.after if receipt is not None else None)

@@ -1,6 +1,6 @@
 """How a hook is started: the command lines that agents run, and the stub file that the fastest one names.
 
-The console script `locus-hook` starts Python with `site`: it looks through site-packages, runs `.pth`
+The console script `locus-hook` starts Python with `site`: it searches site-packages, runs `.pth`
 files and, in an editable install, an import hook, before it comes to our code. The stub leaves all that out:
 `python -IS` knows the standard library only, and the stub adds the few directories that a hook needs.
 
@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 
-from eventlog import __version__
+from eventlog import __version__, agents
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.setup import launch_modules
@@ -23,10 +23,7 @@ STUB = "locus-hook.py"
 PROGRAM = "locus-hook"
 
 # What a hook imports, and what it may come to import: compiled when the hooks are installed.
-_COMPILED = (
-    "", "base", "secrets", "log", "blobs", "worktree", "hooks", "memory",
-    "agents", "agents/kit", "agents/claude_code", "agents/codex", "agents/gemini_cli", "agents/opencode",
-)  # fmt: skip
+_COMPILED = ("", "base", "secrets", "log", "blobs", "worktree", "hooks", "memory", "agents", "agents/kit")
 
 _STUB_TEXT = '''\
 """Starts the hook program of Locus {version}. Made by `locus hooks install`, which makes it anew."""
@@ -77,7 +74,7 @@ def fast_line(agent: str, stub: str, python: str = "") -> str:
 
 
 def status_line(program: str = "locus") -> dict[str, object]:
-    """The status line of Claude Code's settings. Args: program: the path of `locus`, or its name."""
+    """The status line of an agent's settings. Args: program: the path of `locus`, or its name."""
     return {"type": "command", "command": f"{shlex.quote(program)} statusline"}
 
 
@@ -143,7 +140,7 @@ def renew_modules(fs: FileSystem, commands: str, program: str) -> None:
         try:
             launch_modules.renew(fs, modules, commands)
         except Exception:
-            pass  # it is not used, and hooks look for each of their modules
+            pass  # it is not used, and hooks search for each of their modules
 
 
 def stub_directory(data_home: str) -> str:
@@ -169,7 +166,7 @@ def compile_modules(commands: str) -> None:
 
     here, library = _packages()
     checked = py_compile.PycInvalidationMode.TIMESTAMP  # whatever SOURCE_DATE_EPOCH makes of the default
-    for directory in (*(os.path.join(here, name) for name in _COMPILED), library):
+    for directory in (*(os.path.join(here, name) for name in _compiled()), library):
         compileall.compile_dir(directory, maxlevels=0, quiet=2, invalidation_mode=checked)
     compileall.compile_file(f"{commands}/hook_entry.py", quiet=2, invalidation_mode=checked)
 
@@ -179,11 +176,16 @@ def uncompiled(commands: str) -> list[str]:
     import importlib.util
 
     here, _ = _packages()
-    found = [f"{commands}/hook_entry.py"]
-    for name in _COMPILED:
+    sources = [f"{commands}/hook_entry.py"]
+    for name in _compiled():
         directory = os.path.join(here, name)
-        found += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".py")]
-    return sorted(path for path in found if not _is_compiled(path, importlib.util.cache_from_source(path)))
+        sources += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".py")]
+    return sorted(path for path in sources if not _is_compiled(path, importlib.util.cache_from_source(path)))
+
+
+def _compiled() -> list[str]:
+    """The directories of our package that are compiled: of agents, those that have hooks."""
+    return [*_COMPILED, *(f"agents/{spec.name.replace('-', '_')}" for spec in agents.installable())]
 
 
 def _is_compiled(source: str, compiled: str) -> bool:
@@ -191,17 +193,17 @@ def _is_compiled(source: str, compiled: str) -> bool:
     try:
         with open(compiled, "rb") as file:
             header = file.read(16)
-        found = os.stat(source)
+        status = os.stat(source)
     except OSError:
         return False
     if int.from_bytes(header[4:8], "little"):
         return True
-    times = (int(found.st_mtime) & 0xFFFFFFFF, found.st_size & 0xFFFFFFFF)
+    times = (int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
     return (int.from_bytes(header[8:12], "little"), int.from_bytes(header[12:16], "little")) == times
 
 
 def _paths() -> list[str]:
-    """The directories that a hook's imports are found in, behind the standard library."""
+    """The directories that a hook's imports are found in, after the standard library."""
     return list(dict.fromkeys(os.path.dirname(package) for package in _packages()))
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def mark_of(path: str) -> "Mark":
-    found = posix.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    status = posix.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def load(fd: int, groups: "Sequence[Group]", extensions: "dict[str, str]") -> None:
@@ -58,8 +58,8 @@ class _Finder:
         group = self._groups.get(name)
         if group is None:
             return None
-        for one in group[0]:
-            self._groups.pop(one, None)
+        for other in group[0]:
+            self._groups.pop(other, None)
         if not _is_fresh(group):
             return None
         _run(self._fd, group)

@@ -25,6 +25,7 @@ from importlib.util import find_spec, resolve_name
 from types import CodeType
 from typing import Any
 
+from eventlog import agents
 from eventlog.base.fs import FileSystem, read_file, write_all
 from eventlog.setup import launch_loader
 
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
 MODULES = "locus-hook.modules"
 HEAD_SIZE = 65_536
 
-# What each hook runs, what a look at the directory adds, and what single agents and moments need.
+# What each hook runs, what a capture of the directory adds, and what single moments need.
 _ROOTS = (
     (
         "locus_cli.hook_entry",
-        "eventlog.agents.hook_adapters",
         "eventlog.hooks.record",
         "eventlog.hooks.locate",
-        "eventlog.agents.claude_code.hooks",
+        "eventlog.agents.kit.tools",
         "eventlog.hooks.ignored_texts",
     ),
     (
@@ -56,11 +56,8 @@ _ROOTS = (
     ("eventlog.worktree.git_held",),
     ("eventlog.hooks.enrich",),
     ("eventlog.hooks.closing",),
-    ("eventlog.agents.claude_code.usage_tail",),
-    ("eventlog.agents.codex.hooks",),
-    ("eventlog.agents.opencode.hooks",),
-    ("eventlog.agents.gemini_cli.hooks", "eventlog.hooks.synthetic_ids"),
-    ("eventlog.agents.gemini_cli.chat_tail",),
+    ("eventlog.hooks.synthetic_ids",),
+    ("eventlog.agents.unadapted",),
     ("locus_cli.maintainer",),
     ("locus_cli.contents", "eventlog.worktree.staging", "eventlog.blobs.deferred"),
     ("eventlog.memory.briefing_hook",),
@@ -74,7 +71,7 @@ def encode(commands: str) -> bytes:
     groups: "list[Group]" = []
     bodies = []
     offset = HEAD_SIZE
-    for roots in _ROOTS:
+    for roots in (*_ROOTS, *_roots_of_agents()):
         modules, sources = _group(roots, commands, known, extensions)
         if not groups:
             path = str(launch_loader.__file__)
@@ -82,14 +79,21 @@ def encode(commands: str) -> bytes:
             loader = _compiled(tree, path)
             sources.append((path, mark))
         body = marshal.dumps(tuple(modules))
-        groups.append((tuple(one[0] for one in modules), tuple(sources), offset, len(body)))
+        groups.append((tuple(module[0] for module in modules), tuple(sources), offset, len(body)))
         bodies.append(body)
         offset += len(body)
-    said: Any = loader, tuple(groups), extensions
-    head = _version() + marshal.dumps(said)
+    head_values: Any = loader, tuple(groups), extensions
+    head = _version() + marshal.dumps(head_values)
     if len(head) > HEAD_SIZE:
         raise ValueError(f"the paths of {commands} are too long for {MODULES}")
     return b"".join((head.ljust(HEAD_SIZE, b"\0"), *bodies))
+
+
+def _roots_of_agents() -> Iterator[tuple[str]]:
+    """What single agents need: each in groups of its own, for hooks of the others never read them."""
+    for spec in agents.specs():
+        if spec.hooks is not None:
+            yield from ((name,) for name in (spec.hooks.adapter, spec.hooks.model_calls) if name is not None)
 
 
 def is_current(data: bytes) -> bool:
@@ -191,24 +195,33 @@ def _compiled(tree: ast.Module, path: str) -> CodeType:
         elif isinstance(node, ast.arg):
             node.annotation = None
     # What a class says of its fields stays: it may be asked for.
-    tree.body = [one for one in map(_without_types, tree.body) if one is not None] or [ast.Pass()]
+    tree.body = [statement for statement in map(_without_types, tree.body) if statement is not None] or [
+        ast.Pass()
+    ]
     code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True, optimize=0)
     return _without_lines(code)
 
 
-def _without_types(one: ast.stmt) -> ast.stmt | None:
+def _without_types(statement: ast.stmt) -> ast.stmt | None:
     """A statement of a module, without what only a type checker reads; None when that is all of it."""
-    if isinstance(one, ast.If) and isinstance(one.test, ast.Name) and one.test.id == "TYPE_CHECKING":
+    if (
+        isinstance(statement, ast.If)
+        and isinstance(statement.test, ast.Name)
+        and statement.test.id == "TYPE_CHECKING"
+    ):
         return None
-    if isinstance(one, ast.AnnAssign):
-        if one.value is None:
+    if isinstance(statement, ast.AnnAssign):
+        if statement.value is None:
             return None
-        return ast.copy_location(ast.Assign([one.target], one.value), one)
-    return one
+        return ast.copy_location(ast.Assign([statement.target], statement.value), statement)
+    return statement
 
 
 def _without_lines(code: CodeType) -> CodeType:
-    below = (_without_lines(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+    below = (
+        _without_lines(constant) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
+    )
     return code.replace(co_linetable=b"", co_consts=tuple(below))
 
 
@@ -216,10 +229,10 @@ def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
     """What a module imports when it runs; of a name that may be a module, both readings."""
     package = name if is_package else name.rpartition(".")[0]
     for node in tree.body:
-        for one in node.body if isinstance(node, ast.Try) else [node]:
-            if isinstance(one, ast.Import):
-                yield from (alias.name for alias in one.names)
-            elif isinstance(one, ast.ImportFrom):
-                base = resolve_name("." * one.level + (one.module or ""), package)
+        for statement in node.body if isinstance(node, ast.Try) else [node]:
+            if isinstance(statement, ast.Import):
+                yield from (alias.name for alias in statement.names)
+            elif isinstance(statement, ast.ImportFrom):
+                base = resolve_name("." * statement.level + (statement.module or ""), package)
                 yield base
-                yield from (f"{base}.{alias.name}" for alias in one.names if alias.name != "*")
+                yield from (f"{base}.{alias.name}" for alias in statement.names if alias.name != "*")

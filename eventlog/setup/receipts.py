@@ -40,7 +40,7 @@ def digest(data: bytes) -> str:
 
 def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, EditReceipt]:
     """Receipts of a settings file, by the digest of the content they fit; other files are passed over."""
-    found = {}
+    receipts = {}
     prefix = digest(os.fsencode(file)) + "-"
     names = fs.listdir(directory) if os.path.isdir(directory) else []
     for name in names:
@@ -49,7 +49,7 @@ def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, EditReceipt]
                 fields = json.loads(read_file(fs, f"{directory}/{name}", _SIZE_MAX))
                 edits = fields["edits"]
                 if fields["format"] == _FORMAT:
-                    found[name[len(prefix) : -len(".json")]] = EditReceipt(
+                    receipts[name[len(prefix) : -len(".json")]] = EditReceipt(
                         None if edits is None else tuple(Edit(int(a), int(b), str(c)) for a, b, c in edits),
                         bool(fields["created"]),
                         bool(fields["made_directory"]),
@@ -57,25 +57,25 @@ def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, EditReceipt]
                     )
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 continue  # without it our entries are found by what they are
-    return found
+    return receipts
 
 
 def of_path(fs: FileSystem, directory: str, path: str) -> list[str]:
     """The names of the receipts of a settings file, also when `path` was a link once and is none now."""
     prefix = digest(os.fsencode(os.path.realpath(path))) + "-"
-    found = []
+    receipts = []
     for name in fs.listdir(directory) if os.path.isdir(directory) else []:
         if _NAME.fullmatch(name) and (
             name.startswith(prefix) or _field(fs, f"{directory}/{name}", "path") == path
         ):
-            found.append(name)
-    return found
+            receipts.append(name)
+    return receipts
 
 
 def had_status_line(fs: FileSystem, directory: str, path: str) -> bool:
-    """Whether a receipt of a settings file tells of a status line of ours."""
-    found = of_path(fs, directory, path)
-    return any(_field(fs, f"{directory}/{name}", "status_line") is True for name in found)
+    """Whether a receipt of a settings file names a status line of ours."""
+    receipts = of_path(fs, directory, path)
+    return any(_field(fs, f"{directory}/{name}", "status_line") is True for name in receipts)
 
 
 def _field(fs: FileSystem, receipt: str, name: str) -> object:
@@ -121,10 +121,10 @@ def put(fs: FileSystem, directory: str, name: str, fields: "dict[str, object]") 
     fs.fsync_dir(directory)
 
 
-def forget(fs: FileSystem, directory: str, file: str, kept: bytes | None) -> None:
+def forget(fs: FileSystem, directory: str, file: str, content: bytes | None) -> None:
     """Drop the receipts of a file but for that of its present content."""
     prefix = digest(os.fsencode(file)) + "-"
-    name_kept = None if kept is None else f"{prefix}{digest(kept)}.json"
+    name_kept = None if content is None else f"{prefix}{digest(content)}.json"
     for name in fs.listdir(directory):
         if name.startswith(prefix) and name != name_kept:
             fs.unlink(f"{directory}/{name}")

@@ -63,8 +63,8 @@ class Value:
 
     def member(self, key: str) -> "Value | None":
         """The value of a key; of a key that comes twice the last one, as every agent reads it."""
-        found = [item.value for item in self.items or () if item.key == key]
-        return found[-1] if found else None
+        values = [item.value for item in self.items or () if item.key == key]
+        return values[-1] if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def is_ours(handler: object) -> bool:
 
 def status_line(root: Value) -> Any:
     """What the file has as status line, None where it has none."""
-    found = root.member(STATUS_LINE)
-    return None if found is None else found.data
+    member = root.member(STATUS_LINE)
+    return None if member is None else member.data
 
 
 def is_our_status_line(handler: object) -> bool:
@@ -150,9 +150,9 @@ def is_in(root: Value) -> bool:
 
 def holds_exactly(root: Value, wanted: Mapping[str, Handler]) -> bool:
     """Whether the handlers of ours are those wanted, each once, for whatever the event is about."""
-    found = [(own.event, json.dumps(own.handler, sort_keys=True)) for own in ours_in(root)]
+    handlers = [(own.event, json.dumps(own.handler, sort_keys=True)) for own in ours_in(root)]
     whole = all(own.matcher in (None, "", "*") for own in ours_in(root))
-    return whole and sorted(found) == sorted(
+    return whole and sorted(handlers) == sorted(
         (event, json.dumps(handler, sort_keys=True)) for event, handler in wanted.items()
     )
 
@@ -160,8 +160,8 @@ def holds_exactly(root: Value, wanted: Mapping[str, Handler]) -> bool:
 def created(wanted: Mapping[str, Handler], shown: "Handler | None" = None) -> str:
     """A settings file that holds our hooks, the status line `shown` if there is one, and nothing else."""
     hooks = {event: [{"hooks": [handler]}] for event, handler in wanted.items()}
-    said = {"hooks": hooks} | ({} if shown is None else {STATUS_LINE: shown})
-    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    document = {"hooks": hooks} | ({} if shown is None else {STATUS_LINE: shown})
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def insertion(
@@ -283,14 +283,14 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 
 def _comments(text: str) -> str:
     """The comments in a piece of a file: none is ours."""
-    found = [said for said in _COMMENT.findall(text) if not said.startswith('"')]
-    return "".join(f" {said}\n" if said.startswith("//") else f" {said}" for said in found)
+    comments = [comment for comment in _COMMENT.findall(text) if not comment.startswith('"')]
+    return "".join(f" {comment}\n" if comment.startswith("//") else f" {comment}" for comment in comments)
 
 
-def _blank(found: "re.Match[str]") -> str:
+def _blank(match: "re.Match[str]") -> str:
     """White space in place of a comment, so that everything else stays where it is."""
-    said = found[0]
-    return said if said.startswith('"') else re.sub(r"[^\r\n]", " ", said)
+    token = match[0]
+    return token if token.startswith('"') else re.sub(r"[^\r\n]", " ", token)
 
 
 def _no_constant(name: str) -> None:
@@ -428,15 +428,15 @@ class _Style:
             else:
                 gap = " " if self.text[_comma_after(self.text, first) :][:1] == " " else ""
                 written = [self._flat(key, value) for key, value in pairs]
-            return Edit(last.end, last.end, "".join(f",{gap}{one}" for one in written))
-        kept = self.text[container.start + 1 : container.end - 1].rstrip(_SPACE)  # a comment, if anything
-        if self.is_flat and not kept:
+            return Edit(last.end, last.end, "".join(f",{gap}{item}" for item in written))
+        comment = self.text[container.start + 1 : container.end - 1].rstrip(_SPACE)  # a comment, if anything
+        if self.is_flat and not comment:
             inner = ", ".join(self._flat(key, value) for key, value in pairs)
             return Edit(container.start + 1, container.end - 1, inner)
         outer = self.newline + self._indent_of_line(container.start)
         gap = outer + self.indent
         written = [self._spelled(key, value, gap) for key, value in pairs]
-        return Edit(container.start + 1, container.end - 1, kept + gap + f",{gap}".join(written) + outer)
+        return Edit(container.start + 1, container.end - 1, comment + gap + f",{gap}".join(written) + outer)
 
     def _spelled(self, key: str | None, value: Any, gap: str) -> str:
         lines = json.dumps(value, indent=self.indent, ensure_ascii=False).split("\n")
@@ -457,7 +457,7 @@ def _space_at(gap: str) -> str:
 
 
 def _comma_after(text: str, item: JsonMember) -> int:
-    """Where the text goes on behind the comma that follows an item, or behind its key's colon."""
+    """Where the text goes on after the comma that follows an item, or after its key's colon."""
     at = _skip(text, item.end)
     if text[at] == ",":
         return at + 1

@@ -41,12 +41,12 @@ class SettingsEdit:
 
 
 @contextmanager
-def locked(fs: FileSystem, kept: str) -> Iterator[None]:
+def locked(fs: FileSystem, directory: str) -> Iterator[None]:
     """The user's lock in the directory of receipts, for edits of settings one after the other."""
-    os.makedirs(kept, mode=0o700, exist_ok=True)
-    lock = fs.open(f"{kept}/lock", os.O_RDWR | os.O_CREAT)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = fs.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT)
     try:
-        _wait_for(fs, lock, f"{kept}/lock")
+        _wait_for(fs, lock, f"{directory}/lock")
         yield
     finally:
         fs.close(lock)
@@ -65,12 +65,12 @@ def _wait_for(fs: FileSystem, fd: int, path: str) -> None:
 def read(fs: FileSystem, path: str, file: str) -> bytes | None:
     """The bytes of a settings file, None where none is. Raises: Refused."""
     try:
-        found = fs.stat(file)
+        status = fs.stat(file)
     except FileNotFoundError:
         if os.path.islink(path):
             raise Refused(f"{path} is a link to {file}, which is not there. Remove the link first.") from None
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise Refused(f"{file} is not a file. Move it away, then try again.")
     try:
         return read_file(fs, file, _SIZE_MAX)

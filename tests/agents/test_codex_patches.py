@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.agents.codex.patches import apply_section, edits_of, patch_in
+from eventlog.agents.kit.patches import apply_section, edits_of, patch_in
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", " x", "+", "-"]), max_size=12)
 

@@ -12,7 +12,9 @@ from eventlog.base.errors import Refused
 from eventlog.base.fs import REAL
 from eventlog.doctor import agents
 from eventlog.setup import install, settings
-from eventlog.setup.install import GEMINI_CLI, PROJECT, USER, Homes
+from eventlog.setup.install import PROJECT, USER, Homes
+
+GEMINI_CLI = "gemini-cli"
 
 WANTED = install.handlers(GEMINI_CLI, "exec /usr/lib/python /usr/lib/locus-hook.py gemini-cli; exit 0")
 COMMENTED = {
@@ -68,7 +70,7 @@ def test_comments_survive(name: str, file: Path, homes: Homes) -> None:
 
     assert comments(inside) == comments(before)
     events = {event for event, groups in said(inside)["hooks"].items() if "locus-hook" in json.dumps(groups)}
-    assert events == set(install.EVENTS[GEMINI_CLI])
+    assert events == set(install.spec_of(GEMINI_CLI)[1].events)
     assert put_in(file, homes).kind == "unchanged"
     take_out(file, homes)
     assert file.read_bytes() == before
@@ -111,7 +113,7 @@ def test_a_trailing_comma_is_refused(file: Path, homes: Homes) -> None:
 
 def test_every_event_of_ours_has_a_meaning() -> None:
     """S0-21: what is registered is understood, and timeouts are the milliseconds that the agent counts in."""
-    assert set(hooks._MEANINGS) == set(install.EVENTS[GEMINI_CLI]) - {"Notification"}
+    assert set(hooks._MEANINGS) == set(install.spec_of(GEMINI_CLI)[1].events) - {"Notification"}
     assert {one["timeout"] for one in WANTED.values()} == {10_000}
 
 
@@ -152,6 +154,6 @@ def test_hooks_that_are_switched_off_are_seen(switch: dict[str, Any], file: Path
     file.write_text(json.dumps({"hooksConfig": switch}))
     put_in(file, homes)
 
-    found = install.look(REAL, GEMINI_CLI, PROJECT, str(file))
+    found = install.registered_in(REAL, GEMINI_CLI, PROJECT, str(file))
     assert found.disabled is not None and found.disabled.startswith("hooksConfig")
     assert settings.ours_in(settings.parse(file.read_text(), "f"))

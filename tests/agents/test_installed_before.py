@@ -205,6 +205,7 @@ def test_the_names_that_old_hooks_need_are_there_and_listed(version: str) -> Non
     for name in ("locus-hook", "locus-hook.py", *AGENTS):
         assert f"`{name}`" in section, name
 
+    from eventlog.agents import opencode
     from eventlog.agents.opencode import plugin as opencode_plugin
     from eventlog.setup import launch, launch_loader, launch_modules
 
@@ -215,4 +216,4 @@ def test_the_names_that_old_hooks_need_are_there_and_listed(version: str) -> Non
     assert launch_modules.HEAD_SIZE <= 65_536
     assert launch_loader.load.__code__.co_varnames[:3] == ("fd", "groups", "extensions")
     plugin = (FIXTURES / version / "local/opencode-plugin-locus.js").read_text()
-    assert set(opencode_plugin.events_in(plugin)) <= set(opencode_plugin.EVENTS)
+    assert set(opencode_plugin.events_in(plugin)) <= set(opencode.EVENTS)

@@ -12,16 +12,18 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.agents import hook_adapters
+from eventlog.agents import interpret
 from eventlog.agents.kit.call import TOOL, TOOL_START, TURN_END, TURN_START
 from eventlog.agents.kit.tools import EDITS
-from eventlog.agents.opencode import hooks, plugin
+from eventlog.agents.opencode import EVENTS, hooks, plugin
 from eventlog.base.errors import Refused
 from eventlog.base.fs import REAL
 from eventlog.base.names import event_id_of
 from eventlog.doctor import agents
 from eventlog.setup import install, launch
-from eventlog.setup.install import OPENCODE, Homes
+from eventlog.setup.install import Homes
+
+OPENCODE = "opencode"
 
 Json = dict[str, Any]
 
@@ -56,14 +58,14 @@ def test_the_plugin_goes_in_and_out_and_leaves_nothing(file: Path, homes: Homes)
     assert put_in(file, homes).kind == "unchanged"
     assert plugin.line_in(file.read_text()) == LINE
 
-    found = install.look(REAL, OPENCODE, install.LOCAL, str(file))
+    found = install.registered_in(REAL, OPENCODE, install.LOCAL, str(file))
     assert (found.lines, found.missing, found.problem) == ((LINE,), (), None)
-    assert found.events == install.EVENTS[OPENCODE]
+    assert found.events == install.spec_of(OPENCODE)[1].events
 
     head, body = file.read_text().replace("5000", "4000").split("\n", 1)
     digest = blake3(body.encode()).hexdigest()[:16]
     file.write_text(f"{head[: -len(digest)]}{digest}\n{body}")  # as another version would have made it
-    older = install.look(REAL, OPENCODE, install.LOCAL, str(file))
+    older = install.registered_in(REAL, OPENCODE, install.LOCAL, str(file))
     assert (found.is_older, older.is_older, older.problem) == (False, True, None)
     environ = {"HOME": str(file.parents[3] / "home")}
     examined = agents.examine(None, str(file.parents[2]), environ, commands="", more=())
@@ -84,7 +86,7 @@ def test_what_somebody_wrote_is_never_touched(file: Path, homes: Homes) -> None:
     with pytest.raises(Refused, match="not ours"):
         put_in(file, homes)
     assert take_out(file, homes).kind == "unchanged"
-    assert install.look(REAL, OPENCODE, install.LOCAL, str(file)).events == ()
+    assert install.registered_in(REAL, OPENCODE, install.LOCAL, str(file)).events == ()
 
     file.unlink()
     put_in(file, homes)
@@ -94,13 +96,13 @@ def test_what_somebody_wrote_is_never_touched(file: Path, homes: Homes) -> None:
         with pytest.raises(Refused, match="edited"):
             attempt(file, homes)
     assert file.read_text() == edited
-    assert "edited" in str(install.look(REAL, OPENCODE, install.LOCAL, str(file)).problem)
+    assert "edited" in str(install.registered_in(REAL, OPENCODE, install.LOCAL, str(file)).problem)
 
 
 def test_the_adapter_understands_every_moment_that_the_plugin_tells() -> None:
     """Every name that is understood is told by the plugin, which has no other but those kept raw."""
     kept_raw = {"permission.replied", "session.compacted"}
-    assert set(hooks._MEANINGS) | kept_raw == set(plugin.EVENTS)
+    assert set(hooks._MEANINGS) | kept_raw == set(EVENTS)
 
 
 # -- the plugin, run --------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ def test_the_plugin_tells_what_it_hears_in_order(tmp_path: Path) -> None:
     assert told[6]["model"] == {"providerID": "p", "modelID": "m"}
     assert told[7]["last_assistant_message"] == "Ok."
     for one in told:
-        hook_adapters.interpret("opencode", one)
+        interpret("opencode", one)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
@@ -286,7 +288,7 @@ def test_tool_calls_are_named_within_their_session() -> None:
     said = {"tool_name": "edit", "tool_use_id": "call_1a2b3", "args": {"filePath": "/home/dev/a"}}
     begun, ended = call_of("tool.execute.before", **said), call_of("tool.execute.after", **said)
     assert (begun.moment, ended.moment) == (TOOL_START, TOOL)
-    assert begun.begins == ended.cause == event_id_of("opencode", "action", "ses_1", "call_1a2b3")
+    assert begun.started_action_id == ended.cause == event_id_of("opencode", "action", "ses_1", "call_1a2b3")
     assert ended.events[0]["event_id"] == ended.cause
     assert [one.path for one in ended.named] == ["/home/dev/a"] and ended.kind == EDITS
     other = hooks.interpret({**PLACE, "session_id": "ses_9", "hook_event_name": "tool.execute.after",
@@ -327,7 +329,7 @@ NAMES = (
 
 
 @given(
-    st.sampled_from(plugin.EVENTS),
+    st.sampled_from(EVENTS),
     st.dictionaries(st.sampled_from(NAMES.split()), JSONS, max_size=6),
 )
 def test_no_call_makes_the_adapter_fail(name: str, said: Json) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventlog.agents import hook_adapters
+from eventlog import agents
 from eventlog.agents.claude_code.hooks import TOOLS as CLAUDE_CODE
 from eventlog.agents.codex.hooks import TOOLS as CODEX
 from eventlog.agents.gemini_cli.hooks import TOOLS as GEMINI_CLI
@@ -47,7 +47,7 @@ def test_a_tool_is_of_a_kind(
 )  # fmt: skip
 def test_an_edit_tool_that_names_nothing_may_write_anything(agent: str, said: dict[str, object]) -> None:
     """P7: what cannot be understood is no reason to trust it."""
-    call = hook_adapters.interpret(agent, {"session_id": "s", "tool_use_id": "t", **said})
+    call = agents.interpret(agent, {"session_id": "s", "tool_use_id": "t", **said})
     assert (call.kind, call.named) == (ANY, [])
 
 
@@ -61,9 +61,7 @@ def test_codex_tools_have_the_names_that_its_model_uses() -> None:
         "Bash",
     )
     calls = [
-        hook_adapters.interpret(
-            "codex", {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": name}
-        )
+        agents.interpret("codex", {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": name})
         for name in names
     ]
     told = [call.events[0]["tool"] for call in calls]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import hook_adapters
+from eventlog import agents
 from eventlog.base.fs import REAL
 from eventlog.hooks import record
 from eventlog.hooks.state import short
@@ -126,7 +126,7 @@ def test_a_look_that_was_not_finished_names_what_it_did_not_see(
     agent.write("a.txt", "1\n")
     (work / "src/app.py").write_text("changed\n")
 
-    call = hook_adapters.interpret("claude-code", agent.payload("Stop", last_assistant_message="Done."))
+    call = agents.interpret("claude-code", agent.payload("Stop", last_assistant_message="Done."))
     with monkeypatch.context() as patched:
         patched.setitem(record.BUDGET_S, "turn_end", 0.0)
         record.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())

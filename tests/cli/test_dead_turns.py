@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import hook_adapters
+from eventlog import agents
 from eventlog.base import activity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
@@ -240,7 +240,7 @@ def test_a_closer_killed_at_any_point_closes_it_once(work: Path, tmp_path: Path,
     said = Client("codex", work, "later").payload("start", source="startup")
 
     def close() -> None:
-        call = hook_adapters.interpret("codex", said)
+        call = agents.interpret("codex", said)
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     count = kills.effects_of(close)
@@ -432,7 +432,7 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
         return done
 
     def record(payload: dict[str, Any]) -> None:
-        call = hook_adapters.interpret("claude-code", payload)
+        call = agents.interpret("claude-code", payload)
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     other = Client("claude-code", work)
@@ -516,7 +516,7 @@ def test_a_prompt_without_time_to_look_closes_the_turn_before_it(
     client.turn = "second"
     with monkeypatch.context() as patched:
         patched.setitem(live.BUDGET_S, "turn_start", 0.0)
-        call = hook_adapters.interpret("claude-code", client.payload("prompt", prompt="No, so"))
+        call = agents.interpret("claude-code", client.payload("prompt", prompt="No, so"))
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
     assert [e["status"] for e in events(work, "turn")] == ["active", "interrupted", "active"]
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]

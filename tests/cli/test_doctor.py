@@ -262,7 +262,7 @@ def test_codex_must_trust(project: Path, locus: Locus, tmp_path: Path) -> None:
     home = tmp_path / "home/.codex"
     home.mkdir(parents=True)
     path = project / ".codex/hooks.json"
-    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in install.EVENTS["codex"]]
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in install.spec_of("codex")[1].events]
     states = [f'[hooks.state."{path}:{name}:0:0"]\ntrusted_hash = "x"\n' for name in names]
     (home / "config.toml").write_text("".join(states[1:]))
     assert "trust 1 of the 13 hooks" in texts(asked(locus)[1], "codex")

@@ -62,8 +62,9 @@ def foreign_line(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
 
 
 def other_plugin(project: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> None:
+    _, settings = install.spec_of("opencode")
     with monkeypatch.context() as patch:
-        patch.setitem(install.EVENTS, "opencode", install.EVENTS["opencode"][1:])  # type: ignore[arg-type]
+        patch.setitem(settings.__dict__, "events", settings.events[1:])
         assert locus("hooks", "install", "--agent", "opencode").code == 0
 
 

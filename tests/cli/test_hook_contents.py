@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents.hook_adapters import interpret
+from eventlog.agents import interpret
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.base.names import event_id_of

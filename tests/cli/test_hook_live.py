@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import hook_adapters
+from eventlog import agents
 from eventlog.base.fs import REAL
 from eventlog.base.names import event_id_of, session_id_of
 from eventlog.blobs.tree import SKIPPED
@@ -353,7 +353,7 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
 
     def record(payload: dict[str, Any]) -> None:
-        call = hook_adapters.interpret("claude-code", payload)
+        call = agents.interpret("claude-code", payload)
         with monkeypatch.context() as patched:
             patched.setitem(live.BUDGET_S, "tool", 0.0)
             patched.setitem(live.BUDGET_S, "turn_end", 0.0)

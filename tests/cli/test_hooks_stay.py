@@ -47,7 +47,7 @@ def excluded(project: Path) -> Path:
 def call(project: Path, agent: str) -> None:
     """One silent hook call by the line that stands in the agent's file, as the agent starts it."""
     path = install.settings_path(agent, install.LOCAL, str(project), Homes.of(os.environ))
-    (line,) = install.look(REAL, agent, install.LOCAL, path).lines
+    (line,) = install.registered_in(REAL, agent, install.LOCAL, path).lines
     data = json.dumps({"hook_event_name": "Seen", "session_id": agent, "cwd": str(project)}).encode()
     done = subprocess.run(["/bin/sh", "-c", line], input=data, capture_output=True, cwd=project, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.agents import hook_adapters
+from eventlog import agents
 from eventlog.base.fs import REAL
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.exports import jsonl, jsonl_import, parquet
@@ -196,7 +196,7 @@ def test_a_hook_ends_its_look_for_erased_texts_in_time(
     said |= {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
     said["tool_response"] = {"stdout": "output\n" * 300_000}
     monkeypatch.setattr(record, "_LOOK_S", -1e9)
-    call = hook_adapters.interpret("claude-code", said)
+    call = agents.interpret("claude-code", said)
     monkeypatch.setattr(maintainer, "step_back", lambda: None)
     record.record(
         REAL, str(work / ".locus"), call, {"LOCUS_HOOK_PATIENCE": "20"}, print, started_s=time.monotonic(),

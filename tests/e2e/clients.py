@@ -162,7 +162,7 @@ def find_opencode() -> Client | None:
     binary = CACHE / "opencode/node_modules" / name / "bin/opencode"
     if not binary.exists():
         return None
-    settings = f".config/opencode/plugin/{plugin.NAME}"
+    settings = ".config/opencode/plugin/locus.js"
     return Client("opencode", OPENCODE_VERSION, binary, _configure_opencode, _opencode_arguments, settings)
 
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from eventlog.setup.install import EVENTS, GEMINI_CLI
+from eventlog.setup import install
 
 from .clients import Client, ended, wait_for
 from .desk import Desk, end_command, open_desk, prompt_of
@@ -58,7 +58,7 @@ def record(client: Client, name: str, journey: "Callable[[Desk], None]") -> None
         path = desk.home.path / client.settings
         settings = json.loads(path.read_text().partition("\n")[2])
         recorder = {"type": "command", "command": f"{sys.executable} {HOOK} {lines} {desk.project}"}
-        for event in EVENTS[GEMINI_CLI]:
+        for event in install.spec_of("gemini-cli")[1].events:
             settings["hooks"].setdefault(event, []).append({"hooks": [recorder]})
         path.write_text(json.dumps(settings))
         journey(desk)

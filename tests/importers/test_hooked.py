@@ -112,4 +112,4 @@ def test_doctor_names_the_gaps_and_what_is_not_imported(tmp_path: Path) -> None:
             "the only transcript of claude-code in this repository has its session"
         )
         (finding,) = asked["gaps"](store)
-        assert "told by hooks and do not stand in the transcript" in finding.what
+        assert "reported by hooks and are not in the transcript" in finding.what

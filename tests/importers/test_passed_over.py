@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eventlog import agents
 from eventlog.agents import formats
 from eventlog.agents.kit import lines
 from eventlog.base.errors import NotFound
@@ -182,7 +183,7 @@ def test_the_agents_own_place_is_searched_as_strictly(tmp_path: Path) -> None:
     assert {os.path.basename(one.path) for one in everything} == {"own.jsonl", "other-place.jsonl"}
 
 
-@pytest.mark.parametrize("agent", formats.AGENTS)
+@pytest.mark.parametrize("agent", [spec.name for spec in agents.importable()])
 def test_every_importer_names_what_it_cannot_read(tmp_path: Path, agent: str) -> None:
     """P7: of each agent a file with the right name in the wrong encoding, and one of another agent."""
     suffix = formats.suffixes_of(agent)[0]

@@ -125,8 +125,8 @@ def told(agent: str, lines: list[Said]) -> list[Event]:
     for number, said in enumerate(lines, 1):
         draft.line = Line(0, number, 0, orjson.dumps(said), copy.deepcopy(said), False)
         if not doubles.has(draft.line):
-            assert draft.line.said is not None
-            reader.take(draft.line.said)
+            assert draft.line.record is not None
+            reader.take(draft.line.record)
     draft.line = None
     reader.end()
     events = [one for one in draft.take() if not isinstance(one, FileItem)]

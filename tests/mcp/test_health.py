@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from eventlog import agents
 from eventlog.base.fs import REAL
 from eventlog.mcp import health
 from eventlog.mcp import install as engine
 from eventlog.setup.install import Homes
 from tests.cli.support import Locus
 
-AGENTS = engine.AGENTS.values()
+AGENTS = [spec.name for spec in agents.servable()]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from eventlog.base.types import IMPORTED_AGENTS
+from eventlog.projections.happened import IMPORTED_AGENTS
 from eventlog.replay.certainty import certainty_of
 
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.agents import hook_adapters
+from eventlog import agents
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.fs import REAL, FileSystem
 from eventlog.base.paths import path_text
@@ -198,7 +198,7 @@ class World:
             self._die(session)
             return
         environ = {"LOCUS_HOOK_PATIENCE": "20", **session.environ()}
-        call = hook_adapters.interpret(session.agent, session.say(what, str(self.work)))
+        call = agents.interpret(session.agent, session.say(what, str(self.work)))
         self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]

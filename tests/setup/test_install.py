@@ -15,13 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import locus_cli
+from eventlog import agents
 from eventlog.base.errors import EventLogError, Refused
 from eventlog.base.fs import REAL
 from eventlog.setup import install, launch, launch_modules
-from eventlog.setup.install import CLAUDE_CODE, CODEX, Homes
+from eventlog.setup.install import Homes
 from eventlog.store import Store
 from tests.conftest import examples
 from tests.faultfs import FAULTS, FaultFS
+
+CLAUDE_CODE, CODEX = "claude-code", "codex"
 
 COMMANDS = os.path.dirname(os.path.abspath(locus_cli.__file__))
 ROOT = Path(__file__).resolve().parents[2]
@@ -231,7 +234,7 @@ def test_what_cannot_be_edited_is_refused(text: bytes, says: str, file: Path, ho
         assert says.split(",")[0] in str(refused.value)
         assert str(file) in str(refused.value)
         assert str(refused.value).endswith("Nothing was written.")
-    problem = install.look(REAL, CLAUDE_CODE, install.LOCAL, str(file)).problem or ""
+    problem = install.registered_in(REAL, CLAUDE_CODE, install.LOCAL, str(file)).problem or ""
     assert says.split(",")[0] in problem and "written" not in problem
     assert file.read_bytes() == text
     assert [path.name for path in file.parent.iterdir()] == [file.name]
@@ -344,7 +347,7 @@ foreign_group = st.fixed_dictionaries(
     {"hooks": st.lists(foreign_handler, max_size=2)}, optional={"matcher": names}
 )
 hooks = st.dictionaries(
-    st.sampled_from([*install.EVENTS[CLAUDE_CODE][:4], "Other"]),
+    st.sampled_from([*install.spec_of(CLAUDE_CODE)[1].events[:4], "Other"]),
     st.lists(foreign_group, max_size=2),
     max_size=4,
 )
@@ -427,18 +430,18 @@ def test_the_adapters_get_every_event_they_know() -> None:
             if isinstance(value, dict) and "SessionStart" in value
             for name in value
         }
-        assert known and known <= set(install.EVENTS[agent])
+        assert known and known <= set(install.spec_of(agent)[1].events)
         assert not {"PermissionRequest", "WorktreeCreate", "Elicitation", "MessageDisplay"} & set(
-            install.EVENTS[agent]
+            install.spec_of(agent)[1].events
         )
 
 
 def test_no_hook_waits_longer_than_its_agent() -> None:
     """P4, I31: every registration has a deadline below the agent's own, and nothing runs behind its back."""
-    for agent in install.AGENTS:
+    for agent in (spec.name for spec in agents.installable()):
         for event, handler in install.handlers(agent, "x").items():
             limit = 3 if agent == CODEX and event in ("SessionEnd", "Interrupt") else 29
-            unit = 1000 if agent == install.GEMINI_CLI else 1
+            unit = 1000 if agent == "gemini-cli" else 1
             assert 0 < handler["timeout"] <= limit * unit
             assert "async" not in handler
 

@@ -13,7 +13,7 @@ from eventlog.agents.kit.steps import Steps, counts, left_of, objects_of, others
 
 AGENT = "atif"
 SUFFIXES = (".json",)
-_Said = dict[str, Any]
+_Object = dict[str, Any]
 
 _OF_STEP = (
     "step_id", "timestamp", "source", "message", "model_name", "reasoning_content", "tool_calls",
@@ -22,8 +22,8 @@ _OF_STEP = (
 _OF_CALL = ("tool_call_id", "function_name", "arguments")
 
 
-def recognises(said: _Said) -> bool:
-    return str(said.get("schema_version")).startswith("ATIF-")
+def recognises(record: _Object) -> bool:
+    return str(record.get("schema_version")).startswith("ATIF-")
 
 
 class AtifReader:
@@ -33,19 +33,21 @@ class AtifReader:
         self._draft = draft
         self._tell = Steps(draft)
 
-    def take(self, said: _Said) -> None:
+    def take(self, record: _Object) -> None:
         draft = self._draft
-        if not recognises(said):
-            draft.raw(said, "document", digest_of(said))
+        if not recognises(record):
+            draft.raw(record, "document", digest_of(record))
             return
-        agent, first = object_of(said, "agent"), objects_of(said.get("steps"))[:1]
-        session = text_of(said, "session_id") or text_of(said, "trajectory_id") or digest_of([agent, first])
+        agent, first = object_of(record, "agent"), objects_of(record.get("steps"))[:1]
+        session = (
+            text_of(record, "session_id") or text_of(record, "trajectory_id") or digest_of([agent, first])
+        )
         if session != draft.session:
-            self._begin(session, said, agent)
-        self._trajectory(said, None)
+            self._begin(session, record, agent)
+        self._trajectory(record, None)
 
-    def _begin(self, session: str, said: _Said, agent: _Said) -> None:
-        """The session of a trajectory; what the one before it did is told."""
+    def _begin(self, session: str, trajectory: _Object, agent: _Object) -> None:
+        """The session of a trajectory; what the one before it did is recorded first."""
         draft = self._draft
         if draft.session is not None:
             self._tell.end()
@@ -53,70 +55,70 @@ class AtifReader:
             draft.leave_session()
         version = " ".join(str(agent[name]) for name in ("name", "version") if agent.get(name))
         draft.columns["agent_version"] = version[:200] or "unknown"
-        draft.begin_session(session, left_of(said, "steps", "subagent_trajectories", "final_metrics"))
+        draft.begin_session(session, left_of(trajectory, "steps", "subagent_trajectories", "final_metrics"))
 
     def end(self) -> None:
         self._tell.end()
 
-    def _trajectory(self, said: _Said, subagent: str | None) -> None:
-        name = subagent or text_of(said, "trajectory_id") or ""
-        model = text_of(object_of(said, "agent"), "model_name")
-        inner = objects_of(said.get("subagent_trajectories"))
+    def _trajectory(self, trajectory: _Object, subagent: str | None) -> None:
+        name = subagent or text_of(trajectory, "trajectory_id") or ""
+        model = text_of(object_of(trajectory, "agent"), "model_name")
+        inner = objects_of(trajectory.get("subagent_trajectories"))
         children: dict[str, str] = {}
-        for number, step in enumerate(objects_of(said.get("steps")), 1):
+        for number, step in enumerate(objects_of(trajectory.get("steps")), 1):
             self._tell.begin(
                 f"{name}/{step.get('step_id', number)}", step.get("timestamp"), subagent_id=subagent
             )
             self._step(step, text_of(step, "model_name") or model, name, children, subagent)
-        totals = object_of(said, "final_metrics")
+        totals = object_of(trajectory, "final_metrics")
         self._tell.begin(f"{name}/final", subagent_id=subagent)
-        if not any("metrics" in one for one in objects_of(said.get("steps"))):
+        if not any("metrics" in step for step in objects_of(trajectory.get("steps"))):
             names = {"prompt_tokens": "total_prompt_tokens", "completion_tokens": "total_completion_tokens"}
-            found = counts(totals, cache_read_tokens="total_cached_tokens", **names)
-            if any(found.values()):
-                self._tell.usage(totals, None, model=model, **found)
+            figures = counts(totals, cache_read_tokens="total_cached_tokens", **names)
+            if any(figures.values()):
+                self._tell.usage(totals, None, model=model, **figures)
         self._tell.rest(totals, "final_metrics")
-        for number, one in enumerate(inner):
-            own = text_of(one, "trajectory_id") or f"{name}.{number}"
+        for number, child in enumerate(inner):
+            own = text_of(child, "trajectory_id") or f"{name}.{number}"
             self._tell.begin(own, subagent_id=own)
-            agent = object_of(one, "agent")
+            agent = object_of(child, "agent")
             self._draft.event(
-                "subagent", left_of(one, "steps", "subagent_trajectories", "final_metrics"), "subagent",
+                "subagent", left_of(child, "steps", "subagent_trajectories", "final_metrics"), "subagent",
                 f"{self._draft.session}:{own}", "start", operation="start", source="agent",
                 title=text_of(agent, "name"), tool_use_id=children.get(own),
             )  # fmt: skip
-            self._trajectory(one, own)
+            self._trajectory(child, own)
 
     def _step(
-        self, said: _Said, model: str | None, name: str, children: dict[str, str], subagent: str | None
+        self, step: _Object, model: str | None, name: str, children: dict[str, str], subagent: str | None
     ) -> None:
-        tell, source, message = self._tell, said.get("source"), said.get("message")
-        if said.get("is_copied_context") is True:
-            tell.rest(said, "copied_context")
+        tell, source, message = self._tell, step.get("source"), step.get("message")
+        if step.get("is_copied_context") is True:
+            tell.rest(step, "copied_context")
             return
-        text, rest = text_in(message), left_of(said, *_OF_STEP)
+        text, rest = text_in(message), left_of(step, *_OF_STEP)
         if source == "user" and subagent is None:
             tell.prompt(text, {**rest, "content": others_in(message)})
         elif source == "agent":
-            tell.say("reasoning", said.get("reasoning_content"))
+            tell.say("reasoning", step.get("reasoning_content"))
             tell.say("text", text, content=others_in(message))
             tell.rest(rest, "step")
-            self._usage(object_of(said, "metrics"), model)
+            self._usage(object_of(step, "metrics"), model)
         else:
             tell.rest({**rest, "message": message}, str(source))
         prefix = f"{name}:" if name else ""
         calls = [
             text_of(call, "tool_call_id") or str(number)
-            for number, call in enumerate(objects_of(said.get("tool_calls")))
+            for number, call in enumerate(objects_of(step.get("tool_calls")))
         ]
-        for call_id, call in zip(calls, objects_of(said.get("tool_calls")), strict=True):
+        for call_id, call in zip(calls, objects_of(step.get("tool_calls")), strict=True):
             tell.call(
                 prefix + call_id,
                 text_of(call, "function_name"),
                 call.get("arguments"),
                 **left_of(call, *_OF_CALL),
             )
-        observation = object_of(said, "observation")
+        observation = object_of(step, "observation")
         tell.rest(left_of(observation, "results"), "observation")
         for result in objects_of(observation.get("results")):
             call_id = text_of(result, "source_call_id") or (calls[0] if len(calls) == 1 else "")
@@ -129,11 +131,13 @@ class AtifReader:
             else:
                 tell.rest(result, "observation")
 
-    def _usage(self, metrics: _Said, model: str | None) -> None:
+    def _usage(self, metrics: _Object, model: str | None) -> None:
         names = {"cache_read_tokens": "cached_tokens"}
-        found = counts(metrics, prompt_tokens="prompt_tokens", completion_tokens="completion_tokens", **names)
+        figures = counts(
+            metrics, prompt_tokens="prompt_tokens", completion_tokens="completion_tokens", **names
+        )
         if metrics:
-            self._tell.usage(metrics, None, model=model, **found)
+            self._tell.usage(metrics, None, model=model, **figures)
 
 
 READER = AtifReader

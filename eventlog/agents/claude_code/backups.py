@@ -21,12 +21,12 @@ class NamedBackups:
     def __init__(self) -> None:
         self._known: dict[str, str | None] = {}
 
-    def new_in(self, said: "dict[str, Any]", cwd: "str | None") -> list[FileEdit]:
-        """The files that a line tells a new copy of; `cwd` is the session's."""
-        if text_of(said, "type") not in _LISTS:
+    def new_in(self, record: "dict[str, Any]", cwd: "str | None") -> list[FileEdit]:
+        """The files that a line names a new copy of; `cwd` is the session's."""
+        if text_of(record, "type") not in _LISTS:
             return []
-        found = []
-        for path, copy in _copies(said):
+        edits = []
+        for path, copy in _copies(record):
             if not path or not isinstance(copy, dict):
                 continue
             name = text_of(copy, "backupFileName")
@@ -36,11 +36,11 @@ class NamedBackups:
                 continue
             if len(self._known) < _KNOWN_MAX or path in self._known:
                 self._known[path] = name
-                found.append(FileEdit(BACKUP, os.path.join(cwd or "", path), backup=name))
-        return found
+                edits.append(FileEdit(BACKUP, os.path.join(cwd or "", path), backup=name))
+        return edits
 
 
-def _copies(said: "dict[str, Any]") -> list[tuple[str, object]]:
-    path = text_of(said, "trackingPath")
-    listed = list(object_of(object_of(said, "snapshot"), "trackedFileBackups").items())
-    return listed if path is None else [*listed, (path, said.get("backup"))]
+def _copies(record: "dict[str, Any]") -> list[tuple[str, object]]:
+    path = text_of(record, "trackingPath")
+    listed = list(object_of(object_of(record, "snapshot"), "trackedFileBackups").items())
+    return listed if path is None else [*listed, (path, record.get("backup"))]

@@ -16,21 +16,21 @@ from eventlog.base.errors import EventLogError
 AGENT = "claude-code"
 META_SUFFIX = ".meta.json"
 
-_Said = dict[str, Any]
+_Object = dict[str, Any]
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
+def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     """Where Claude Code keeps the transcripts of all projects (docs/adapters.md)."""
     return [f"{environ.get('CLAUDE_CONFIG_DIR') or environ.get('HOME', '') + '/.claude'}/projects"]
 
 
-def recognises(said: _Said) -> bool:
+def recognises(record: _Object) -> bool:
     """Whether a line is one of this format."""
-    if "sessionId" in said:
-        return "uuid" in said or "message" in said or "leafUuid" in said or "type" in said
-    kind = said.get("type")
-    return (kind == "summary" and "leafUuid" in said) or (
-        kind == "file-history-snapshot" and "snapshot" in said
+    if "sessionId" in record:
+        return "uuid" in record or "message" in record or "leafUuid" in record or "type" in record
+    kind = record.get("type")
+    return (kind == "summary" and "leafUuid" in record) or (
+        kind == "file-history-snapshot" and "snapshot" in record
     )
 
 
@@ -57,34 +57,34 @@ def parts_of(path: str) -> list[str]:
     directory, name = os.path.split(path)
     own = path.removesuffix(".jsonl")
     for where, _, names in os.walk(f"{own}/subagents"):
-        for one in sorted(names):
-            found = f"{where}/{one}"
+        for entry in sorted(names):
+            below = f"{where}/{entry}"
             if (
-                one.startswith("agent-")
-                and one.endswith((".jsonl", META_SUFFIX))
-                and not os.path.islink(found)
+                entry.startswith("agent-")
+                and entry.endswith((".jsonl", META_SUFFIX))
+                and not os.path.islink(below)
             ):
-                parts.append(found)
+                parts.append(below)
     if name.startswith("agent-"):
         return parts
     try:
-        beside = sorted(one for one in os.listdir(directory or ".") if one.startswith("agent-"))
+        beside = sorted(entry for entry in os.listdir(directory or ".") if entry.startswith("agent-"))
     except OSError:
         beside = []
     session = _session_of(path) if beside else None
-    for one in beside:
-        found = os.path.join(directory, one)
-        if not one.endswith(".jsonl") or os.path.islink(found) or session is None:
+    for entry in beside:
+        below = os.path.join(directory, entry)
+        if not entry.endswith(".jsonl") or os.path.islink(below) or session is None:
             continue
-        if _session_of(found) == session:
-            parts.append(found)
+        if _session_of(below) == session:
+            parts.append(below)
     return parts
 
 
 def _session_of(path: str) -> str | None:
     """The session that the first lines of a file name."""
     try:
-        return next((found for said in head_of(path) if (found := text_of(said, "sessionId"))), None)
+        return next((session for record in head_of(path) if (session := text_of(record, "sessionId"))), None)
     except EventLogError:
         return None
 

@@ -2,7 +2,7 @@
 
 Pure: reads no file and no clock. Whatever is not known here, an event of a later version or one without
 its fields, is kept raw. Facts that it rests on: `prompt_id` names a turn and stands on every event from the
-prompt on, a subagent's too; a refused call and one with bad input are told by PostToolBatch alone; a
+prompt on, a subagent's too; PostToolBatch alone reports a refused call and one with bad input; a
 background subagent reports through a prompt of its own, which no person wrote. On the hook path.
 """
 
@@ -16,7 +16,7 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
+    EditedFile,
     columns_of,
     int_of,
     object_of,
@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Said = dict[str, object]
+    Payload = dict[str, object]
 
 AGENT = "claude-code"
 
@@ -52,7 +52,7 @@ TOOLS = AgentTools(
         "MultiEdit": ("file_path",),
         "NotebookEdit": ("notebook_path", "file_path"),
     },
-    waits="Agent Task Workflow TaskOutput BashOutput",  # a subagent's calls are told by its own hooks
+    waits="Agent Task Workflow TaskOutput BashOutput",  # a subagent's own hooks report its calls
     quiet="Read Grep Glob LS NotebookRead WebFetch WebSearch ToolSearch TodoWrite ListAgents AskUserQuestion "
     "ReportFindings ScheduleWakeup TaskCreate TaskGet TaskList TaskUpdate SendMessage KillShell TaskStop",
 )
@@ -63,61 +63,61 @@ _NOTIFICATION = "<task-notification>"
 _TOOL_ERROR = "<tool_use_error>"
 
 
-def interpret(said: "Said") -> Call:
+def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
-    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
-    name = text_of(said, "hook_event_name")
-    if name in _OF_COMPACTION or (name == "SubagentStop" and said.get("agent_type") == ""):
+    call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
+    name = text_of(payload, "hook_event_name")
+    if name in _OF_COMPACTION or (name == "SubagentStop" and payload.get("agent_type") == ""):
         call.columns.pop("agent_turn_id", None)  # a command's own prompt id, with which no turn begins
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
-        _raw(call, said, name)
+        _raw(call, payload, name)
     else:
-        meaning(call, said)
+        meaning(call, payload)
     return call
 
 
-def _raw(call: Call, said: "Said", name: "str | None") -> None:
-    tool_use_id, message_id = text_of(said, "tool_use_id"), text_of(said, "message_id")
+def _raw(call: Call, payload: "Payload", name: "str | None") -> None:
+    tool_use_id, message_id = text_of(payload, "tool_use_id"), text_of(payload, "message_id")
     if tool_use_id is not None:
-        raw(call, said, name, tool_use_id)
+        raw(call, payload, name, tool_use_id)
     elif message_id is not None:
-        raw(call, said, name, message_id, str(int_of(said, "index") or 0))
+        raw(call, payload, name, message_id, str(int_of(payload, "index") or 0))
     else:
-        raw(call, said, name)
+        raw(call, payload, name)
 
 
-def _session_start(call: Call, said: "Said") -> None:
-    source = text_of(said, "source") or "startup"
+def _session_start(call: Call, payload: "Payload") -> None:
+    source = text_of(payload, "source") or "startup"
     begins = source in ("startup", "clear")
     call.add(
         "session",
-        without(said, *_SHARED[:-1], "model"),
+        without(payload, *_SHARED[:-1], "model"),
         *(("session", call.session) if begins else ()),
         operation="start" if begins else source,
         status="active",
-        model=text_of(said, "model"),
+        model=text_of(payload, "model"),
     )
     if source != "compact":  # which happens in the middle of a turn
         call.moment = SESSION
 
 
-def _session_end(call: Call, said: "Said") -> None:
-    reason = text_of(said, "reason") or "other"
+def _session_end(call: Call, payload: "Payload") -> None:
+    reason = text_of(payload, "reason") or "other"
     call.add(
         "session",
-        {**without(said, *_SHARED, "reason"), "end_reason": reason},
+        {**without(payload, *_SHARED, "reason"), "end_reason": reason},
         operation="end",
         status="closed",
     )
     call.moment = SESSION_END
-    _read_transcript(call, said, "transcript_path")
+    _read_transcript(call, payload, "transcript_path")
 
 
-def _prompt(call: Call, said: "Said") -> None:
-    prompt = said.get("prompt")
+def _prompt(call: Call, payload: "Payload") -> None:
+    prompt = payload.get("prompt")
     message = prompt if isinstance(prompt, str) else ""
-    origin = text_of(said, "source") or "user"
+    origin = text_of(payload, "source") or "user"
     if message.lstrip().startswith(_NOTIFICATION):
         origin = "task_notification"
     by_person = origin in ("user", "sdk")
@@ -135,7 +135,7 @@ def _prompt(call: Call, said: "Said") -> None:
     call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
     call.add(
         "intent",
-        {"message": message, "origin": origin, **without(said, *_SHARED, "prompt", "source")},
+        {"message": message, "origin": origin, **without(payload, *_SHARED, "prompt", "source")},
         "intent",
         turn,
         source="user" if by_person else "system",
@@ -144,47 +144,47 @@ def _prompt(call: Call, said: "Said") -> None:
     call.prompt = message if by_person else None
 
 
-def _tool_start(call: Call, said: "Said") -> None:
-    tool_use_id = text_of(said, "tool_use_id")
+def _tool_start(call: Call, payload: "Payload") -> None:
+    tool_use_id = text_of(payload, "tool_use_id")
     call.add_of_tool(
         "tool_start",
-        {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
+        {"args": payload.get("tool_input"), **without(payload, *_OF_TOOL)},
         tool_use_id,
-        said.get("tool_input"),
+        payload.get("tool_input"),
         source="agent",
-        tool=text_of(said, "tool_name"),
+        tool=text_of(payload, "tool_name"),
     )
     call.moment = TOOL_START
-    TOOLS.describe(call, text_of(said, "tool_name"), said.get("tool_input"))
+    TOOLS.describe(call, text_of(payload, "tool_name"), payload.get("tool_input"))
 
 
-def _tool_end(call: Call, said: "Said") -> None:
-    tool, tool_use_id = text_of(said, "tool_name"), text_of(said, "tool_use_id")
-    failed = said.get("hook_event_name") == "PostToolUseFailure"
-    result = said.get("tool_response")
+def _tool_end(call: Call, payload: "Payload") -> None:
+    tool, tool_use_id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
+    failed = payload.get("hook_event_name") == "PostToolUseFailure"
+    result = payload.get("tool_response")
     if isinstance(result, dict):
         result = dict(result)  # the text of the file that it may hold is taken out below
         failed = failed or result.get("interrupted") is True
-    args = said.get("tool_input")
+    args = payload.get("tool_input")
     call.add_of_tool(
         "action",
-        {"args": args, "result": result, **without(said, *_OF_TOOL)},
+        {"args": args, "result": result, **without(payload, *_OF_TOOL)},
         tool_use_id,
         args,
         tool=tool,
-        duration_ms=int_of(said, "duration_ms"),
+        duration_ms=int_of(payload, "duration_ms"),
         success=not failed,
     )
     call.cause = call.ended[0] if call.ended else None
-    error = said.get("error")
+    error = payload.get("error")
     if isinstance(error, str):
         call.add_of_tool(
             "error",
-            {"message": error, "tool": tool, "command": object_of(said, "tool_input").get("command")},
+            {"message": error, "tool": tool, "command": object_of(payload, "tool_input").get("command")},
             tool_use_id,
             args,
             tool=tool,
-            error_type="interrupted" if said.get("is_interrupt") is True else "tool_failure",
+            error_type="interrupted" if payload.get("is_interrupt") is True else "tool_failure",
             resolved=False,
             related_to=["errors"],
         )
@@ -195,9 +195,9 @@ def _tool_end(call: Call, said: "Said") -> None:
         _take_out_text(call, result)
 
 
-def _take_out_text(call: Call, result: "Said") -> None:
+def _take_out_text(call: Call, result: "Payload") -> None:
     """The file event names the former text of the edited file by its hash: the result need not hold it."""
-    named = call.named[0] if call.named else Named("")
+    named = call.named[0] if call.named else EditedFile("")
     named.added, named.removed = _count_lines(result.get("structuredPatch"))
     for name in _ORIGINALS:
         original = result.get(name)
@@ -215,32 +215,32 @@ def _count_lines(patch: object) -> "tuple[int | None, int | None]":
     return marks.count("+"), marks.count("-")
 
 
-def _tool_batch(call: Call, said: "Said") -> None:
+def _tool_batch(call: Call, payload: "Payload") -> None:
     """An action for each call of the batch: the only word on what was refused or made no sense.
 
     Each has the id of the action that its own hooks write, and of two events with one id the first counts.
     """
-    calls = said.get("tool_calls")
+    calls = payload.get("tool_calls")
     if not isinstance(calls, list):
-        _raw(call, said, text_of(said, "hook_event_name"))
+        _raw(call, payload, text_of(payload, "hook_event_name"))
         return
-    call.repeats = True
-    for one in calls:
-        if not isinstance(one, dict):
+    call.may_duplicate = True
+    for call_payload in calls:
+        if not isinstance(call_payload, dict):
             continue
-        tool_use_id = text_of(one, "tool_use_id")
+        tool_use_id = text_of(call_payload, "tool_use_id")
         call.add_of_tool(
             "action",
             {
-                "args": one.get("tool_input"),
-                "result": one.get("tool_response"),
+                "args": call_payload.get("tool_input"),
+                "result": call_payload.get("tool_response"),
                 "told_by": "PostToolBatch",
-                "tool_error": _is_tool_error(one.get("tool_response")) or None,
-                **without(one, *_OF_TOOL),
+                "tool_error": _is_tool_error(call_payload.get("tool_response")) or None,
+                **without(call_payload, *_OF_TOOL),
             },
             tool_use_id,
-            one.get("tool_input"),
-            tool=text_of(one, "tool_name"),
+            call_payload.get("tool_input"),
+            tool=text_of(call_payload, "tool_name"),
             success=False,
         )
 
@@ -249,55 +249,55 @@ def _is_tool_error(result: object) -> bool:
     return isinstance(result, str) and result.startswith(_TOOL_ERROR)
 
 
-def _stop(call: Call, said: "Said") -> None:
-    failed = said.get("hook_event_name") == "StopFailure"
+def _stop(call: Call, payload: "Payload") -> None:
+    failed = payload.get("hook_event_name") == "StopFailure"
     if failed:
-        error_type = text_of(said, "error") or "unknown"
-        details = said.get("error_details")
+        error_type = text_of(payload, "error") or "unknown"
+        details = payload.get("error_details")
         message = details if isinstance(details, str) else error_type
         call.add("error", {"message": message}, error_type=error_type, resolved=False, related_to=["errors"])
     call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
-    outcome = said.get("last_assistant_message")
+    outcome = payload.get("last_assistant_message")
     call.add(
         "turn",
         {
             "outcome": outcome if isinstance(outcome, str) else None,
-            **without(said, *_SHARED, "last_assistant_message"),
+            **without(payload, *_SHARED, "last_assistant_message"),
         },
         source="agent",
         operation="end",
         status="failed" if failed else "completed",
     )
     call.moment = TURN_END
-    _read_transcript(call, said, "transcript_path")
+    _read_transcript(call, payload, "transcript_path")
 
 
-def _subagent(call: Call, said: "Said") -> None:
-    ended = said.get("hook_event_name") == "SubagentStop"
-    agent_id = text_of(said, "agent_id")
-    words = said.get("last_assistant_message")
+def _subagent(call: Call, payload: "Payload") -> None:
+    ended = payload.get("hook_event_name") == "SubagentStop"
+    agent_id = text_of(payload, "agent_id")
+    words = payload.get("last_assistant_message")
     digest = blake3(words.encode("utf-8", "replace") if isinstance(words, str) else b"").hexdigest()[:16]
     call.add(
         "subagent",
-        without(said, *_SHARED),
+        without(payload, *_SHARED),
         "subagent",
         agent_id,
         *(("end", digest) if ended else ("start",)),
         operation="end" if ended else "start",
-        title=text_of(said, "agent_type"),
+        title=text_of(payload, "agent_type"),
         source="agent",
     )
     if ended:
-        _read_transcript(call, said, "agent_transcript_path")
+        _read_transcript(call, payload, "agent_transcript_path")
 
 
-def _read_transcript(call: Call, said: "Said", name: str) -> None:
-    path = text_of(said, name)
+def _read_transcript(call: Call, payload: "Payload", name: str) -> None:
+    path = text_of(payload, name)
     if path is not None:
         call.transcripts.append(path)
 
 
-_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+_MEANINGS: "dict[str, Callable[[Call, Payload], None]]" = {
     "SessionStart": _session_start,
     "SessionEnd": _session_end,
     "UserPromptSubmit": _prompt,

@@ -7,7 +7,7 @@ INTERRUPTED = "[Request interrupted"
 COMMAND_OF_MODEL, COMMAND_OF_CLIENT = "<command-message>", "<command-name>"
 OUTPUT_OF_CLIENT = ("<local-command-stdout", "<local-command-stderr")
 SHELL = "<bash-"
-SHELL_SIGN = "! "  # what a person types in front of such a command
+SHELL_SIGN = "! "  # what a person types before such a command
 NOTIFICATION = "<task-notification>"
 
 _NO_PROMPTS = ("<local-command-", SHELL, INTERRUPTED, "Caveat:", "<system-reminder>")
@@ -26,7 +26,9 @@ def texts_of(content: object) -> list[str]:
         return [content]
     if not isinstance(content, list):
         return []
-    texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
+    texts = [
+        block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"
+    ]
     return [text for text in texts if isinstance(text, str)]
 
 
@@ -38,11 +40,13 @@ def is_persons(text: str) -> bool:
 def attached(blocks: object) -> str | None:
     """What a message without words holds, such as `(image, 2 documents)`; None when it holds nothing."""
     kinds = (
-        [str(one.get("type")) for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+        [str(block.get("type")) for block in blocks if isinstance(block, dict)]
+        if isinstance(blocks, list)
+        else []
     )
     counts = {kind: kinds.count(kind) for kind in kinds}
-    said = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in counts.items())
-    return f"({said})" if said else None
+    kinds_text = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in counts.items())
+    return f"({kinds_text})" if kinds_text else None
 
 
 def is_refusal(text: str) -> bool:

@@ -13,22 +13,23 @@ _SEEN_LINE_MAX = 2_000
 _NUMBERED = ("{:>6}→{}", "{}\t{}", "{:>6}\t{}")
 
 
-def is_work(said: "dict[str, Any]") -> bool:
+def is_work(record: "dict[str, Any]") -> bool:
     """Whether a line is the model's, or the result of a tool."""
-    content = object_of(said, "message").get("content")
-    return said.get("type") == "assistant" or (
-        isinstance(content, list) and any(isinstance(one, dict) and "tool_use_id" in one for one in content)
+    content = object_of(record, "message").get("content")
+    return record.get("type") == "assistant" or (
+        isinstance(content, list)
+        and any(isinstance(block, dict) and "tool_use_id" in block for block in content)
     )
 
 
-def edits_of(tool: "str | None", args: object, told: object) -> "list[FileEdit]":
+def edits_of(tool: "str | None", args: object, outcome: object) -> "list[FileEdit]":
     """What a tool did to files, by its arguments and its structured result."""
     if not isinstance(args, dict):
         return []
     path = text_of(args, "file_path") or text_of(args, "notebook_path")
     if path is None:
         return []
-    result = told if isinstance(told, dict) else {}
+    result = outcome if isinstance(outcome, dict) else {}
     if tool == "Read":
         return _seen(path, result)
     if tool not in WRITES:
@@ -79,18 +80,18 @@ def _seen(path: str, result: "dict[str, Any]") -> "list[FileEdit]":
 def _replacements(args: "dict[str, Any]", result: "dict[str, Any]") -> "tuple[tuple[str, str, bool], ...]":
     """The replacements of Edit and MultiEdit: those that were made, else those that were asked for."""
     several = result.get("edits") if isinstance(result.get("edits"), list) else args.get("edits")
-    found = []
-    for one in several if isinstance(several, list) else [args]:
-        if not isinstance(one, dict):
+    replacements = []
+    for edit in several if isinstance(several, list) else [args]:
+        if not isinstance(edit, dict):
             return ()
-        old, new = one.get("old_string"), one.get("new_string")
-        if one is args:
+        old, new = edit.get("old_string"), edit.get("new_string")
+        if edit is args:
             old = result["oldString"] if isinstance(result.get("oldString"), str) else old
             new = result["newString"] if isinstance(result.get("newString"), str) else new
         if not isinstance(old, str) or not isinstance(new, str):
             return ()
-        found.append((old, new, one.get("replace_all") is True))
-    return tuple(found)
+        replacements.append((old, new, edit.get("replace_all") is True))
+    return tuple(replacements)
 
 
 def _patch(hunks: object) -> "tuple[str | None, int | None, int | None]":
@@ -119,42 +120,42 @@ def lean(tool: "str | None", result: object, args: object) -> object:
     """
     if tool not in WRITES or not isinstance(result, dict) or not isinstance(args, dict):
         return result
-    said = {value for value in args.values() if isinstance(value, str)}
-    kept: "dict[str, object]" = {}
+    arguments = {value for value in args.values() if isinstance(value, str)}
+    rest: "dict[str, object]" = {}
     is_shown = False
     for name, value in result.items():
         if name in _ORIGINALS and isinstance(value, str):
-            kept[name] = {"size": len(value.encode("utf-8", "replace"))}
+            rest[name] = {"size": len(value.encode("utf-8", "replace"))}
             is_shown = True
-        elif value is not None and value is not False and not (isinstance(value, str) and value in said):
-            kept[name] = value
+        elif value is not None and value is not False and not (isinstance(value, str) and value in arguments):
+            rest[name] = value
     if is_shown:
-        kept.pop("structuredPatch", None)
-        kept.pop("updated_file", None)
+        rest.pop("structuredPatch", None)
+        rest.pop("updated_file", None)
         if result.get("edits") == args.get("edits"):
-            kept.pop("edits", None)
-    return kept
+            rest.pop("edits", None)
+    return rest
 
 
-def beyond(shown: object, told: object) -> object:
+def beyond(shown: object, outcome: object) -> object:
     """What a tool showed to the model that its structured result does not say; None when that is all."""
-    if told is None or shown == told:
+    if outcome is None or shown == outcome:
         return None
-    if isinstance(told, dict) and shown == told.get("content"):
+    if isinstance(outcome, dict) and shown == outcome.get("content"):
         return None
     text = shown if isinstance(shown, str) else _only_text(shown)
     if text is None:
         return shown
-    if isinstance(told, str):
-        error = told.removeprefix("Error: ")
+    if isinstance(outcome, str):
+        error = outcome.removeprefix("Error: ")
         return None if text in (error, f"<tool_use_error>{error}</tool_use_error>") else shown
-    if not isinstance(told, dict):
+    if not isinstance(outcome, dict):
         return shown
-    if text in (told.get("stdout"), told.get("content")):
+    if text in (outcome.get("stdout"), outcome.get("content")):
         return None
-    file = told.get("file")
+    file = outcome.get("file")
     if isinstance(file, dict) and isinstance(file.get("content"), str):
-        rest = _behind_numbered(text, file["content"], file.get("startLine"))
+        rest = _after_numbered(text, file["content"], file.get("startLine"))
         if rest is not None:
             return rest or None
     return shown
@@ -168,8 +169,8 @@ def _only_text(shown: object) -> "str | None":
     return None
 
 
-def _behind_numbered(text: str, content: str, first: object) -> "str | None":
-    """What stands behind the numbered lines of a file; None when the text does not begin with them."""
+def _after_numbered(text: str, content: str, first: object) -> "str | None":
+    """What follows the numbered lines of a file; None when the text does not begin with them."""
     if not isinstance(first, int):
         return None
     lines = content.split("\n")

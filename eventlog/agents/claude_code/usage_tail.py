@@ -1,4 +1,4 @@
-"""Model calls from a transcript of Claude Code: the lines behind a remembered offset, up to a bound.
+"""Model calls from a transcript of Claude Code: the lines after a remembered offset, up to a bound.
 
 A model's answer is written on several lines that repeat its `message.id` and, as it grows, its usage: of the
 lines read at once the last one of each (message, request) counts. A read that begins in the middle of an
@@ -24,7 +24,7 @@ from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
-_SUBAGENTS_MAX = 256  # to look at again
+_SUBAGENTS_MAX = 256  # to read again
 # Of an answer's usage: what each of its lines repeats.
 _ASKED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
@@ -32,9 +32,13 @@ _PROMPT_ID = b'"promptId":"'
 
 
 def read_calls(
-    agent: str, path: str, mark: TranscriptOffset, bytes_max: int
+    agent: str,
+    path: str,
+    mark: TranscriptOffset,
+    bytes_max: int,
+    turns: "dict[str, str] | None" = None,  # noqa: ARG001 -- lines name their turn
 ) -> "tuple[list[Event], TranscriptOffset]":
-    """`llm` events of the model calls behind `mark`, and the mark to go on from.
+    """`llm` events of the model calls after `mark`, and the mark to go on from.
 
     Raises: OSError when the file cannot be read.
     """
@@ -49,8 +53,8 @@ def subagents_of(path: str) -> "list[str]":
         names = os.listdir(directory)
     except OSError:
         return []  # it has none
-    found = sorted(name for name in names if name.startswith("agent-") and name.endswith(".jsonl"))
-    return [f"{directory}/{name}" for name in found[:_SUBAGENTS_MAX]]
+    transcripts = sorted(name for name in names if name.startswith("agent-") and name.endswith(".jsonl"))
+    return [f"{directory}/{name}" for name in transcripts[:_SUBAGENTS_MAX]]
 
 
 def _calls_in(agent: str, data: bytes) -> "list[Event]":
@@ -61,11 +65,11 @@ def _calls_in(agent: str, data: bytes) -> "list[Event]":
         if b'"usage"' not in line or b'"assistant"' not in line:
             continue
         try:
-            said = jsontext.decode(line)
+            record = jsontext.decode(line)
         except (ValueError, RecursionError):
             continue  # half a line, or damaged
-        if isinstance(said, dict) and said.get("type") == "assistant":
-            event = call_of(agent, said)
+        if isinstance(record, dict) and record.get("type") == "assistant":
+            event = call_of(agent, record)
             if event is not None:
                 if "agent_turn_id" not in event and prompt_id is not None:
                     event["agent_turn_id"] = prompt_id
@@ -80,7 +84,7 @@ def _prompt_of(line: bytes) -> "str | None":
     return name.decode("ascii", "replace") if mark and 0 < len(name) < 64 else None
 
 
-def message_id_of(said: "dict[str, object]", session: "str | None") -> "str | None":
+def message_id_of(record: "dict[str, object]", session: "str | None") -> "str | None":
     """The id of the answer that a line is of.
 
     Where neither it nor the request's tells the answer by itself (`call.py`), it is completed by what
@@ -88,8 +92,8 @@ def message_id_of(said: "dict[str, object]", session: "str | None") -> "str | No
 
     Args: session: that which had the line first, None for an unknown one.
     """
-    message = object_of(said, "message")
-    message_id, request_id = text_of(message, "id"), text_of(said, "requestId")
+    message = object_of(record, "message")
+    message_id, request_id = text_of(message, "id"), text_of(record, "requestId")
     if message_id is None or session is None or is_global(message_id) or is_global(request_id or ""):
         return message_id
     usage = object_of(message, "usage")
@@ -97,26 +101,26 @@ def message_id_of(said: "dict[str, object]", session: "str | None") -> "str | No
     return f"{session}:{message_id}:{args_digest([message.get('model'), *asked])[:16]}"
 
 
-def call_of(agent: str, said: "dict[str, object]", session: "str | None" = None) -> "Event | None":
-    """The model call that a line of an answer tells; None when it tells none.
+def call_of(agent: str, record: "dict[str, object]", session: "str | None" = None) -> "Event | None":
+    """The model call in a line of an answer; None without one.
 
     Args: session: that which had the line first, where that is not the line's own.
     """
-    message = object_of(said, "message")
+    message = object_of(record, "message")
     usage = object_of(message, "usage")
     model = text_of(message, "model")
-    message_id = message_id_of(said, session or text_of(said, "sessionId"))
+    message_id = message_id_of(record, session or text_of(record, "sessionId"))
     if message_id is None or not usage or model == _SYNTHETIC:
         return None
-    request_id = text_of(said, "requestId")
+    request_id = text_of(record, "requestId")
     uncached = int_of(usage, "input_tokens")
     written, read = int_of(usage, "cache_creation_input_tokens"), int_of(usage, "cache_read_input_tokens")
     columns: Event = {
         "event_type": "llm",
         "event_kind": "action",
         "source": "system",
-        "agent_turn_id": text_of(said, "promptId"),
-        "subagent_id": text_of(said, "agentId"),
+        "agent_turn_id": text_of(record, "promptId"),
+        "subagent_id": text_of(record, "agentId"),
         "message_id": message_id,
         "request_id": request_id,
         "model": model,
@@ -127,7 +131,7 @@ def call_of(agent: str, said: "dict[str, object]", session: "str | None" = None)
         "cache_read_tokens": read,
         "cache_write_tokens": written,
         "cache_write_1h_tokens": int_of(object_of(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
-        "occurred_at": time_of(text_of(said, "timestamp")),
+        "occurred_at": time_of(text_of(record, "timestamp")),
     }
     event = {name: value for name, value in columns.items() if value is not None}
     event["payload"] = {"stop_reason": text_of(message, "stop_reason"), "usage": usage}
@@ -135,10 +139,10 @@ def call_of(agent: str, said: "dict[str, object]", session: "str | None" = None)
     return event
 
 
-def plain_id_of(agent: str, said: "dict[str, object]") -> str:
+def plain_id_of(agent: str, record: "dict[str, object]") -> str:
     """The id of a call's event as versions made it that took every id of an answer for its own."""
-    message = object_of(said, "message")
-    message_id, request_id = text_of(message, "id"), text_of(said, "requestId")
+    message = object_of(record, "message")
+    message_id, request_id = text_of(message, "id"), text_of(record, "requestId")
     return _event_id_of(agent, message_id or "", request_id, object_of(message, "usage"))
 
 

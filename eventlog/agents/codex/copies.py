@@ -1,7 +1,7 @@
 """The history of another thread at the beginning of a rollout, which a subagent or a fork goes on from.
 
 It begins with the `session_meta` of another thread; where the thread's own names the one it was forked from,
-also with the first line of a turn that is older than the thread. It ends in front of the first line of a turn
+also with the first line of a turn that is older than the thread. It ends before the first line of a turn
 that is younger: ids of both are UUIDs of version 7, which begin with the time they were made at. Where no
 copied line has such a turn, it ends at the first pause, because copied lines are written at once.
 
@@ -77,7 +77,7 @@ class Copy:
             self._spawns.add(text_of(payload, "call_id") or "")
 
     def take_answer(self) -> "dict[str, Any] | None":
-        """The last line behind the copy, where it answers the call that made this subagent: its own.
+        """The last line after the copy, where it answers the call that made this subagent: its own.
 
         The parent's call has another answer, an object that names the subagent.
         """
@@ -90,9 +90,9 @@ class Copy:
     def tell(self, draft: Draft) -> None:
         """The copy is over: say that it was there."""
         if self.is_under_way and self.lines:
-            said = {"of": self._of, "lines": self.lines}
+            payload = {"of": self._of, "lines": self.lines}
             key = ("transcript", self._thread, "copied_history")
-            draft.event("transcript", said, *key, operation="copied_history")
+            draft.event("transcript", payload, *key, operation="copied_history")
         self.is_under_way = False
 
 
@@ -113,8 +113,8 @@ class History(FileSource):
     def head(self) -> "list[dict[str, Any]]":
         return self._of.head()
 
-    def lines(self, told: "Mapping[str, ImportOffset]") -> Iterator[Line]:
-        for line in _copied(self._of.lines(told)):
+    def lines(self, offsets: "Mapping[str, ImportOffset]") -> Iterator[Line]:
+        for line in _copied(self._of.lines(offsets)):
             self.marks = self._of.marks
             yield line
         self.marks = self._of.marks
@@ -122,13 +122,13 @@ class History(FileSource):
 
 def histories_in(source: FileSource, head: "list[dict[str, Any]]") -> list[FileSource]:
     """The copies in a rollout that begins with `head`, the oldest thread's first."""
-    metas = [object_of(said, "payload") for said in head if said.get("type") == "session_meta"]
+    metas = [object_of(record, "payload") for record in head if record.get("type") == "session_meta"]
     threads = dict.fromkeys(text_of(meta, "id") for meta in metas)
     is_fork = bool(metas) and "forked_from_id" in metas[0]
-    found = [source]
+    histories = [source]
     for _ in range(min(max(len(threads) - 1, is_fork), _DEPTH_MAX)):
-        found.append(History(found[-1]))
-    return found[:0:-1]
+        histories.append(History(histories[-1]))
+    return histories[:0:-1]
 
 
 def made_at(id: str, *, after: str) -> int | None:
@@ -147,8 +147,8 @@ def _copied(lines: Iterator[Line]) -> Iterator[Line]:
     held: Line | None = None
     number = 0
     for line in lines:
-        said = line.said or {}
-        payload, kind = said.get("payload"), str(said.get("type"))
+        record = line.record or {}
+        payload, kind = record.get("payload"), str(record.get("type"))
         if not isinstance(payload, dict):
             continue
         is_meta, id = kind == "session_meta", text_of(payload, "id") or ""
@@ -158,7 +158,7 @@ def _copied(lines: Iterator[Line]) -> Iterator[Line]:
             if of is not None:
                 copy.expect(thread, of)
             continue
-        columns: Event = {"occurred_at": time_of(text_of(said, "timestamp"))}
+        columns: Event = {"occurred_at": time_of(text_of(record, "timestamp"))}
         if is_meta and id != thread:
             copy.begin(thread, id, columns)
         elif (is_meta and not copy.is_under_way) or not copy.begins(kind, payload, columns):
@@ -169,11 +169,11 @@ def _copied(lines: Iterator[Line]) -> Iterator[Line]:
             yield held
         elif not is_meta:
             number += 1
-            yield Line(line.part, number, 0, b"", _line("session_meta", {"id": of}), line.told)
+            yield Line(line.part, number, 0, b"", _line("session_meta", {"id": of}), line.is_imported)
         copy.count(payload)
         number += 1
         at = text_of(payload, "timestamp") if is_meta else None
-        held = Line(line.part, number, line.offset, line.data, _line(kind, payload, at), line.told)
+        held = Line(line.part, number, line.offset, line.data, _line(kind, payload, at), line.is_imported)
     if held is not None and copy.take_answer() is None:
         yield held
 

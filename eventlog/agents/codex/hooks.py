@@ -3,7 +3,7 @@
 Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: `turn_id` names
 a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a
 shell command that fails gives a PostToolUse with its output and no exit code, so whether it succeeded is
-unknown; a patch tells its files in its text, and one within a shell command gives no PostToolUse; before a
+unknown; a patch names its files in its text, and one within a shell command gives no PostToolUse; before a
 model is asked, the tools that it asked for have ended; model calls have no ids, so
 one is named by its turn and figures (`call_key`), and their input counts what came from the cache. On the
 hook path.
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Said = dict[str, object]
+    Payload = dict[str, object]
 
 AGENT = "codex"
 
@@ -48,7 +48,7 @@ _OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response")
 TOOLS = AgentTools(
     edits={},
     patches={"apply_patch": "command"},
-    waits="wait_agent",  # a subagent's calls are told by its own hooks
+    waits="wait_agent",  # a subagent's own hooks report its calls
     quiet="spawn_agent send_message send_input followup_task list_agents interrupt_agent close_agent "
     "resume_agent update_plan request_user_input view_image web_search tool_search read_file list_dir "
     "grep_files list_mcp_resources list_mcp_resource_templates read_mcp_resource",
@@ -61,16 +61,16 @@ _KEY_SIZE = 4  # of a model call whose place and figures are known
 _FIGURES = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 
-def interpret(said: "Said") -> Call:
+def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
-    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
+    call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
     inner = call.columns.pop("agent_turn_id", None) if "subagent_id" in call.columns else None
-    name = text_of(said, "hook_event_name")
+    name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
-        raw(call, said, name, text_of(said, "tool_use_id"))
+        raw(call, payload, name, text_of(payload, "tool_use_id"))
     else:
-        meaning(call, said)
+        meaning(call, payload)
     for event in call.events if inner is not None else ():
         event["payload"] = {**object_of(event, "payload"), "turn_id": inner}
     return call
@@ -91,12 +91,12 @@ def words_of(args: object) -> object:
     return args
 
 
-def _session_start(call: Call, said: "Said") -> None:
-    source = text_of(said, "source") or "startup"
+def _session_start(call: Call, payload: "Payload") -> None:
+    source = text_of(payload, "source") or "startup"
     begins = source in ("startup", "clear")
     call.add(
         "session",
-        without(said, *_SHARED[:-1]),
+        without(payload, *_SHARED[:-1]),
         *(("session", call.session) if begins else ()),
         operation="start" if begins else source,
         status="active",
@@ -105,19 +105,19 @@ def _session_start(call: Call, said: "Said") -> None:
         call.moment = SESSION
 
 
-def _session_end(call: Call, said: "Said") -> None:
-    reason = text_of(said, "reason") or "other"
+def _session_end(call: Call, payload: "Payload") -> None:
+    reason = text_of(payload, "reason") or "other"
     call.add(
         "session",
-        {**without(said, *_SHARED, "reason"), "end_reason": reason},
+        {**without(payload, *_SHARED, "reason"), "end_reason": reason},
         operation="end",
         status="closed",
     )
     call.moment = SESSION_END
 
 
-def _prompt(call: Call, said: "Said") -> None:
-    prompt = said.get("prompt")
+def _prompt(call: Call, payload: "Payload") -> None:
+    prompt = payload.get("prompt")
     message = prompt if isinstance(prompt, str) else ""
     turn = call.turn
     call.add(
@@ -130,32 +130,32 @@ def _prompt(call: Call, said: "Said") -> None:
         status="active",
     )
     call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
-    call.add("intent", {"message": message, **without(said, *_SHARED, "prompt")}, "intent", turn)
+    call.add("intent", {"message": message, **without(payload, *_SHARED, "prompt")}, "intent", turn)
     call.moment = TURN_START
     call.prompt = message
 
 
-def _tool_start(call: Call, said: "Said") -> None:
-    tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
+def _tool_start(call: Call, payload: "Payload") -> None:
+    tool, tool_use_id = TOOLS.name(payload), text_of(payload, "tool_use_id")
     call.add_of_tool(
         "tool_start",
-        {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
+        {"args": payload.get("tool_input"), **without(payload, *_OF_TOOL)},
         tool_use_id,
-        words_of(said.get("tool_input")),
+        words_of(payload.get("tool_input")),
         source="agent",
         tool=tool,
     )
     call.moment = TOOL_START
-    TOOLS.describe(call, tool, said.get("tool_input"))
+    TOOLS.describe(call, tool, payload.get("tool_input"))
 
 
-def _tool_end(call: Call, said: "Said") -> None:
-    tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
-    result = said.get("tool_response")
-    success, words = _success_of(result), words_of(said.get("tool_input"))
+def _tool_end(call: Call, payload: "Payload") -> None:
+    tool, tool_use_id = TOOLS.name(payload), text_of(payload, "tool_use_id")
+    result = payload.get("tool_response")
+    success, words = _success_of(result), words_of(payload.get("tool_input"))
     call.add_of_tool(
         "action",
-        {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
+        {"args": payload.get("tool_input"), "result": result, **without(payload, *_OF_TOOL)},
         tool_use_id,
         words,
         tool=tool,
@@ -168,7 +168,7 @@ def _tool_end(call: Call, said: "Said") -> None:
             {
                 "message": "\n".join(_texts_of(result))[:_ERROR_SIZE_MAX],
                 "tool": tool,
-                "command": object_of(said, "tool_input").get("command"),
+                "command": object_of(payload, "tool_input").get("command"),
             },
             tool_use_id,
             words,
@@ -177,7 +177,7 @@ def _tool_end(call: Call, said: "Said") -> None:
             resolved=False,
             related_to=["errors"],
         )
-    TOOLS.describe(call, tool, said.get("tool_input"))
+    TOOLS.describe(call, tool, payload.get("tool_input"))
     if call.kind != QUIET:
         call.moment = TOOL
 
@@ -207,11 +207,11 @@ def _tells_failure(text: str) -> bool:
     if not text.lstrip().startswith(("{", "[")) or '"exit_code"' not in text:
         return False
     try:
-        said = jsontext.decode(text)
+        outcome = jsontext.decode(text)
     except (ValueError, RecursionError):
         return False
-    results = said if isinstance(said, list) else [said]
-    codes = [one.get("exit_code") for one in results if isinstance(one, dict)]
+    results = outcome if isinstance(outcome, list) else [outcome]
+    codes = [result.get("exit_code") for result in results if isinstance(result, dict)]
     return any(type(code) is int and code != 0 for code in codes)
 
 
@@ -219,48 +219,48 @@ def _texts_of(result: object) -> "list[str]":
     if isinstance(result, str):
         return [result]
     parts = result if isinstance(result, list) else []
-    texts = [one.get("text") for one in parts if isinstance(one, dict)]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
     return [text for text in texts if isinstance(text, str)]
 
 
-def _model_asked(call: Call, said: "Said") -> None:
-    raw(call, said, text_of(said, "hook_event_name"))
-    call.settles = "agent_id" not in said
+def _model_asked(call: Call, payload: "Payload") -> None:
+    raw(call, payload, text_of(payload, "hook_event_name"))
+    call.tools_settled = "agent_id" not in payload
 
 
-def _model_call(call: Call, said: "Said") -> None:
-    usage = object_of(said, "token_usage")
-    key = [part for part in call_key(text_of(said, "agent_id") or call.turn, usage) if part is not None]
+def _model_call(call: Call, payload: "Payload") -> None:
+    usage = object_of(payload, "token_usage")
+    key = [part for part in call_key(text_of(payload, "agent_id") or call.turn, usage) if part is not None]
     if len(key) == _KEY_SIZE:
         call.model_call = tuple(key[:-1])
     call.add(
         "llm",
-        without(said, *_SHARED),
+        without(payload, *_SHARED),
         prompt_tokens=int_of(usage, "input_tokens"),
         completion_tokens=int_of(usage, "output_tokens"),
         reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
         cache_read_tokens=int_of(usage, "cached_input_tokens"),
         cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
-        success=None if said.get("status") is None else said.get("status") == "completed",
+        success=None if payload.get("status") is None else payload.get("status") == "completed",
     )
 
 
-def call_key(place: "str | None", usage: "Mapping[str, object]", number: int = 0) -> "tuple[str | None, ...]":
+def call_key(scope: "str | None", usage: "Mapping[str, object]", number: int = 0) -> "tuple[str | None, ...]":
     """The key of a model call: its subagent, or else its turn, its figures, its number among equal ones."""
     figures = [int_of(usage, name) for name in _FIGURES]
-    known = None if None in figures[:2] else ":".join(str(one or 0) for one in figures)
-    return "llm", place, known, str(number)
+    known = None if None in figures[:2] else ":".join(str(figure or 0) for figure in figures)
+    return "llm", scope, known, str(number)
 
 
-def _stop(call: Call, said: "Said") -> None:
-    interrupted = said.get("hook_event_name") == "Interrupt"
+def _stop(call: Call, payload: "Payload") -> None:
+    interrupted = payload.get("hook_event_name") == "Interrupt"
     call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
-    outcome = said.get("last_assistant_message")
+    outcome = payload.get("last_assistant_message")
     call.add(
         "turn",
         {
             "outcome": outcome if isinstance(outcome, str) else None,
-            **without(said, *_SHARED, "last_assistant_message"),
+            **without(payload, *_SHARED, "last_assistant_message"),
         },
         source="agent",
         operation="end",
@@ -269,19 +269,19 @@ def _stop(call: Call, said: "Said") -> None:
     call.moment = TURN_END
 
 
-def _subagent(call: Call, said: "Said") -> None:
-    ended = said.get("hook_event_name") == "SubagentStop"
+def _subagent(call: Call, payload: "Payload") -> None:
+    ended = payload.get("hook_event_name") == "SubagentStop"
     call.add(
         "subagent",
-        without(said, *_SHARED),
-        *(() if ended else ("subagent", text_of(said, "agent_id"), "start")),
+        without(payload, *_SHARED),
+        *(() if ended else ("subagent", text_of(payload, "agent_id"), "start")),
         operation="end" if ended else "start",
-        title=text_of(said, "agent_type"),
+        title=text_of(payload, "agent_type"),
         source="agent",
     )
 
 
-_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+_MEANINGS: "dict[str, Callable[[Call, Payload], None]]" = {
     "SessionStart": _session_start,
     "SessionEnd": _session_end,
     "UserPromptSubmit": _prompt,

@@ -4,7 +4,7 @@ from typing import Any
 
 ITEM, EVENT = 0, 1  # where a text stands: in an item of the conversation, or in an event of the client
 
-# Of items and events, what columns hold or what is told in another place.
+# Of items and events, what columns hold or what another event records.
 PASSTHROUGH = "internal_chat_message_metadata_passthrough"
 OF_MESSAGE = frozenset(("type", "role", "content", PASSTHROUGH))
 OF_REASONING = frozenset(("type", "summary", PASSTHROUGH))
@@ -22,19 +22,19 @@ _OF_CLIENT_BARE = (
 
 
 class Texts:
-    """The texts of one turn, and how often each channel told them."""
+    """The texts of one turn, and how often each channel had them."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], list[int]] = {}
+        self._counts: dict[tuple[str, str], list[int]] = {}
 
     def clear(self) -> None:
-        self._told.clear()
+        self._counts.clear()
 
     def nth(self, kind: str, text: str, channel: int) -> int:
-        """Which one of its kind a text is in its turn, from 1; 0 when the other channel told it."""
-        told = self._told.setdefault((kind, text), [0, 0])
-        told[channel] += 1
-        return told[channel] if told[channel] > told[1 - channel] else 0
+        """Which one of its kind a text is in its turn, from 1; 0 when the other channel had it."""
+        counts = self._counts.setdefault((kind, text), [0, 0])
+        counts[channel] += 1
+        return counts[channel] if counts[channel] > counts[1 - channel] else 0
 
 
 def is_of_client(text: str, *, bare: bool) -> bool:
@@ -42,8 +42,8 @@ def is_of_client(text: str, *, bare: bool) -> bool:
     return text.lstrip().startswith(_OF_CLIENT_BARE if bare else _OF_CLIENT)
 
 
-def rest_of(said: "dict[str, Any]", known: "frozenset[str]") -> "dict[str, Any]":
-    return {name: value for name, value in said.items() if name not in known and value is not None}
+def rest_of(record: "dict[str, Any]", known: "frozenset[str]") -> "dict[str, Any]":
+    return {name: value for name, value in record.items() if name not in known and value is not None}
 
 
 def prompt_rest(item: "dict[str, Any]") -> "dict[str, Any]":
@@ -51,7 +51,7 @@ def prompt_rest(item: "dict[str, Any]") -> "dict[str, Any]":
     rest = rest_of(item, OF_MESSAGE)
     content = item.get("content")
     if isinstance(content, list) and any(
-        one.get("type") != "input_text" for one in content if isinstance(one, dict)
+        block.get("type") != "input_text" for block in content if isinstance(block, dict)
     ):
         rest["content"] = content
     return rest
@@ -63,5 +63,5 @@ def texts_in(content: object) -> str:
         return content
     if not isinstance(content, list):
         return ""
-    texts = [one.get("text") for one in content if isinstance(one, dict)]
+    texts = [block.get("text") for block in content if isinstance(block, dict)]
     return "\n".join(text for text in texts if isinstance(text, str))

@@ -1,7 +1,8 @@
 """What tools of Codex were called with, gave and did to files: its reader between call and output.
 
-A call waits for its output; what the client tells in between (an exit code, changes of files) belongs to it.
-A command within a script of `exec`, or of the user's own, has no call in the file and is an action by itself.
+A call waits for its output; what the client reports in between (an exit code, changes of files) belongs to
+it. A command within a script of `exec`, or of the user's own, has no call in the file and is an action by
+itself.
 """
 
 import json
@@ -9,9 +10,9 @@ import os
 from typing import Any, NamedTuple
 
 from eventlog.agents.codex.hooks import script_success, words_of
-from eventlog.agents.codex.patches import edits_of, patch_in
 from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit
+from eventlog.agents.kit.patches import edits_of, patch_in
 from eventlog.base import jsontext
 from eventlog.base.types import Event
 
@@ -67,11 +68,11 @@ class PendingCalls:
         self._draft = draft
         self._ended: dict[
             str, bool
-        ] = {}  # calls of which the client told an end → whether an import before did
+        ] = {}  # calls whose end the client reported → whether a former import has it
         self._open: dict[str, list[_Call]] = {}  # those with one id in their order
         self._done: dict[str, int] = {}  # call → what stands for its arguments
-        self._searches: list[object] = []  # that an event told
-        self._present: set[str] = set()  # files that an edit of the thread left behind
+        self._searches: list[object] = []  # that an event reported
+        self._present: set[str] = set()  # files that exist after an edit of the thread
 
     def takes(self, kind: str) -> bool:
         return kind in _CALLS or kind in _OUTPUTS
@@ -94,7 +95,7 @@ class PendingCalls:
         if isinstance(args, str) and args[:1] == "{":
             args = _parsed(args)
         key = call or f"{len(self._open)}"
-        known = [_sum_of(one.args) for one in self._open.get(key, ())] + [self._done.get(key)]
+        known = [_sum_of(pending.args) for pending in self._open.get(key, ())] + [self._done.get(key)]
         if is_global(key) and _sum_of(args) in known:
             self._draft.raw(item, f"response_item/{kind}")
             return
@@ -114,7 +115,7 @@ class PendingCalls:
         return waiting.pop(0) if take else waiting[0]
 
     def _search(self, call: str | None, item: "dict[str, Any]", rest: "dict[str, Any]") -> None:
-        """A search by the provider; an event in front of the item tells it too, which may have no id."""
+        """A search by the provider; an event before the item, which may have no id, reports it too."""
         action = item.get("action")
         if (call is None or not is_global(call)) and action in self._searches:
             self._searches.remove(action)
@@ -123,31 +124,31 @@ class PendingCalls:
         elif not self._is_done(call):
             self._action(call, "web_search", action, None, rest, {}, True)
 
-    def details(self, kind: str, said: "dict[str, Any]", call: str | None) -> None:
-        """What the client tells of a tool that ended."""
+    def details(self, kind: str, record: "dict[str, Any]", call: str | None) -> None:
+        """What the client reports of a tool that ended."""
         waiting = self._first(call)
         if waiting is not None:
-            waiting.details.update(said)
+            waiting.details.update(record)
             line = self._draft.line
-            self._ended[call or ""] = line is not None and line.told
+            self._ended[call or ""] = line is not None and line.is_imported
         elif self._is_done(call):
-            self._draft.raw(said, kind)
+            self._draft.raw(record, kind)
         else:
-            within = [one for one, calls in self._open.items() for told in calls if told.name == "exec"]
+            within = [key for key, calls in self._open.items() for pending in calls if pending.name == "exec"]
             rest = {"within": within[0]} if len(within) == 1 else {}
             name = _ENDS[kind]
-            invocation = object_of(said, "invocation") or said
+            invocation = object_of(record, "invocation") or record
             if name == "mcp":
                 name = f"mcp__{invocation.get('server')}__{invocation.get('tool')}"
-            args = said.get("action") or invocation.get("arguments")
+            args = record.get("action") or invocation.get("arguments")
             if kind == "web_search_end":
                 self._searches.append(args)
-            self._action(call, name, args, None, rest, said, None)
+            self._action(call, name, args, None, rest, record, None)
 
     def end(self) -> None:
-        """Calls without an output: where the client told their end, that is one."""
+        """Calls without an output: where the client reported their end, that is one."""
         for call, (name, args, rest, columns, details) in [
-            (call, one) for call, calls in self._open.items() for one in calls
+            (call, pending) for call, calls in self._open.items() for pending in calls
         ]:
             self._draft.of_line = columns
             if details:
@@ -175,7 +176,7 @@ class PendingCalls:
             output = extra.pop("tools")
         self._action(call, name, args, output, {**rest, **extra}, details, None, columns=columns)
         more = {**extra, "result": output} if details else {}
-        self._draft.add_rest("action", more, is_told=self._ended.pop(call or "", False))
+        self._draft.add_rest("action", more, was_imported=self._ended.pop(call or "", False))
 
     def _action(
         self,
@@ -191,11 +192,11 @@ class PendingCalls:
     ) -> None:
         """Tell a call that ended; `columns` are those of its line, where its output stands on another."""
         draft = self._draft
-        text, told = _output_of(output)
+        text, shown_success = _output_of(output)
         if success is None:
             success = _success_of(details)
         if success is None:
-            success = script_success(output) if told is None else told
+            success = script_success(output) if shown_success is None else shown_success
         patch = _patch_of(args)
         changes = details.get("changes")
         payload: dict[str, object] = {"args": args, "result": output, **rest}
@@ -206,7 +207,7 @@ class PendingCalls:
         if call is not None:
             self._done[call] = _sum_of(args)
         called_at = None if columns is None else columns.get("occurred_at")
-        # What `end` tells where the file ends between the client's word and the output.
+        # What `end` records where the file ends between the client's word and the output.
         half: Event | None = None
         if details and columns is not None:
             half = {"occurred_at": called_at, "payload": {"args": args}}
@@ -222,12 +223,12 @@ class PendingCalls:
         )
         if success is False:
             by_client = _output_of(details.get("aggregated_output") or details.get("stderr"))[0]
-            said = {"tool": name, "command": _command_of(args)}
+            failed_call = {"tool": name, "command": _command_of(args)}
             draft.event(
                 "error",
-                {"message": (text or by_client)[:_ERROR_SIZE_MAX], **said},
+                {"message": (text or by_client)[:_ERROR_SIZE_MAX], **failed_call},
                 *draft.call_key("error", call, words_of(args)),
-                half=half and {**half, "payload": {"message": by_client[:_ERROR_SIZE_MAX], **said}},
+                half=half and {**half, "payload": {"message": by_client[:_ERROR_SIZE_MAX], **failed_call}},
                 tool=name,
                 tool_use_id=call,
                 error_type="tool_failure",
@@ -272,15 +273,15 @@ def _output_of(output: object) -> "tuple[str, bool | None]":
     """The text of an output, and whether it says that the tool succeeded."""
     if isinstance(output, str):
         if output.startswith('{"output"'):  # of 2025: an object as text
-            said = _parsed(output)
-            if isinstance(said, dict) and isinstance(said.get("output"), str):
-                code = object_of(said, "metadata").get("exit_code")
-                return said["output"], None if not isinstance(code, int) else code == 0
-        return output, _told_by(output)
+            parsed = _parsed(output)
+            if isinstance(parsed, dict) and isinstance(parsed.get("output"), str):
+                code = object_of(parsed, "metadata").get("exit_code")
+                return parsed["output"], None if not isinstance(code, int) else code == 0
+        return output, _success_in(output)
     if isinstance(output, list):
-        texts = [one.get("text") for one in output if isinstance(one, dict)]
-        text = "\n".join(one for one in texts if isinstance(one, str))
-        return text, _told_by(text)
+        texts = [block.get("text") for block in output if isinstance(block, dict)]
+        text = "\n".join(block for block in texts if isinstance(block, str))
+        return text, _success_in(text)
     if isinstance(output, dict):
         success = output.get("success")
         content = output.get("content")
@@ -288,12 +289,12 @@ def _output_of(output: object) -> "tuple[str, bool | None]":
     return "", None
 
 
-def _told_by(text: str) -> bool | None:
+def _success_in(text: str) -> bool | None:
     """What the first lines of an output say; those of most tools say nothing."""
     head = text[:_HEAD_SIZE].partition("\nOutput:")[0]
     for mark in _EXIT_CODES:
-        before, found, after = head.partition(mark)
-        if found and (not before or before.endswith("\n")):
+        before, is_there, after = head.partition(mark)
+        if is_there and (not before or before.endswith("\n")):
             digits = after.partition("\n")[0].strip()
             return digits == "0" if digits.lstrip("-").isdigit() else None
     return False if text.startswith(_FAILURES) else None
@@ -314,9 +315,9 @@ def _success_of(details: "dict[str, Any]") -> bool | None:
 
 
 def _duration_of(details: "dict[str, Any]", text: str) -> int | None:
-    told = details.get("duration")
-    if isinstance(told, dict):
-        seconds, nanos = int_of(told, "secs"), int_of(told, "nanos")
+    duration = details.get("duration")
+    if isinstance(duration, dict):
+        seconds, nanos = int_of(duration, "secs"), int_of(duration, "nanos")
         return None if seconds is None else seconds * 1000 + (nanos or 0) // 1_000_000
     head = text[:_HEAD_SIZE]
     mark = next((mark for mark in _WALL_TIMES if mark in head), None)
@@ -327,25 +328,25 @@ def _duration_of(details: "dict[str, Any]", text: str) -> int | None:
 
 
 def _lean(details: "dict[str, Any]", output: str, args: object) -> "dict[str, Any]":
-    """What the client told, without what the arguments or the output say too."""
-    told = {name: value for name, value in details.items() if name not in _OF_DETAILS and value is not None}
+    """What the client reported, without what the arguments or the output say too."""
+    rest = {name: value for name, value in details.items() if name not in _OF_DETAILS and value is not None}
     for name in _OUTPUT_TEXTS:
-        text = told.get(name)
+        text = rest.get(name)
         if isinstance(text, str) and text in output:
-            del told[name]
-    command = told.get("command")
+            del rest[name]
+    command = rest.get("command")
     if isinstance(command, list) and command and command[-1] == _command_of(args):
-        told["command"] = command[:-1]
-    invocation = told.get("invocation")
+        rest["command"] = command[:-1]
+    invocation = rest.get("invocation")
     if isinstance(invocation, dict) and invocation.get("arguments") == args:
-        told["invocation"] = {key: value for key, value in invocation.items() if key != "arguments"}
-    if "action" in told and told["action"] == args:
-        del told["action"]
-    result = object_of(object_of(told, "result"), "Ok")
+        rest["invocation"] = {key: value for key, value in invocation.items() if key != "arguments"}
+    if "action" in rest and rest["action"] == args:
+        del rest["action"]
+    result = object_of(object_of(rest, "result"), "Ok")
     structured = result.get("structuredContent")
     if structured is not None and structured == _parsed(output.partition("Output:\n")[2] or output):
-        told["result"] = {"Ok": {key: value for key, value in result.items() if key != "structuredContent"}}
-    return told
+        rest["result"] = {"Ok": {key: value for key, value in result.items() if key != "structuredContent"}}
+    return rest
 
 
 def _command_of(args: object) -> str | None:
@@ -381,14 +382,14 @@ def _patch_of(args: object) -> str | None:
 def _placed(edits: "list[FileEdit]", args: object) -> "list[FileEdit]":
     """Edits with paths from where the shell command ran: its directory, and that which it changed to."""
     command = _command_of(args) if isinstance(args, dict) else None
-    place = text_of(args, "workdir") if isinstance(args, dict) else None
+    directory = text_of(args, "workdir") if isinstance(args, dict) else None
     before = (command or "").partition("apply_patch")[0].strip()
     if before.startswith("cd ") and before.endswith("&&"):
-        place = os.path.join(place or "", before[3:-2].strip().strip("'\""))
-    if place is not None:
+        directory = os.path.join(directory or "", before[3:-2].strip().strip("'\""))
+    if directory is not None:
         for edit in edits:
-            edit.path = os.path.join(place, edit.path)
-            edit.old_path = None if edit.old_path is None else os.path.join(place, edit.old_path)
+            edit.path = os.path.join(directory, edit.path)
+            edit.old_path = None if edit.old_path is None else os.path.join(directory, edit.old_path)
     return edits
 
 
@@ -396,10 +397,10 @@ def _kind_of(change: object) -> object:
     """A change without the contents, which a file event has."""
     if not isinstance(change, dict):
         return change
-    kept = {name: value for name, value in change.items() if name != "content"}
+    rest = {name: value for name, value in change.items() if name != "content"}
     if isinstance(change.get("content"), str):
-        kept["size"] = len(change["content"].encode("utf-8", "replace"))
-    return kept
+        rest["size"] = len(change["content"].encode("utf-8", "replace"))
+    return rest
 
 
 def _edit_of(path: str, change: object) -> "list[FileEdit]":

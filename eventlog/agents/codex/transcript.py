@@ -1,6 +1,6 @@
 """Rollouts of Codex, from the bare lines of 2025 to the items of 0.169: a reader (docs/adapters.md).
 
-What it rests on: the first `session_meta` names the thread; a turn has an id that hooks tell too; a prompt or
+What it rests on: the first `session_meta` names the thread; a turn has an id that hooks have too; a prompt or
 an answer stands in the file twice, as item and as event; what a tool did stands between its call and its
 output. A file may hold lines of several versions.
 """
@@ -20,7 +20,7 @@ from eventlog.base.types import Event
 AGENT = "codex"
 SUFFIXES = (".jsonl", ".jsonl.zst")
 
-# Of lines, what columns hold or what is told in another place.
+# Of lines, what columns hold or what another event records.
 _OF_SESSION = frozenset(("id", "session_id", "cwd", "cli_version"))
 _OF_END = frozenset(("type", "turn_id", "root_turn_id", "last_agent_message", "duration_ms"))
 # The items that stood in a file by themselves in 2025.
@@ -29,7 +29,7 @@ _BARE = frozenset((*_CALLS, "function_call_output", "custom_tool_call_output", "
 _LINES = frozenset(("session_meta", "response_item", "event_msg", "turn_context", "compacted"))
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
+def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     """Where Codex keeps its rollouts (docs/adapters.md)."""
     home = environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex"
     return [f"{home}/sessions", f"{home}/archived_sessions"]
@@ -40,13 +40,13 @@ def histories_in(source: FileSource, head: "list[dict[str, Any]]") -> list[FileS
     return copies.histories_in(source, head)
 
 
-def recognises(said: "dict[str, Any]") -> bool:
+def recognises(record: "dict[str, Any]") -> bool:
     """Whether a line is one of this format."""
-    if isinstance(said.get("payload"), dict):
-        return said.get("type") in _LINES
-    if "record_type" in said or ("id" in said and "timestamp" in said and "instructions" in said):
+    if isinstance(record.get("payload"), dict):
+        return record.get("type") in _LINES
+    if "record_type" in record or ("id" in record and "timestamp" in record and "instructions" in record):
         return True
-    return said.get("type") in _BARE and ("role" in said or "call_id" in said or "summary" in said)
+    return record.get("type") in _BARE and ("role" in record or "call_id" in record or "summary" in record)
 
 
 class CodexReader:
@@ -55,7 +55,7 @@ class CodexReader:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._tools = tools.PendingCalls(draft)
-        self._early: list[dict[str, Any]] = []  # lines in front of the first that names the session
+        self._early: list[dict[str, Any]] = []  # lines before the first that names the session
         self._number = 0
         self._thread = ""
         self._meta: dict[str, Any] = {}
@@ -71,37 +71,37 @@ class CodexReader:
         self._context: dict[str, Any] = {}
         # A text that the next line may say again: what takes it, the text, all else, its columns.
         self._held: tuple[str, dict[str, Any], Event, int, bool] | None = None
-        # The prompt that an event may repeat: that of an item, or of the event in front of it.
+        # The prompt that an event may repeat: that of an item, or of the event before it.
         self._item_prompt: str | None = None
         self._last_prompt: str | None = None
         self._usage = usage.Usage()
         self._copy = copies.Copy()
         self._raws: dict[tuple[str, str], int] = {}  # (turn, digest) → how many lines are kept as they are
 
-    def take(self, said: "dict[str, Any]") -> None:
-        payload = said.get("payload")
-        kind = said.get("type")
+    def take(self, record: "dict[str, Any]") -> None:
+        payload = record.get("payload")
+        kind = record.get("type")
         if not isinstance(payload, dict):
-            self._take_bare(said, kind)
+            self._take_bare(record, kind)
             return
         self._bare = False
         if kind == "session_meta":
             self._number += 1
             self._settle_held()
-            self._session_meta(said, payload)
+            self._session_meta(record, payload)
         elif self._draft.session is None:
-            self._early.append(said)
+            self._early.append(record)
         else:
             self._number += 1
-            self._line(said, str(kind), payload)
+            self._line(record, str(kind), payload)
 
     def end(self) -> None:
         draft = self._draft
         if draft.session is None and self._early:
             draft.begin_session("", {})
         early, self._early = self._early, []
-        for said in early:
-            self.take(said)
+        for record in early:
+            self.take(record)
         self._settle_held()
         if self._copy.is_under_way:
             return  # it has nothing of its own yet
@@ -109,26 +109,26 @@ class CodexReader:
 
     # -- lines -----------------------------------------------------------------------------------
 
-    def _take_bare(self, said: "dict[str, Any]", kind: object) -> None:
+    def _take_bare(self, record: "dict[str, Any]", kind: object) -> None:
         """A line of 2025, or none of this format."""
         if self._draft.session is None:
-            if text_of(said, "id") is None or kind is not None:
-                self._early.append(said)
+            if text_of(record, "id") is None or kind is not None:
+                self._early.append(record)
                 return
             self._number += 1
-            self._session_meta(said, said)
+            self._session_meta(record, record)
             return
         self._number += 1
-        self._draft.of_line = self._columns(text_of(said, "timestamp"))
+        self._draft.of_line = self._columns(text_of(record, "timestamp"))
         if isinstance(kind, str) and kind in _BARE:
-            self._response_item(said)
+            self._response_item(record)
         else:
             self._settle_held()
-            self._raw(said, text_of(said, "record_type") or (kind if isinstance(kind, str) else None))
+            self._raw(record, text_of(record, "record_type") or (kind if isinstance(kind, str) else None))
 
-    def _line(self, said: "dict[str, Any]", kind: str, payload: "dict[str, Any]") -> None:
+    def _line(self, record: "dict[str, Any]", kind: str, payload: "dict[str, Any]") -> None:
         draft = self._draft
-        draft.of_line = self._columns(text_of(said, "timestamp"))
+        draft.of_line = self._columns(text_of(record, "timestamp"))
         if self._copy.begins(kind, payload, draft.of_line):
             if not self._copy.ends(kind, payload, draft.of_line):
                 self._pass_over(payload)
@@ -160,29 +160,29 @@ class CodexReader:
             columns["agent_turn_id"] = turn
         return columns
 
-    def _raw(self, said: "dict[str, Any]", kind: str | None) -> None:
-        self._draft.raw(said, kind, *self._key("transcript", said)[1:])
-        self._name_former("transcript", self._draft.session or "", said)
+    def _raw(self, record: "dict[str, Any]", kind: str | None) -> None:
+        self._draft.raw(record, kind, *self._key("transcript", record)[1:])
+        self._name_former("transcript", self._draft.session or "", record)
 
-    def _key(self, event_type: str, said: "dict[str, Any]") -> "tuple[str, ...]":
+    def _key(self, event_type: str, record: "dict[str, Any]") -> "tuple[str, ...]":
         """The key of a line without an id, which a copy of it in another file has too."""
-        turn, digest = str(self._draft.of_line.get("agent_turn_id") or ""), digest_of(said)
+        turn, digest = str(self._draft.of_line.get("agent_turn_id") or ""), digest_of(record)
         nth = self._raws[turn, digest] = self._raws.get((turn, digest), 0) + 1
         return event_type, self._draft.session or "", self._thread, turn, digest, str(nth)
 
-    def _name_former(self, event_type: str, session: str, said: "dict[str, Any]") -> None:
+    def _name_former(self, event_type: str, session: str, record: "dict[str, Any]") -> None:
         """The id that versions before 0.2 gave the last event, with the number of its line."""
-        key = (event_type, session, self._thread, str(self._number), digest_of(said))
+        key = (event_type, session, self._thread, str(self._number), digest_of(record))
         event = self._draft.items[-1]
         assert isinstance(event, dict)
         event["former_id"] = event_id_of(AGENT, *[part for part in key if part])
 
     # -- the session -----------------------------------------------------------------------------
 
-    def _session_meta(self, said: "dict[str, Any]", payload: "dict[str, Any]") -> None:
+    def _session_meta(self, record: "dict[str, Any]", payload: "dict[str, Any]") -> None:
         draft = self._draft
         thread = text_of(payload, "id") or ""
-        draft.of_line = self._columns(text_of(said, "timestamp"))
+        draft.of_line = self._columns(text_of(record, "timestamp"))
         version = text_of(payload, "cli_version")
         if draft.session is not None:
             if thread != self._thread:
@@ -227,8 +227,8 @@ class CodexReader:
         if fork is not None:
             self._copy.expect(thread, fork)
         early, self._early = self._early, []
-        for one in early:
-            self.take(one)
+        for early_record in early:
+            self.take(early_record)
 
     def _begin_subagent(
         self, session: str, thread: str, details: "dict[str, Any]", spawn: "dict[str, object]"
@@ -238,8 +238,8 @@ class CodexReader:
         draft.enter_session(session)  # its start stands in the file of its own thread
         self._subagent = thread
         draft.columns["subagent_id"] = thread
-        told = object_of(spawn, "thread_spawn")
-        title = text_of(told, "agent_role") or text_of(told, "agent_nickname")
+        role = object_of(spawn, "thread_spawn")
+        title = text_of(role, "agent_role") or text_of(role, "agent_nickname")
         draft.event(
             "subagent", details, "subagent", thread, "start", operation="start", title=title, source="agent"
         )
@@ -286,8 +286,8 @@ class CodexReader:
         turn = self._turn
         self._prompts += 1
         if turn is not None and turn in self._begun:
-            said = {"message": text, "origin": "user", **rest}
-            draft.event("intent", said, "intent", turn, str(self._prompts), source="user")
+            payload = {"message": text, "origin": "user", **rest}
+            draft.event("intent", payload, "intent", turn, str(self._prompts), source="user")
             return
         if turn is None:
             turn = f"{self._thread}:{self._prompts}"
@@ -308,17 +308,17 @@ class CodexReader:
 
     def _end_turn(self, payload: "dict[str, Any]") -> None:
         draft = self._draft
-        told = {name: value for name, value in payload.items() if name not in _OF_END}
+        rest = {name: value for name, value in payload.items() if name not in _OF_END}
         kind = text_of(payload, "type") or ""
         last, duration_ms = payload.get("last_agent_message"), int_of(payload, "duration_ms")
         repeats = self._usage.take_repeats()
         if repeats:
-            told["token_counts_repeated"] = repeats
+            rest["token_counts_repeated"] = repeats
         turn = self._turn or draft.turn
         if self._subagent is not None:
             own = text_of(payload, "turn_id") or str(self._number)
             draft.event(
-                "subagent", {"outcome": last, **told}, "subagent", self._subagent, "end", own,
+                "subagent", {"outcome": last, **rest}, "subagent", self._subagent, "end", own,
                 operation="end", source="agent", duration_ms=duration_ms,
             )  # fmt: skip
             return
@@ -327,13 +327,13 @@ class CodexReader:
             return
         own_id = text_of(payload, "turn_id")
         if own_id is not None and own_id != turn:
-            told["turn_id"] = own_id  # of a review: of the turn that asked for it
+            rest["turn_id"] = own_id  # of a review: of the turn that asked for it
         outcome = last if isinstance(last, str) else draft.outcome
         began_at = copies.made_at(turn, after=self._thread)
         if draft.is_copy and began_at is not None and duration_ms is not None:
             draft.of_line["occurred_at"] = began_at + duration_ms * 1_000
         draft.event(
-            "turn", {"outcome": outcome, **told}, "turn", turn, "end", kind, operation="end", source="agent",
+            "turn", {"outcome": outcome, **rest}, "turn", turn, "end", kind, operation="end", source="agent",
             status="completed" if kind == "task_complete" else "interrupted", duration_ms=duration_ms,
         )  # fmt: skip
         draft.outcome = None
@@ -375,7 +375,7 @@ class CodexReader:
         """Tell the text that is held; `item` is an answer's that may be the same one."""
         if self._held is None:
             return
-        (kind, held, columns, number, is_told), self._held = self._held, None
+        (kind, held, columns, number, was_imported), self._held = self._held, None
         draft = self._draft
         now, draft.of_line = draft.of_line, columns
         here, self._number = self._number, number
@@ -392,14 +392,14 @@ class CodexReader:
             rest = rest_of(held, texts.OF_USER)
             more = rest_of(item, texts.OF_MESSAGE) if same and item else {}
             self._answer(text, EVENT, {**more, **rest})
-            self._draft.add_rest("message", more, is_told=is_told)
+            self._draft.add_rest("message", more, was_imported=was_imported)
         draft.of_line, self._number = now, here
         if draft.turn is not None and self._turn is None:
             now["agent_turn_id"] = draft.turn
 
-    def _hold(self, kind: str, said: "dict[str, Any]") -> None:
+    def _hold(self, kind: str, record: "dict[str, Any]") -> None:
         line = self._draft.line
-        self._held = (kind, said, self._draft.of_line, self._number, line is not None and line.told)
+        self._held = (kind, record, self._draft.of_line, self._number, line is not None and line.is_imported)
 
     def _answer(self, text: str, channel: int, rest: "dict[str, Any]") -> None:
         nth = self._texts.nth("text", text, channel)
@@ -430,7 +430,7 @@ class CodexReader:
             self._raw(rest, "response_item/reasoning")
 
     def _prompt_event(self, text: str, payload: "dict[str, Any]") -> None:
-        """A prompt as the client's event tells it; the item in front of it may be the same one."""
+        """A prompt as the client's event has it; the item before it may be the same one."""
         rest = {name: value for name, value in payload.items() if name not in texts.OF_USER and value}
         held = self._held
         if held is not None and held[0] == "user" and text in texts_in(held[1].get("content")):
@@ -439,7 +439,7 @@ class CodexReader:
             if "content" in item:
                 rest.pop("images", None)
             self._prompt(text, {**item, **rest})
-            self._draft.add_rest("intent", rest, is_told=held[4])
+            self._draft.add_rest("intent", rest, was_imported=held[4])
         else:
             self._settle_held()
             if text not in (self._item_prompt, self._last_prompt):  # a review says it twice
@@ -480,8 +480,8 @@ class CodexReader:
     def _item_completed(self, payload: "dict[str, Any]", item: "dict[str, Any]") -> None:
         kind = text_of(item, "type") or ""
         if kind == "AgentMessage":
-            said = {"message": texts_in(item.get("content")), **rest_of(item, frozenset(("type", "content")))}
-            self._hold("agent", said)
+            rest = rest_of(item, frozenset(("type", "content")))
+            self._hold("agent", {"message": texts_in(item.get("content")), **rest})
         elif self._tools.ends(kind):
             self._works()
             self._tools.details(kind, item, text_of(item, "id"))
@@ -515,20 +515,20 @@ class CodexReader:
         if self._turn is None:
             self._enter_turn(payload)
         self._works()
-        place = self._subagent or str(self._draft.of_line.get("agent_turn_id") or self._thread)
-        self._usage.record(self._draft, payload, self._model, place, f"{self._thread}:{self._number}")
+        scope = self._subagent or str(self._draft.of_line.get("agent_turn_id") or self._thread)
+        self._usage.record(self._draft, payload, self._model, scope, f"{self._thread}:{self._number}")
 
     def _token_count(self, payload: "dict[str, Any]") -> None:
-        said = self._usage.count(payload)
-        if said is None:
+        counted = self._usage.count(payload)
+        if counted is None:
             return
-        if "usage" not in said:
-            self._raw(said, "event_msg/token_count")
+        if "usage" not in counted:
+            self._raw(counted, "event_msg/token_count")
             return
         self._works()
         turn = self._draft.of_line.get("agent_turn_id") or self._thread
         where = f"{turn}" if self._subagent is None else f"{self._subagent}:{turn}"
-        self._usage.tell(self._draft, said, self._model, self._subagent or f"{turn}", where)
+        self._usage.tell(self._draft, counted, self._model, self._subagent or f"{turn}", where)
 
 
 _MEANINGS: "dict[str, Callable[[CodexReader, dict[str, Any]], None]]" = {

@@ -16,13 +16,13 @@ from eventlog.agents.kit.lines import FileSource
 from eventlog.agents.kit.steps import Steps, left_of, objects_of, others_in, text_in
 
 AGENT = "cursor"
-_Said = dict[str, Any]
+_Object = dict[str, Any]
 _DIRECTORY = "agent-transcripts"
 _HIDDEN = "[REDACTED]"
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
+def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     return [f"{environ.get('HOME', '')}/.cursor/projects"]
 
 
@@ -31,19 +31,19 @@ def sources_in(path: str) -> list[FileSource]:
     return [FileSource(AGENT, [path])] if f"/{_DIRECTORY}/" in path else []
 
 
-def root_of(source: FileSource, _: "list[_Said]", roots: "list[str]") -> str | None:
+def root_of(source: FileSource, _: "list[_Object]", roots: "list[str]") -> str | None:
     """Which of `roots` the conversation was held in: its directory's name is that path with dashes."""
     project = os.path.basename(source.path.partition(f"/{_DIRECTORY}/")[0])
-    return next((one for one in roots if _ODD.sub("-", one).strip("-") == _ODD.sub("-", project)), None)
+    return next((root for root in roots if _ODD.sub("-", root).strip("-") == _ODD.sub("-", project)), None)
 
 
-def recognises(said: _Said) -> bool:
-    message = said.get("message")
+def recognises(record: _Object) -> bool:
+    message = record.get("message")
     return (
-        said.get("role") in ("user", "assistant")
+        record.get("role") in ("user", "assistant")
         and isinstance(message, dict)
         and "content" in message
-        and "type" not in said
+        and "type" not in record
     )
 
 
@@ -55,20 +55,20 @@ class CursorReader:
         self._tell = Steps(draft)
         self._step = 0
 
-    def take(self, said: _Said) -> None:
+    def take(self, record: _Object) -> None:
         draft = self._draft
         if draft.session is None:
-            draft.begin_session(_session_of(draft, said), {})
+            draft.begin_session(_session_of(draft, record), {})
         self._step += 1
-        self._tell.begin(self._step, said.get("timestamp"))
-        message = said.get("message")
-        if not recognises(said) or not isinstance(message, dict):
-            self._tell.rest(said, text_of(said, "type") or text_of(said, "role"))
+        self._tell.begin(self._step, record.get("timestamp"))
+        message = record.get("message")
+        if not recognises(record) or not isinstance(message, dict):
+            self._tell.rest(record, text_of(record, "type") or text_of(record, "role"))
             return
-        rest = {**left_of(said, "role", "message", "timestamp"), **left_of(message, "content", "role")}
+        rest = {**left_of(record, "role", "message", "timestamp"), **left_of(message, "content", "role")}
         content = message["content"]
         blocks = objects_of(content) or [{"type": "text", "text": text_in(content)}]
-        if said["role"] == "user":
+        if record["role"] == "user":
             self._user(blocks, rest)
         else:
             for number, block in enumerate(blocks):
@@ -78,7 +78,7 @@ class CursorReader:
     def end(self) -> None:
         self._tell.end()
 
-    def _user(self, blocks: "list[_Said]", rest: _Said) -> None:
+    def _user(self, blocks: "list[_Object]", rest: _Object) -> None:
         text = text_in(blocks)
         before, mark, query = text.partition("<user_query>")
         query, end, after = query.rpartition("</user_query>")
@@ -88,12 +88,12 @@ class CursorReader:
             prompt, {**rest, "text": whole if whole != prompt else None, "content": others_in(blocks)}
         )
 
-    def _block(self, number: int, block: _Said) -> None:
+    def _block(self, number: int, block: _Object) -> None:
         kind, text = block.get("type"), block.get("text")
         if kind == "text" and isinstance(text, str):
-            said, hidden, after = text.partition(_HIDDEN)
+            shown, hidden, after = text.partition(_HIDDEN)
             is_hidden = bool(hidden) and not after.strip()
-            text = said.rstrip("\n") if is_hidden else text
+            text = shown.rstrip("\n") if is_hidden else text
             self._tell.say("text", text, **left_of(block, "type", "text"))
             self._tell.say("reasoning", _HIDDEN if is_hidden else None)
         elif kind == "tool_use":
@@ -104,13 +104,13 @@ class CursorReader:
             self._tell.rest(block, text_of(block, "type"))
 
 
-def _session_of(draft: Draft, said: _Said) -> str:
+def _session_of(draft: Draft, record: _Object) -> str:
     """The name of the file when it is an id, else the digest of the first line."""
     name = os.path.basename(draft.parts[0]).partition(".")[0] if draft.parts else ""
     try:
         return str(uuid.UUID(name))
     except ValueError:
-        return digest_of(said)
+        return digest_of(record)
 
 
 READER = CursorReader

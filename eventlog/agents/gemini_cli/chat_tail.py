@@ -1,4 +1,4 @@
-"""Model calls from a chat file of Gemini CLI: the lines behind a remembered offset, up to a bound.
+"""Model calls from a chat file of Gemini CLI: the lines after a remembered offset, up to a bound.
 
 A message is written again with more fields until it is complete: of the lines read at once the last one of
 each id counts, and one read again has the same event id, made of the message's id and its figures.
@@ -16,9 +16,9 @@ AGENT = "gemini-cli"
 
 
 def read_calls(
-    path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
+    _agent: str, path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
 ) -> "tuple[list[Event], TranscriptOffset]":
-    """`llm` events of the model calls behind `mark`, each in the one of `turns` that it was made in, and the
+    """`llm` events of the model calls after `mark`, each in the one of `turns` that it was made in, and the
     mark to go on from.
 
     Args: turns: their names, in order; of each a text that ends with the time it began at.
@@ -30,30 +30,30 @@ def read_calls(
         if b'"tokens"' not in line or b'"gemini"' not in line:
             continue
         try:
-            said = jsontext.decode(line)
+            record = jsontext.decode(line)
         except (ValueError, RecursionError):
             continue  # damaged
-        if isinstance(said, dict) and said.get("type") == "gemini":
-            event = call_of(said)
+        if isinstance(record, dict) and record.get("type") == "gemini":
+            event = call_of(record)
             if event is not None:
-                turn = _turn_at(text_of(said, "timestamp") or "", turns)
+                turn = _turn_at(text_of(record, "timestamp") or "", turns)
                 if turn is not None:
                     event["agent_turn_id"] = turn
                 calls[str(event["message_id"])] = event
     return list(calls.values()), mark
 
 
-def call_of(said: "dict[str, object]") -> "Event | None":
-    """The model call that a message tells; None when it tells none."""
-    tokens, message_id = object_of(said, "tokens"), text_of(said, "id")
+def call_of(record: "dict[str, object]") -> "Event | None":
+    """The model call of a message; None without one."""
+    tokens, message_id = object_of(record, "tokens"), text_of(record, "id")
     if not tokens or message_id is None:
         return None
     columns = {
         "event_type": "llm",
         "event_kind": "action",
         "source": "system",
-        **columns_of(said, tokens),
-        "occurred_at": time_of(text_of(said, "timestamp")),
+        **columns_of(record, tokens),
+        "occurred_at": time_of(text_of(record, "timestamp")),
     }
     event: Event = {name: value for name, value in columns.items() if value is not None}
     event["payload"] = {"tokens": tokens}
@@ -66,13 +66,13 @@ def key_of(message_id: "str | None", tokens: "dict[str, object]") -> "tuple[str 
     return "llm", message_id, blake3(jsontext.encode(tokens)).hexdigest()[:32]
 
 
-def columns_of(said: "dict[str, object]", tokens: "dict[str, object]") -> "dict[str, object]":
+def columns_of(record: "dict[str, object]", tokens: "dict[str, object]") -> "dict[str, object]":
     """The columns of a model call; unknown ones are null."""
     read, thought = int_of(tokens, "input"), int_of(tokens, "thoughts")
     written, of_tools = int_of(tokens, "output"), int_of(tokens, "tool")
     return {
-        "message_id": text_of(said, "id"),
-        "model": text_of(said, "model"),
+        "message_id": text_of(record, "id"),
+        "model": text_of(record, "model"),
         # Input counts what came from the cache; thoughts stand beside the output.
         "prompt_tokens": None if read is None else read + (of_tools or 0),
         "completion_tokens": None if written is None else written + (thought or 0),

@@ -4,7 +4,7 @@ Pure: reads no file and no clock; what is not known here is kept raw. Facts that
 `timestamp`, but neither its turn nor its tool call an id, so a turn is named by session and time of its
 BeforeAgent, and a tool call by what it asks for (`call_key`); tools of one answer run beside one another, but
 for edits; one that is refused, or stopped, gives no AfterTool, and all have ended when the agent has; model
-calls come by the piece, so they are read from the chat (`chat_tail.py`); what other hooks put in front of a
+calls come by the piece, so they are read from the chat (`chat_tail.py`); what other hooks put before a
 prompt is not the person's. On the hook path.
 """
 
@@ -18,7 +18,7 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
+    EditedFile,
     columns_of,
     int_of,
     object_of,
@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Said = dict[str, object]
+    Payload = dict[str, object]
 
 AGENT = "gemini-cli"
 
@@ -54,16 +54,16 @@ _EXIT_CODE = "Exit Code: "
 _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
 
 
-def interpret(said: "Said") -> Call:
+def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
-    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
-    call.stamp = text_of(said, "timestamp")
-    name = text_of(said, "hook_event_name")
+    call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
+    call.called_at = text_of(payload, "timestamp")
+    name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
-        raw(call, said, name)
+        raw(call, payload, name)
     else:
-        meaning(call, said)
+        meaning(call, payload)
     return call
 
 
@@ -83,7 +83,7 @@ def digest_of(args: object) -> str:
 
 
 def without_context(text: str) -> "tuple[str, str]":
-    """What hooks put in front of a prompt, and the prompt."""
+    """What hooks put before a prompt, and the prompt."""
     if not text.startswith(_CONTEXT) or _CONTEXT_END not in text:
         return "", text
     injected, _, prompt = text.partition(_CONTEXT_END)
@@ -101,12 +101,12 @@ def exit_code_of(tool: "str | None", output: object) -> "int | None":
     return None
 
 
-def _session_start(call: Call, said: "Said") -> None:
-    source = text_of(said, "source") or "startup"
+def _session_start(call: Call, payload: "Payload") -> None:
+    source = text_of(payload, "source") or "startup"
     begins = source in ("startup", "clear")
     call.add(
         "session",
-        without(said, *_SHARED[:3], "timestamp"),
+        without(payload, *_SHARED[:3], "timestamp"),
         *(("session", call.session) if begins else ()),
         operation="start" if begins else source,
         status="active",
@@ -114,28 +114,28 @@ def _session_start(call: Call, said: "Said") -> None:
     call.moment = SESSION
 
 
-def _session_end(call: Call, said: "Said") -> None:
+def _session_end(call: Call, payload: "Payload") -> None:
     call.add(
         "session",
-        {**without(said, *_SHARED, "reason"), "end_reason": text_of(said, "reason") or "other"},
+        {**without(payload, *_SHARED, "reason"), "end_reason": text_of(payload, "reason") or "other"},
         operation="end",
         status="closed",
     )
     call.moment = SESSION_END
-    _read_chat(call, said)
+    _read_chat(call, payload)
 
 
-def _prompt(call: Call, said: "Said") -> None:
-    prompt = said.get("prompt")
+def _prompt(call: Call, payload: "Payload") -> None:
+    prompt = payload.get("prompt")
     injected, message = without_context(prompt if isinstance(prompt, str) else "")
     turn = None
-    if call.session is not None and call.stamp is not None:
-        turn = call.columns["agent_turn_id"] = turn_of(call.session, call.stamp)
+    if call.session is not None and call.called_at is not None:
+        turn = call.columns["agent_turn_id"] = turn_of(call.session, call.called_at)
     call.add("turn", {"user_message": message}, "turn", turn, "start", operation="start", status="active")
     call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
     call.add(
         "intent",
-        {"message": message, "hook_context": injected or None, **without(said, *_SHARED, "prompt")},
+        {"message": message, "hook_context": injected or None, **without(payload, *_SHARED, "prompt")},
         "intent",
         turn,
     )
@@ -143,30 +143,35 @@ def _prompt(call: Call, said: "Said") -> None:
     call.prompt = message
 
 
-def _tool_start(call: Call, said: "Said") -> None:
-    tool = text_of(said, "tool_name")
+def _tool_start(call: Call, payload: "Payload") -> None:
+    tool = text_of(payload, "tool_name")
     call.add(
         "tool_start",
-        {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
+        {"args": payload.get("tool_input"), **without(payload, *_OF_TOOL)},
         source="agent",
         tool=tool,
     )
     call.moment = TOOL_START
-    _name_tool(call, said, tool)
+    _name_tool(call, payload, tool)
 
 
-def _tool_end(call: Call, said: "Said") -> None:
-    tool = text_of(said, "tool_name")
-    result, error = said.get("tool_response"), object_of(object_of(said, "tool_response"), "error")
-    shown = object_of(object_of(said, "tool_response"), "returnDisplay")
-    output = object_of(said, "tool_response").get("llmContent")
+def _tool_end(call: Call, payload: "Payload") -> None:
+    tool = text_of(payload, "tool_name")
+    result, error = payload.get("tool_response"), object_of(object_of(payload, "tool_response"), "error")
+    shown = object_of(object_of(payload, "tool_response"), "returnDisplay")
+    output = object_of(payload, "tool_response").get("llmContent")
     if shown and isinstance(result, dict):
         result = {**result, "returnDisplay": _lean(shown)}
     code = exit_code_of(tool, output)
     failed = bool(error) or bool(code)
     call.add(
         "action",
-        {"args": said.get("tool_input"), "result": result, "exit_code": code, **without(said, *_OF_TOOL)},
+        {
+            "args": payload.get("tool_input"),
+            "result": result,
+            "exit_code": code,
+            **without(payload, *_OF_TOOL),
+        },
         tool=tool,
         success=not failed,
     )
@@ -177,27 +182,27 @@ def _tool_end(call: Call, said: "Said") -> None:
             {
                 "message": message if isinstance(message, str) else "",
                 "tool": tool,
-                "command": object_of(said, "tool_input").get("command"),
+                "command": object_of(payload, "tool_input").get("command"),
             },
             tool=tool,
             error_type="tool_failure",
             resolved=False,
             related_to=["errors"],
         )
-    _name_tool(call, said, tool)
+    _name_tool(call, payload, tool)
     if call.kind != QUIET:
         call.moment = TOOL
     if call.named and shown:
         _count(call.named[0], shown)
 
 
-def _name_tool(call: Call, said: "Said", tool: "str | None") -> None:
+def _name_tool(call: Call, payload: "Payload", tool: "str | None") -> None:
     if tool is not None:
-        call.tool_call = (tool, digest_of(said.get("tool_input")))
-    TOOLS.describe(call, tool, said.get("tool_input"))
+        call.tool_call = (tool, digest_of(payload.get("tool_input")))
+    TOOLS.describe(call, tool, payload.get("tool_input"))
 
 
-def _count(named: Named, shown: "Said") -> None:
+def _count(named: EditedFile, shown: "Payload") -> None:
     """The text that the tool found, and the lines of its own patch."""
     original = shown.get("originalContent")
     if isinstance(original, str) and shown.get("isNewFile") is not True:
@@ -206,44 +211,44 @@ def _count(named: Named, shown: "Said") -> None:
     named.added, named.removed = int_of(stat, "model_added_lines"), int_of(stat, "model_removed_lines")
 
 
-def _lean(shown: "Said") -> "Said":
+def _lean(shown: "Payload") -> "Payload":
     """What was shown, without the contents of the file: the file event names them by their hashes."""
-    found = dict(shown)
+    lean = dict(shown)
     for name in _CONTENTS:
-        text = found.get(name)
+        text = lean.get(name)
         if isinstance(text, str):
-            found[name] = {"size": len(text.encode("utf-8", "replace"))}
-    return found
+            lean[name] = {"size": len(text.encode("utf-8", "replace"))}
+    return lean
 
 
-def _agent_end(call: Call, said: "Said") -> None:
-    words = said.get("prompt_response")
+def _agent_end(call: Call, payload: "Payload") -> None:
+    words = payload.get("prompt_response")
     call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
     call.add(
         "turn",
         {
             "outcome": words if isinstance(words, str) else None,
-            **without(said, *_SHARED, "prompt", "prompt_response"),
+            **without(payload, *_SHARED, "prompt", "prompt_response"),
         },
-        *("turn", call.session, call.stamp, "end"),
+        *("turn", call.session, call.called_at, "end"),
         source="agent",
         operation="end",
         status="completed",
     )
-    prompt = said.get("prompt")
+    prompt = payload.get("prompt")
     call.answers = without_context(prompt)[1] if isinstance(prompt, str) else None
     call.moment = TURN_END
-    call.settles = True
-    _read_chat(call, said)
+    call.tools_settled = True
+    _read_chat(call, payload)
 
 
-def _read_chat(call: Call, said: "Said") -> None:
-    path = text_of(said, "transcript_path")
+def _read_chat(call: Call, payload: "Payload") -> None:
+    path = text_of(payload, "transcript_path")
     if path is not None:
         call.transcripts.append(path)
 
 
-_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+_MEANINGS: "dict[str, Callable[[Call, Payload], None]]" = {
     "SessionStart": _session_start,
     "SessionEnd": _session_end,
     "BeforeAgent": _prompt,

@@ -1,10 +1,11 @@
 """Chats of Gemini CLI: one JSON document (older), or lines (newer) of which a message's last one counts.
 
-What it rests on: a message is written again with more fields until it is complete, so it is told when another
-one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a tool call
-stands in the answer that made it, with its result, and for edits with both contents of the file. The chat of
-a subagent stands in a directory named after the session that it works for, under the subagent's id, which the
-tool call that launched it says when it is over; its lines are merged with the session's by time.
+What it rests on: a message is written again with more fields until it is complete, so it is recorded when
+another one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a
+tool call stands in the answer that made it, with its result, and for edits with both contents of the file.
+The chat of a subagent stands in a directory named after the session that it works for, under the subagent's
+id, which the tool call that launched it says when it is over; its lines are merged with the session's by
+time.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ _WRITES = ("write_file", "replace")
 _IS_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
+def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     """Where Gemini CLI keeps the chats of all projects (docs/adapters.md)."""
     home = environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "")
     return [f"{home}/.gemini/tmp"]
@@ -54,7 +55,7 @@ def _of_subagents(path: str) -> list[str]:
         head = head_of(path) if path.endswith(".jsonl") else []
     except EventLogError:
         return []
-    session = next((text_of(said, "sessionId") for said in head if "projectHash" in said), None)
+    session = next((text_of(record, "sessionId") for record in head if "projectHash" in record), None)
     directory = f"{os.path.dirname(path)}/{session}"
     if session is None or not _IS_ID.fullmatch(session) or os.path.islink(directory):
         return []
@@ -62,30 +63,36 @@ def _of_subagents(path: str) -> list[str]:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
         return []
-    return [one.path for one in entries if one.name.endswith(".jsonl") and one.is_file(follow_symlinks=False)]
+    return [
+        entry.path
+        for entry in entries
+        if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False)
+    ]
 
 
 def root_of(_: FileSource, head: "list[dict[str, Any]]", roots: "list[str]") -> str | None:
     """Which of `roots` the chat was held in: its head has the SHA-256 of that path."""
-    digest = next((said["projectHash"] for said in head if isinstance(said.get("projectHash"), str)), None)
+    digest = next(
+        (record["projectHash"] for record in head if isinstance(record.get("projectHash"), str)), None
+    )
     return next((root for root in roots if hashlib.sha256(os.fsencode(root)).hexdigest() == digest), None)
 
 
-def recognises(said: "dict[str, Any]") -> bool:
-    return "sessionId" in said and "projectHash" in said
+def recognises(record: "dict[str, Any]") -> bool:
+    return "sessionId" in record and "projectHash" in record
 
 
 class _Chat:
     """One file of a source: the session's own, or a `subagent`'s, which works in a `turn` of the session."""
 
-    __slots__ = ("head", "subagent", "told", "turn", "waiting")
+    __slots__ = ("head", "subagent", "turn", "waiting", "written")
 
     def __init__(self) -> None:
         self.head: dict[str, Any] = {}
         self.subagent: str | None = None
         self.turn: str | None = None
         self.waiting: dict[str, Any] | None = None  # the message that may be written again
-        self.told: set[str] = set()  # messages, which a session that goes on writes once more
+        self.written: set[str] = set()  # messages, which a session that goes on writes once more
 
 
 class GeminiReader:
@@ -100,27 +107,27 @@ class GeminiReader:
         self._written: object = None  # when the message at hand was
         self._times: dict[str, str] = {}  # of the first message with an id that may come again
 
-    def take(self, said: "dict[str, Any]") -> None:
+    def take(self, record: "dict[str, Any]") -> None:
         draft = self._draft
         part = 0 if draft.line is None else draft.line.part
         self._chat = self._chats.setdefault(part, _Chat())
         if part and self._chat.subagent is None:
-            if "projectHash" in said:
-                self._chat.head = said  # it has no time: what comes next says where it belongs
+            if "projectHash" in record:
+                self._chat.head = record  # it has no time: what comes next says where it belongs
                 return
             self._begin_subagent(part)
-        if "projectHash" in said and draft.session is None:
-            self._begin(said)
-            for message in _list_of(said, "messages"):
+        if "projectHash" in record and draft.session is None:
+            self._begin(record)
+            for message in _list_of(record, "messages"):
                 self._message(message)
-        elif "$set" in said:
-            self._set(object_of(said, "$set"))
-        elif text_of(said, "id") is not None and text_of(said, "type") is not None:
-            self._message(said)
+        elif "$set" in record:
+            self._set(object_of(record, "$set"))
+        elif text_of(record, "id") is not None and text_of(record, "type") is not None:
+            self._message(record)
         else:
             self._tell_waiting()
-            draft.of_line = self._place({}) if self._chat.subagent else {}
-            draft.raw(said, text_of(said, "type"))
+            draft.of_line = self._columns_of_message({}) if self._chat.subagent else {}
+            draft.raw(record, text_of(record, "type"))
 
     def end(self) -> None:
         # That of the session last: it ends what its subagents did.
@@ -145,12 +152,12 @@ class GeminiReader:
                     tool_use_id=tool_use_id,
                 )
 
-    def _begin(self, said: "dict[str, Any]") -> None:
+    def _begin(self, record: "dict[str, Any]") -> None:
         draft = self._draft
-        at = time_of(text_of(said, "startTime"))
+        at = time_of(text_of(record, "startTime"))
         draft.of_line = {} if at is None else {"occurred_at": at}
-        rest = {name: value for name, value in said.items() if name not in _OF_HEAD}
-        draft.begin_session(str(said.get("sessionId")), rest)
+        rest = {name: value for name, value in record.items() if name not in _OF_HEAD}
+        draft.begin_session(str(record.get("sessionId")), rest)
 
     def _begin_subagent(self, part: int) -> None:
         """A subagent in the turn under way; the call that launched it stands in the message that waits."""
@@ -160,7 +167,7 @@ class GeminiReader:
         named = os.path.basename(draft.parts[part]).removesuffix(".jsonl")
         chat.subagent, chat.turn = text_of(chat.head, "sessionId") or named, draft.turn
         launch = next((c for c in _list_of(main, "toolCalls") if c.get("agentId") == chat.subagent), {})
-        draft.of_line = self._place({"timestamp": chat.head.get("startTime")})
+        draft.of_line = self._columns_of_message({"timestamp": chat.head.get("startTime")})
         draft.event(
             "subagent",
             {name: value for name, value in chat.head.items() if name not in _OF_HEAD},
@@ -172,48 +179,49 @@ class GeminiReader:
         )
 
     def _set(self, changed: "dict[str, Any]") -> None:
-        """Fields of the head, written again; of messages that were told before only what tools did since."""
+        """Fields of the head, written again; of messages that were recorded before only what tools did
+        since."""
         for message in _list_of(changed, "messages"):
-            if text_of(message, "id") not in self._chat.told:
+            if text_of(message, "id") not in self._chat.written:
                 self._message(message)
                 continue
-            self._draft.of_line, self._written = self._place(message), message.get("timestamp")
+            self._draft.of_line, self._written = self._columns_of_message(message), message.get("timestamp")
             for call in _list_of(message, "toolCalls"):
                 self._tool(call)
         rest = {name: value for name, value in changed.items() if name not in ("messages", "lastUpdated")}
         if rest:
-            self._draft.of_line = self._place({})
+            self._draft.of_line = self._columns_of_message({})
             self._draft.raw(rest, "$set")
 
-    def _message(self, said: "dict[str, Any]") -> None:
+    def _message(self, record: "dict[str, Any]") -> None:
         waiting = self._chat.waiting
-        if waiting is not None and not _is_same(waiting, said):
+        if waiting is not None and not _is_same(waiting, record):
             self._tell_waiting()
-        self._chat.waiting = said
+        self._chat.waiting = record
 
     def _tell_waiting(self) -> None:
-        said, self._chat.waiting = self._chat.waiting, None
-        if said is None:
+        record, self._chat.waiting = self._chat.waiting, None
+        if record is None:
             return
-        self._chat.told.add(str(said.get("id")))
-        self._draft.of_line, self._written = self._place(said), said.get("timestamp")
-        kind = said.get("type")
+        self._chat.written.add(str(record.get("id")))
+        self._draft.of_line, self._written = self._columns_of_message(record), record.get("timestamp")
+        kind = record.get("type")
         if kind == "user":
-            self._user(said)
+            self._user(record)
         elif kind == "gemini":
-            self._answer(said)
+            self._answer(record)
         elif kind == "error":
             self._draft.event(
                 "error",
-                {"message": _text_of(said.get("content")), **_rest(said)},
+                {"message": _text_of(record.get("content")), **_rest(record)},
                 "error",
-                text_of(said, "id"),
+                text_of(record, "id"),
                 error_type="client",
                 resolved=False,
                 related_to=["errors"],
             )
         else:
-            self._raw(said)
+            self._raw(record)
 
     def _settle(self, chat: _Chat) -> None:
         """Tell what waits in another chat than that of the line at hand."""
@@ -222,9 +230,9 @@ class GeminiReader:
         self._tell_waiting()
         self._chat, self._draft.of_line = here, of_line
 
-    def _place(self, said: "dict[str, Any]") -> Event:
+    def _columns_of_message(self, record: "dict[str, Any]") -> Event:
         columns: Event = {}
-        at = time_of(text_of(said, "timestamp"))
+        at = time_of(text_of(record, "timestamp"))
         if at is not None:
             columns["occurred_at"] = at
         turn = self._draft.turn
@@ -235,12 +243,12 @@ class GeminiReader:
             columns["agent_turn_id"] = turn
         return columns
 
-    def _raw(self, said: "dict[str, Any]") -> None:
-        rest = {name: value for name, value in said.items() if name not in ("type", "timestamp")}
-        self._draft.raw(rest, text_of(said, "type"), text_of(said, "id"), digest_of(rest))
+    def _raw(self, record: "dict[str, Any]") -> None:
+        rest = {name: value for name, value in record.items() if name not in ("type", "timestamp")}
+        self._draft.raw(rest, text_of(record, "type"), text_of(record, "id"), digest_of(rest))
 
-    def _user(self, said: "dict[str, Any]") -> None:
-        content = said.get("content")
+    def _user(self, record: "dict[str, Any]") -> None:
+        content = record.get("content")
         parts = content if isinstance(content, list) else []
         if any(isinstance(part, dict) and "functionResponse" in part for part in parts):
             return  # what tools gave back stands with their calls
@@ -248,40 +256,40 @@ class GeminiReader:
         if text.startswith(_NO_PROMPTS):
             if self._draft.cwd is None:
                 self._draft.cwd = _workspace_in(text)
-            self._raw(said)
+            self._raw(record)
             return
         if self._chat.subagent is not None:
-            self._draft.raw({"text": text, **_rest(said)}, "prompt", text_of(said, "id"))
+            self._draft.raw({"text": text, **_rest(record)}, "prompt", text_of(record, "id"))
             return
         injected, text = without_context(text)
-        self._draft.begin_turn(str(said.get("id")), text)
+        self._draft.begin_turn(str(record.get("id")), text)
         if injected:
-            self._draft.raw({"text": injected}, "hook_context", text_of(said, "id"))
+            self._draft.raw({"text": injected}, "hook_context", text_of(record, "id"))
         others = [part for part in parts if not (isinstance(part, dict) and set(part) == {"text"})]
-        rest = {**_rest(said), **({"content": others} if others else {})}
+        rest = {**_rest(record), **({"content": others} if others else {})}
         if rest:
-            self._draft.raw(rest, "user", text_of(said, "id"))
+            self._draft.raw(rest, "user", text_of(record, "id"))
 
-    def _answer(self, said: "dict[str, Any]") -> None:
-        draft, key = self._draft, text_of(said, "id")
-        rest = _rest(said)
-        for number, thought in enumerate(_list_of(said, "thoughts")):
+    def _answer(self, record: "dict[str, Any]") -> None:
+        draft, key = self._draft, text_of(record, "id")
+        rest = _rest(record)
+        for number, thought in enumerate(_list_of(record, "thoughts")):
             subject, words = thought.get("subject"), thought.get("description")
             text = "\n".join(part for part in (subject, words) if isinstance(part, str))
             draft.message("reasoning", text, key, "thought", str(number))
-        text = _text_of(said.get("content"))
+        text = _text_of(record.get("content"))
         if text:
             draft.message("text", text, key, "0", **rest)
         elif rest:
             draft.raw(rest, "gemini", key, digest_of(rest))
-        self._usage(said, key)
-        for call in _list_of(said, "toolCalls"):
+        self._usage(record, key)
+        for call in _list_of(record, "toolCalls"):
             self._tool(call)
 
-    def _usage(self, said: "dict[str, Any]", key: "str | None") -> None:
-        tokens, draft = object_of(said, "tokens"), self._draft
+    def _usage(self, record: "dict[str, Any]", key: "str | None") -> None:
+        tokens, draft = object_of(record, "tokens"), self._draft
         if tokens:
-            columns, message = columns_of(said, tokens), self._message_id(said)
+            columns, message = columns_of(record, tokens), self._message_id(record)
             if message is not None:
                 message = columns["message_id"] = draft.answer_id(message, lambda: columns)
             call = draft.event(
@@ -290,17 +298,17 @@ class GeminiReader:
             if message is not None and key is not None and message != key:
                 draft.was(str(call["event_id"]), event_id_of(AGENT, "llm", key, key_of(key, tokens)[2] or ""))
 
-    def _message_id(self, said: "dict[str, Any]") -> str | None:
+    def _message_id(self, record: "dict[str, Any]") -> str | None:
         """The id of a message; with its time where another one had it first."""
-        message, at = text_of(said, "id"), text_of(said, "timestamp") or ""
+        message, at = text_of(record, "id"), text_of(record, "timestamp") or ""
         if message is None or is_global(message) or self._times.setdefault(message, at) == at:
             return message
         return f"{message}:{at}"
 
     def _name_of(self, tool_use_id: str, call: "dict[str, Any]") -> tuple[object, ...]:
         """What tells a call from the others of the source: a message that is written again tells it again."""
-        said = [call.get(name) for name in ("args", "result", "resultDisplay")]
-        name = tool_use_id, hash(jsontext.encode_without_floats(said))
+        values = [call.get(name) for name in ("args", "result", "resultDisplay")]
+        name = tool_use_id, hash(jsontext.encode_without_floats(values))
         return name if is_global(tool_use_id) else (*name, call.get("timestamp"), self._written)
 
     def _tool(self, call: "dict[str, Any]") -> None:
@@ -311,13 +319,13 @@ class GeminiReader:
             or self._name_of(tool_use_id, call) in self._tools
             or (status not in _DONE and "result" not in call)
         ):
-            return  # it is told when it has ended
+            return  # it is recorded when it has ended
         self._tools.add(self._name_of(tool_use_id, call))
         draft, subagent = self._draft, text_of(call, "agentId")
         if subagent is not None:  # it is over
-            for chat in [one for one in self._chats.values() if one.subagent == subagent]:
+            for chat in [other for other in self._chats.values() if other.subagent == subagent]:
                 self._settle(chat)
-        draft.of_line = {**draft.of_line, **self._place(call)}
+        draft.of_line = {**draft.of_line, **self._columns_of_message(call)}
         args, shown, result = call.get("args"), call.get("resultDisplay"), call.get("result")
         output = _output_of(result)
         code = exit_code_of(tool, output)
@@ -357,9 +365,9 @@ class GeminiReader:
             draft.event("subagent", {}, *of_end, operation="end", source="agent", subagent_id=subagent)
 
 
-def _is_same(before: "dict[str, Any]", said: "dict[str, Any]") -> bool:
+def _is_same(before: "dict[str, Any]", record: "dict[str, Any]") -> bool:
     """Whether a line writes the message of the line before once more."""
-    return all(before.get(name) == said.get(name) for name in ("id", "type", "timestamp"))
+    return all(before.get(name) == record.get(name) for name in ("id", "type", "timestamp"))
 
 
 def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
@@ -404,8 +412,8 @@ def _lean(shown: object) -> object:
 
 
 def _sum_of(stat: "dict[str, Any]", *names: str) -> int | None:
-    found = [value for name in names if (value := int_of(stat, name)) is not None]
-    return sum(found) if found else None
+    values = [value for name in names if (value := int_of(stat, name)) is not None]
+    return sum(values) if values else None
 
 
 def _output_of(result: object) -> str:
@@ -430,18 +438,18 @@ def _text_of(content: object) -> str:
 
 def _workspace_in(text: str) -> str | None:
     """The first directory that the client lists as its workspace."""
-    _, found, rest = text.partition("Workspace Directories:**\n  - ")
+    _, mark, rest = text.partition("Workspace Directories:**\n  - ")
     directory = rest.partition("\n")[0].strip()
-    return directory if found and directory.startswith("/") else None
+    return directory if mark and directory.startswith("/") else None
 
 
-def _rest(said: "dict[str, Any]") -> "dict[str, Any]":
-    return {name: value for name, value in said.items() if name not in _OF_MESSAGE and value is not None}
+def _rest(record: "dict[str, Any]") -> "dict[str, Any]":
+    return {name: value for name, value in record.items() if name not in _OF_MESSAGE and value is not None}
 
 
-def _list_of(said: "Mapping[str, Any]", name: str) -> "list[dict[str, Any]]":
-    value = said.get(name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+def _list_of(record: "Mapping[str, Any]", name: str) -> "list[dict[str, Any]]":
+    value = record.get(name)
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 READER = GeminiReader

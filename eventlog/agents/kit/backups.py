@@ -22,16 +22,18 @@ class SessionBackups:
 
     def __init__(self, directory: str, sessions: "Iterable[str | None]") -> None:
         self._directory = directory
-        self._sessions = [one for one in dict.fromkeys(sessions) if one is not None and _NAME.fullmatch(one)]
+        self._sessions = [
+            session for session in dict.fromkeys(sessions) if session is not None and _NAME.fullmatch(session)
+        ]
 
     def __call__(self, name: str) -> "bytes | None":
         """The content of a copy; None where there is none, or it cannot be read."""
         if not _NAME.fullmatch(name):
             return None
         for session in self._sessions:
-            found = _read(self._directory, session, name)
-            if found is not None:
-                return found
+            content = _read(self._directory, session, name)
+            if content is not None:
+                return content
         return None
 
 
@@ -41,8 +43,8 @@ def _read(directory: str, session: str, name: str) -> "bytes | None":
         opened.append(os.open(directory, _OPEN | os.O_DIRECTORY))
         opened.append(os.open(session, _OPEN | os.O_DIRECTORY, dir_fd=opened[-1]))
         opened.append(os.open(name, _OPEN, dir_fd=opened[-1]))
-        found = os.fstat(opened[-1])
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _SIZE_MAX:
+        status = os.fstat(opened[-1])
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _SIZE_MAX:
             return None
         with open(opened.pop(), "rb", buffering=0) as file:
             data = file.read(_SIZE_MAX + 1)

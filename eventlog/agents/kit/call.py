@@ -30,12 +30,12 @@ SESSION, TURN_START, TOOL_START, TOOL, TURN_END, SESSION_END = (
 
 TEXT_SIZE_MAX = 4096  # of ids, names and paths that become columns
 _TITLE_SIZE_MAX = 80
-# Of the last word of an id that tells its call by itself.
+# Of the last word of an id that is unique by itself.
 _RANDOM_SIZE_MIN = 5
 _LONG_SIZE_MIN = 12
 
 
-class Named:
+class EditedFile:
     """A file that an edit tool says it changed.
 
     `original` is the text that the agent found in it, None when it does not say; `added` and `removed` are
@@ -61,41 +61,42 @@ class Call:
     """One hook call.
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
-    come in the order in which they are to be written; `counted` are those of tool calls whose ids do not tell
-    them by themselves, with their keys (`call_key`). `cause` is the id of the action that explains what a
-    capture finds. `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are
-    the files that an edit tool names. `prompt` is a person's message, which names the turn (whose start is
-    the first event) and may name the session. `ended` are the actions of tools that are known to have ended;
-    `repeats` says that their actions may have been recorded before, `settles` that every tool of the turn has
-    ended by now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of
-    tool calls are unique in, where that is not the agent.
+    come in the order in which they are to be written; `counted` are those of tool calls whose ids are not
+    unique, with their keys (`call_key`). `cause` is the id of the action that explains what a capture finds.
+    `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are the files that an
+    edit tool names. `prompt` is a person's message, which names the turn (whose start is the first event) and
+    may name the session. `ended` are the actions of tools that are known to have ended; `may_duplicate` says
+    that their actions may have been recorded before, `tools_settled` that every tool of the turn has ended by
+    now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
+    calls are unique in, where that is not the agent.
 
-    An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
-    the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call. `unheard` is
-    a call whose turn is new to the notes, because the hook of its prompt was killed. `begins` is the
-    action of a tool that begins, `answers` the prompt that the end of its turn names. `model_call` is
-    the key of a model call that has no id, but for its number among equal ones of its turn.
+    An agent that gives its turns and tool calls no ids says `called_at`, the time of the call, and
+    `tool_call`, the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call.
+    `unheard` is a call whose turn is new to the notes, because the hook of its prompt was killed.
+    `started_action_id` is the action of a tool that begins, `answers` the prompt that the end of its turn
+    names. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
+    turn.
     """
 
     __slots__ = (
         "agent",
         "answers",
-        "begins",
+        "called_at",
         "cause",
         "columns",
         "counted",
         "ended",
         "events",
         "kind",
+        "may_duplicate",
         "model_call",
         "moment",
         "named",
         "prompt",
-        "repeats",
         "scope",
-        "settles",
-        "stamp",
+        "started_action_id",
         "tool_call",
+        "tools_settled",
         "transcripts",
         "unheard",
     )
@@ -105,19 +106,19 @@ class Call:
         self.columns = columns
         self.events: "list[Event]" = []
         self.moment: "str | None" = None
-        self.named: "list[Named]" = []
+        self.named: "list[EditedFile]" = []
         self.kind: "str | None" = None
-        self.repeats = False
-        self.settles = False
+        self.may_duplicate = False
+        self.tools_settled = False
         self.cause: "str | None" = None
         self.scope: "str | None" = None
         self.prompt: "str | None" = None
         self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
         self.transcripts: "list[str]" = []
-        self.stamp: "str | None" = None
+        self.called_at: "str | None" = None
         self.tool_call: "tuple[str, str] | None" = None
         self.model_call: "tuple[str, ...] | None" = None
-        self.begins: "str | None" = None
+        self.started_action_id: "str | None" = None
         self.answers: "str | None" = None
         self.ended: "list[str]" = []
         self.unheard = False
@@ -148,19 +149,19 @@ class Call:
         if event_type == "action":
             self.ended.append(str(event["event_id"]))
         elif event_type == "tool_start":
-            self.begins = event_id_of(self.agent, "action", *key[1:])
+            self.started_action_id = event_id_of(self.agent, "action", *key[1:])
         return event
 
     def add_missed_look(self, turn: str) -> None:
-        """Say that no look was made when the turn began, because nothing was heard of it then."""
-        said = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
+        """Record that nothing was captured when the turn began: no hook reported it then."""
+        fields = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
         columns = {"operation": "turn_start", "success": False}
-        self.add("snapshot", said, "snapshot", turn, "missed", **columns)
-        if self.moment != TOOL_START:  # in front of the look of this call
+        self.add("snapshot", fields, "snapshot", turn, "missed", **columns)
+        if self.moment != TOOL_START:  # before the capture of this call
             self.events.insert(0, self.events.pop())
 
     def count(self, event: Event, key: "tuple[str, ...]", tool_use_id: str) -> None:
-        """`event` of a tool call has `key`, which equal calls share unless the id tells them by itself."""
+        """`event` of a tool call has `key`, which equal calls share unless the id is unique."""
         event["event_id"] = event_id_of(self.agent, *key)
         if not is_global(tool_use_id):
             self.counted.append((event, key))
@@ -183,38 +184,38 @@ class Call:
         return event
 
 
-def columns_of(agent: str, said: "Mapping[str, object]", names: "Iterable[tuple[str, str]]") -> Event:
+def columns_of(agent: str, fields: "Mapping[str, object]", names: "Iterable[tuple[str, str]]") -> Event:
     """The shared columns: `names` are (column, name in the hook's input)."""
     columns: Event = {"agent": agent}
     for column, name in names:
-        value = text_of(said, name)
+        value = text_of(fields, name)
         if value is not None:
             columns[column] = value
     return columns
 
 
-def text_of(said: "Mapping[str, object]", name: str) -> "str | None":
+def text_of(fields: "Mapping[str, object]", name: str) -> "str | None":
     """A text that may become a column, or a part of a key; None when it is none."""
-    value = said.get(name)
+    value = fields.get(name)
     if not isinstance(value, str) or not value or len(value) > TEXT_SIZE_MAX:
         return None
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
-def int_of(said: "Mapping[str, object]", name: str) -> "int | None":
-    value = said.get(name)
+def int_of(fields: "Mapping[str, object]", name: str) -> "int | None":
+    value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
         return None
     return int(value)
 
 
-def object_of(said: "Mapping[str, object]", name: str) -> "dict[str, object]":
-    value = said.get(name)
+def object_of(fields: "Mapping[str, object]", name: str) -> "dict[str, object]":
+    value = fields.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def without(said: "Mapping[str, object]", *names: str) -> "dict[str, object]":
-    return {name: value for name, value in said.items() if name not in names}
+def without(fields: "Mapping[str, object]", *names: str) -> "dict[str, object]":
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def title_of(text: str) -> "str | None":
@@ -228,18 +229,18 @@ def title_of(text: str) -> "str | None":
     return None
 
 
-def raw(call: Call, said: "Mapping[str, object]", name: "str | None", *key: "str | None") -> None:
+def raw(call: Call, fields: "Mapping[str, object]", name: "str | None", *key: "str | None") -> None:
     """Keep a call as it came, as one event of type `hook`."""
-    tool_use_id = text_of(said, "tool_use_id")
+    tool_use_id = text_of(fields, "tool_use_id")
     columns = {
         "operation": name,
-        "tool": text_of(said, "tool_name"),
-        "model": text_of(said, "model"),
+        "tool": text_of(fields, "tool_name"),
+        "model": text_of(fields, "model"),
         "tool_use_id": tool_use_id,
     }
-    event = call.add("hook", said, "hook", name, *(key or (None,)), **columns)
+    event = call.add("hook", fields, "hook", name, *(key or (None,)), **columns)
     if name is not None and tool_use_id is not None and key == (tool_use_id,):
-        of_call = call_key("hook", tool_use_id, call.session, said.get("tool_input"), (name,))
+        of_call = call_key("hook", tool_use_id, call.session, fields.get("tool_input"), (name,))
         call.count(event, of_call, tool_use_id)
 
 
@@ -247,7 +248,7 @@ def raw(call: Call, said: "Mapping[str, object]", name: "str | None", *key: "str
 
 
 def is_global(tool_use_id: str) -> bool:
-    """Whether an id tells its call by itself: its last word looks random.
+    """Whether an id is unique by itself: its last word looks random.
 
     That is one of 5 characters or more with both letters and digits, or of 12 or more with digits, or with
     both small and capital letters.
@@ -289,12 +290,12 @@ def _ordered(value: object) -> object:
     if isinstance(value, dict):
         return {name: _ordered(value[name]) for name in sorted(value)}
     if isinstance(value, list):
-        return [_ordered(one) for one in value]
+        return [_ordered(element) for element in value]
     return value
 
 
 class TranscriptOffset:
-    """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
+    """How far a transcript was read: the offset after the last whole line, in the file of this inode."""
 
     __slots__ = ("inode", "offset")
 
@@ -304,22 +305,22 @@ class TranscriptOffset:
 
 
 def read_tail(path: str, mark: TranscriptOffset, bytes_max: int) -> "tuple[bytes, TranscriptOffset]":
-    """The whole lines behind `mark`, and the mark to go on from. Raises: OSError when it cannot be read."""
+    """The whole lines after `mark`, and the mark to go on from. Raises: OSError when it cannot be read."""
     if not path.endswith(".jsonl"):
         return b"", mark
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             return b"", mark
-        offset = mark.offset if mark.inode == found.st_ino and mark.offset <= found.st_size else 0
+        offset = mark.offset if mark.inode == status.st_ino and mark.offset <= status.st_size else 0
         data = os.pread(fd, bytes_max, offset)
     finally:
         os.close(fd)
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) == bytes_max:
         end = len(data)  # a line longer than what one call may read is passed over
-    return data[:end], TranscriptOffset(found.st_ino, offset + end)
+    return data[:end], TranscriptOffset(status.st_ino, offset + end)
 
 
 def time_of(text: "str | None") -> "int | None":

@@ -16,7 +16,8 @@ from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
-# What is told once, however often a line says it; of all else the same id with other content is another fact.
+# What is recorded once, however often a line says it. Of all else the same id with other content is another
+# fact.
 _ONCE = frozenset(("session", "turn", "subagent", "import", "llm"))
 
 WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "seen"
@@ -106,7 +107,7 @@ class Draft:
     set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
     what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
     paths of the source's files, to which the number of a line's part belongs. `closed` keeps how each turn
-    ended that was followed by another, since a line may tell several; `is_copy` is the source's. `owner` is
+    ended that was followed by another, since a line may hold several; `is_copy` is the source's. `owner` is
     the session that had the turn under way first, where another copied it; `aliases` are other names that
     lines give the session. `reused` are facts whose id, as the agent gave it, another one of the source has;
     `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether another
@@ -171,7 +172,7 @@ class Draft:
         self._apart: set[str] = set()  # of all else: events that have another id here
         self._contents: dict[str, int] = {}  # event id → what stands for the content of the first
         self._calls: dict[tuple[str, ...], int] = {}  # how many tool calls of each key
-        self._tool_use_ids: set[str] = set()  # those that do not tell their calls by themselves
+        self._tool_use_ids: set[str] = set()  # those that are not unique
 
     # -- what a reader calls ---------------------------------------------------------------------
 
@@ -202,15 +203,15 @@ class Draft:
         if self.turn is not None:
             self.closed[self.turn] = self.outcome, self.status
         self.outcome = self.status = None
-        said: Event = {"user_message": message, "origin": origin}
-        if key not in self._turns and self._is_another_turn(key, said, columns):
+        payload: Event = {"user_message": message, "origin": origin}
+        if key not in self._turns and self._is_another_turn(key, payload, columns):
             self._turns[key] = f"{self.session}:{key}"
         key = self._turns.get(key, key)
         self.turn = key
         self.of_line["agent_turn_id"] = key
         self.event(
             "turn",
-            said,
+            payload,
             "turn",
             key,
             "start",
@@ -227,9 +228,9 @@ class Draft:
             source="user" if origin == "user" else "system",
         )
 
-    def message(self, kind: str, text: str, *key: str | None, **said: object) -> None:
+    def message(self, kind: str, text: str, *key: str | None, **fields: object) -> None:
         """What the model said: `kind` is text or reasoning. The main agent's last text is the outcome."""
-        payload = {"text": text, **said}
+        payload = {"text": text, **fields}
         self.event("message", payload, *(("message", *key) if key else ()), source="agent", operation=kind)
         if kind == "text" and "subagent_id" not in self.of_line:
             self.outcome = text
@@ -256,9 +257,9 @@ class Draft:
         for name, value in columns.items():
             if value is not None:
                 event[name] = value
-        said = event["payload"] = {name: value for name, value in payload.items() if value is not None}
+        stated = event["payload"] = {name: value for name, value in payload.items() if value is not None}
         if not key or None in key or "" in key:
-            key = (event_type, self.session, digest_of(said), self._place())
+            key = (event_type, self.session, digest_of(stated), self._location())
         parts = [part or "" for part in key]
         if self._turns:
             parts = [self._turns.get(part, part) for part in parts]
@@ -286,7 +287,7 @@ class Draft:
     def answer_id(self, message_id: str, columns: "Callable[[], Event]", *, grows: bool = False) -> str:
         """The id of a model's answer; with the session where another answer, of another session, has it.
 
-        Args: columns: gives those of the model call; grows: this is not the last that is told of it.
+        Args: columns: gives those of the model call; grows: more of it may follow.
         """
         if self.is_taken is None or self.is_copy or self.session is None or self.session in message_id:
             return message_id
@@ -348,7 +349,7 @@ class Draft:
         self._apart.add(event_id)
         return True
 
-    def _is_another_turn(self, key: str, said: Event, columns: Event) -> bool:
+    def _is_another_turn(self, key: str, payload: Event, columns: Event) -> bool:
         """Whether another session has a turn of this id, of which this one is no copy."""
         if self.is_taken is None or self.is_copy or not key or str(self.session) in key:
             return False
@@ -357,7 +358,7 @@ class Draft:
             "operation": "start",
             **self.of_line,
             **columns,
-            "payload": said,
+            "payload": payload,
         }
         event["event_id"] = event_id_of(self.agent, "turn", key, "start")
         return self.is_taken(Fact(event, (self._sessions()[0],)))
@@ -375,22 +376,22 @@ class Draft:
         """What the action `cause` did to a file, or showed of it."""
         self.items.append(FileItem(cause, edit, self._in_own_turn({**self.columns, **self.of_line})))
 
-    def raw(self, said: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
+    def raw(self, record: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
         """Keep a line as it is."""
-        return self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
+        return self.event("transcript", record, *(("transcript", *key) if key else ()), operation=kind)
 
-    def add_rest(self, event_type: str, rest: Mapping[str, object], *, is_told: bool) -> None:
+    def add_rest(self, event_type: str, rest: Mapping[str, object], *, was_imported: bool) -> None:
         """What the line at hand adds to the last event of this type; it has a place of its own in the log
         where an import before has read no further than the event, which then `is_told` without it."""
-        if not rest or not is_told or self.line is None or self.line.told:
+        if not rest or not was_imported or self.line is None or self.line.is_imported:
             return
-        events = (one for one in reversed(self.items) if isinstance(one, dict))
-        cause = next((str(one["event_id"]) for one in events if one["event_type"] == event_type), None)
+        events = (event for event in reversed(self.items) if isinstance(event, dict))
+        cause = next((str(event["event_id"]) for event in events if event["event_type"] == event_type), None)
         if cause is not None:
             self.event("transcript", rest, "transcript", cause, "rest", operation="rest", cause=cause)
 
     def _tells(self, part: str) -> bool:
-        """Whether a part of a key tells the fact in all sessions: a random id, a digest, or the session."""
+        """Whether a part of a key names the fact in all sessions: a random id, a digest, or the session."""
         return part == self.session or is_global(part)
 
     def _scope(self, event: Event, key: "list[str]", *, is_new: bool = False) -> None:
@@ -427,7 +428,7 @@ class Draft:
         items, self.items = self.items, []
         return items
 
-    def _place(self) -> str:
+    def _location(self) -> str:
         """Tells lines with equal content apart; that of a copy is another, which is the price of no key."""
         return "" if self.line is None else str(self.line.number)
 
@@ -440,9 +441,9 @@ def _content_of(event: Event) -> bytes:
     get = event.get
     payload = event["payload"]
     assert isinstance(payload, dict)
-    said = words_in(payload)
-    place = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
-    return jsontext.encode_without_floats([*place, said])
+    words = words_in(payload)
+    identity = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
+    return jsontext.encode_without_floats([*identity, words])
 
 
 def digest_of(value: Any) -> str:

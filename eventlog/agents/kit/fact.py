@@ -10,15 +10,15 @@ _WORDS = ("text", "message", "user_message", "args", "result")
 
 def words_in(payload: "dict[str, Any]") -> object:
     """What a payload says; the copy that a fork begins with differs in the place where it stands."""
-    said = [payload[name] for name in _WORDS if name in payload]
-    return said or {name: value for name, value in payload.items() if name != "parent"}
+    texts = [payload[name] for name in _WORDS if name in payload]
+    return texts or {name: value for name, value in payload.items() if name != "parent"}
 
 
 class Fact:
     """A fact as a reader met it: the event with its payload, or the columns of a model call.
 
     `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
-    behind the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
+    after the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
     answer.
     """
 

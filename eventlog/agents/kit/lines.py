@@ -39,13 +39,13 @@ _COMPRESSED = {
 class Line:
     """A line of a source.
 
-    `said` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part` is
-    the file it comes from (index into the source's files), `number` its number there from 1, `offset` where
-    it begins. `told` says that an import before has told it. Of a line above LINE_BYTES_MAX each `piece`
-    comes by itself, numbered from 0; of any other it is None.
+    `record` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part`
+    is the file it comes from (index into the source's files), `number` its number there from 1, `offset`
+    where it begins. `is_imported` says that an import before has read it. Of a line above LINE_BYTES_MAX each
+    `piece` comes by itself, numbered from 0; of any other it is None.
     """
 
-    __slots__ = ("data", "number", "offset", "part", "piece", "said", "told")
+    __slots__ = ("data", "is_imported", "number", "offset", "part", "piece", "record")
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class Line:
         number: int,
         offset: int,
         data: bytes,
-        said: "dict[str, Any] | None",
-        told: bool,
+        record: "dict[str, Any] | None",
+        is_imported: bool,
         piece: int | None = None,
     ) -> None:
         self.part = part
         self.number = number
         self.offset = offset
         self.data = data
-        self.said = said
-        self.told = told
+        self.record = record
+        self.is_imported = is_imported
         self.piece = piece
 
 
@@ -78,8 +78,8 @@ class Doubles:
 
     def has(self, line: Line) -> bool:
         """Whether `line` is the double of one that this was asked about before."""
-        said = line.said
-        if said is None or not ("uuid" in said or ("id" in said and "timestamp" in said)):
+        record = line.record
+        if record is None or not ("uuid" in record or ("id" in record and "timestamp" in record)):
             return False
         count = len(self._seen)
         self._seen.add(hash((line.part, line.data)))
@@ -87,7 +87,8 @@ class Doubles:
 
 
 class ImportOffset:
-    """How far a file was told: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its `lines`."""
+    """How far a file was imported: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its
+    `lines`."""
 
     __slots__ = ("_digest", "hasher", "lines", "malformed", "size")
 
@@ -124,7 +125,7 @@ class FileSource:
 
     def stamp(self) -> "list[list[int]]":
         """What changes whenever a file does; cheap. Raises: OSError."""
-        return [[found.st_ino, found.st_size, found.st_mtime_ns] for found in map(os.stat, self.parts)]
+        return [[status.st_ino, status.st_size, status.st_mtime_ns] for status in map(os.stat, self.parts)]
 
     def touched_s(self) -> float:
         """When it was changed last, in seconds since 1970. Raises: OSError."""
@@ -134,14 +135,14 @@ class FileSource:
         """The JSON objects with which it begins. Raises: as `opened`."""
         return head_of(self.path)
 
-    def lines(self, told: "Mapping[str, ImportOffset]") -> Iterator[Line]:
-        """All lines, in order; those of which `told` speaks (by name of the file) are marked so.
+    def lines(self, offsets: "Mapping[str, ImportOffset]") -> Iterator[Line]:
+        """All lines, in order; those before their file's offset, by name, are marked as imported.
 
         Raises: NotFound when a file is gone, EventLogError when it cannot be read.
         """
         self.marks = [ImportOffset() for _ in self.parts]
         reading = [
-            self._lines_of(part, told.get(os.path.basename(path))) for part, path in enumerate(self.parts)
+            self._lines_of(part, offsets.get(os.path.basename(path))) for part, path in enumerate(self.parts)
         ]
         if len(reading) == 1:
             yield from reading[0]
@@ -150,29 +151,29 @@ class FileSource:
             for _, _, _, line in heapq.merge(*keyed):
                 yield line
 
-    def _lines_of(self, part: int, told: "ImportOffset | None") -> Iterator[Line]:
+    def _lines_of(self, part: int, imported: "ImportOffset | None") -> Iterator[Line]:
         path, mark = self.parts[part], self.marks[part]
-        told_size = 0
-        if told is not None and told.size:
+        imported_size = 0
+        if imported is not None and imported.size:
             with opened(path) as file:
-                if _digest_of_first(file, told.size) == told.digest:
-                    told_size = told.size
+                if _digest_of_first(file, imported.size) == imported.digest:
+                    imported_size = imported.size
         mark.hasher = blake3()
         with opened(path) as file:
             offset = 0
             for data, piece in _split(file, path):
                 begins = offset == 0 and data.removeprefix(BOM).strip() in (b"{", b"[")
                 if begins and (document := read_document(path)):
-                    yield from self._document(part, document, told_size)
+                    yield from self._document(part, document, imported_size)
                     return
-                known = offset < told_size
-                said = parse(data) if piece is None else None
-                is_odd = said is None and bool(data.strip())
-                if said is not None or is_odd:
-                    yield Line(part, mark.lines + 1, offset, data, said, known, piece)
+                known = offset < imported_size
+                record = parse(data) if piece is None else None
+                is_odd = record is None and bool(data.strip())
+                if record is not None or is_odd:
+                    yield Line(part, mark.lines + 1, offset, data, record, known, piece)
                 offset += len(data)
                 ends = data.endswith(b"\n")
-                if said is None and not ends and len(data) < LINE_BYTES_MAX:
+                if record is None and not ends and len(data) < LINE_BYTES_MAX:
                     return  # half a line: it is read again when it is whole
                 mark.hasher.update(data)
                 mark.size = offset
@@ -180,15 +181,15 @@ class FileSource:
                 mark.malformed += is_odd and piece in (None, 0)
 
     def _document(
-        self, part: int, document: tuple[bytes, "dict[str, Any]"], told_size: int
+        self, part: int, document: tuple[bytes, "dict[str, Any]"], imported_size: int
     ) -> Iterator[Line]:
         """A file that is one JSON object on many lines, as one line."""
-        data, said = document
+        data, record = document
         mark = self.marks[part]
         assert mark.hasher is not None
         mark.hasher.update(data)
         mark.size, mark.lines = len(data), 1
-        yield Line(part, 1, 0, data, said, told_size == len(data))
+        yield Line(part, 1, 0, data, record, imported_size == len(data))
 
 
 def opened(path: str) -> IO[bytes]:
@@ -213,19 +214,19 @@ def opened(path: str) -> IO[bytes]:
 def parse(data: bytes) -> "dict[str, Any] | None":
     """The JSON object that a line is; None when it is none."""
     try:
-        said = orjson.loads(data)
+        record = orjson.loads(data)
     except ValueError:
-        said = _parse_odd(data)
-    if not isinstance(said, dict) or _is_deep(data, said):
+        record = _parse_odd(data)
+    if not isinstance(record, dict) or _is_deep(data, record):
         return None
-    return said
+    return record
 
 
-def _is_deep(data: bytes, said: "dict[str, Any]") -> bool:
+def _is_deep(data: bytes, record: "dict[str, Any]") -> bool:
     """Whether a line is nested deeper than anything that an agent writes, and than can be looked through."""
     if data.count(b"}") + data.count(b"]") <= DEPTH_MAX:
         return False
-    level: list[Any] = [said]
+    level: list[Any] = [record]
     for _ in range(DEPTH_MAX):
         level = [
             inner
@@ -257,15 +258,15 @@ def head_of(path: str) -> "list[dict[str, Any]]":
     with opened(path) as file:
         head = _read_line(file, path).removeprefix(BOM)
     lines = head.split(b"\n")
-    found = [said for line in lines[:_HEAD_LINES] if line.strip() and (said := parse(line))]
-    if not found and head.lstrip()[:1] == b"{":
+    records = [record for line in lines[:_HEAD_LINES] if line.strip() and (record := parse(line))]
+    if not records and head.lstrip()[:1] == b"{":
         document = read_document(path)
-        found = [] if document is None else [document[1]]
+        records = [] if document is None else [document[1]]
         if document is None and lines[0].strip() == b"{" and os.stat(path).st_size > DOCUMENT_BYTES_MAX:
             raise EventLogError(f"{path} is one JSON document above {DOCUMENT_BYTES_MAX >> 20} MiB")
-    if not found and head.strip() and (head.lstrip()[:1] != b"{" or head[1:2] == b"\0"):
+    if not records and head.strip() and (head.lstrip()[:1] != b"{" or head[1:2] == b"\0"):
         raise EventLogError(f"{path} holds no lines of JSON{_what(head)}, so it is no transcript")
-    return found
+    return records
 
 
 def _what(head: bytes) -> str:
@@ -280,12 +281,12 @@ def _what(head: bytes) -> str:
 
 def names_in(head: "list[dict[str, Any]]") -> list[str]:
     """Short texts with which a file begins: one of them is the id of its session."""
-    found: list[str] = []
-    for said in head:
-        payload = said.get("payload")
-        values = [*said.values(), *(payload.values() if isinstance(payload, dict) else ())]
-        found += [value for value in values if isinstance(value, str) and len(value) < 256]
-    return found
+    names: list[str] = []
+    for record in head:
+        payload = record.get("payload")
+        values = [*record.values(), *(payload.values() if isinstance(payload, dict) else ())]
+        names += [value for value in values if isinstance(value, str) and len(value) < 256]
+    return names
 
 
 def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
@@ -298,8 +299,8 @@ def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
                 return None
             pieces.append(piece)
     data = b"".join(pieces)
-    said = parse(data)
-    return None if said is None else (data, said)
+    record = parse(data)
+    return None if record is None else (data, record)
 
 
 def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int | None]]:
@@ -366,7 +367,7 @@ def _timed(part: int, lines: Iterator[Line]) -> "Iterator[tuple[str, int, int, L
     """Lines with what they are merged by: the latest time so far (clocks run backwards), file and number."""
     latest = ""
     for line in lines:
-        time = line.said.get("timestamp") if line.said is not None else None
+        time = line.record.get("timestamp") if line.record is not None else None
         if isinstance(time, str) and time > latest:
             latest = time
         yield latest, part, line.number, line

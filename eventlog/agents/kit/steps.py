@@ -19,13 +19,13 @@ _TIME_MS_MAX = 253_402_300_800_000
 class _Call:
     """A tool call that waits for its result: what was said of it, and the columns of where."""
 
-    __slots__ = ("args", "columns", "is_started", "said", "tool")
+    __slots__ = ("args", "columns", "fields", "is_started", "tool")
 
-    def __init__(self, tool: str | None, args: object, columns: Event, said: dict[str, Any]) -> None:
+    def __init__(self, tool: str | None, args: object, columns: Event, fields: dict[str, Any]) -> None:
         self.tool = tool
         self.args = args
         self.columns = columns
-        self.said = said
+        self.fields = fields
         self.is_started = False
 
 
@@ -37,7 +37,7 @@ class Steps:
         self._step: str | None = ""
         self._number = 0
         self._waiting: dict[str, list[_Call]] = {}  # those with one id in their order
-        self._messages: dict[str, int] = {}  # how often each was counted that its id does not tell
+        self._messages: dict[str, int] = {}  # how often each was counted whose id is not unique
 
     def begin(self, step: object, at: object = None, **columns: object) -> None:
         """A step begins: its number or its own id, its time (text, or milliseconds), its columns."""
@@ -55,31 +55,36 @@ class Steps:
         self._draft.begin_turn(key or ":".join(self._key(text)), text)
         self.rest(rest or {}, "prompt")
 
-    def say(self, kind: str, text: object, **said: object) -> None:
+    def say(self, kind: str, text: object, **fields: object) -> None:
         """What the model said, and what else is said with it."""
         if isinstance(text, str) and text:
-            self._draft.message(kind, text, *self._key(text), **said)
+            self._draft.message(kind, text, *self._key(text), **fields)
         else:
-            self.rest({**said, "text": text or None}, kind)
+            self.rest({**fields, "text": text or None}, kind)
 
-    def call(self, call_id: str, tool: str | None, args: object, **said: Any) -> None:
+    def call(self, call_id: str, tool: str | None, args: object, **fields: Any) -> None:
         """A tool is called; `call_id` is the session's own name of the call."""
-        self._waiting.setdefault(call_id, []).append(_Call(tool, args, self._draft.of_line, said))
+        self._waiting.setdefault(call_id, []).append(_Call(tool, args, self._draft.of_line, fields))
 
-    def started(self, call_id: str, tool: str | None, args: object, **said: Any) -> None:
+    def started(self, call_id: str, tool: str | None, args: object, **fields: Any) -> None:
         """A call begins: of those that were asked for under its id one with its arguments, else the first."""
-        asked = [one for one in self._waiting.get(call_id, ()) if not one.is_started]
+        asked = [waiting for waiting in self._waiting.get(call_id, ()) if not waiting.is_started]
         if not asked:
-            self.call(call_id, tool, args, **said)
+            self.call(call_id, tool, args, **fields)
             asked = self._waiting[call_id][-1:]
-        one = next((call for call in asked if call.args == args), asked[0])
-        if one.args != args:
-            said["requested"] = one.args
-        one.tool, one.args, one.columns = tool or one.tool, args, self._draft.of_line
-        one.said, one.is_started = {**one.said, **said}, True
+        waiting = next((call for call in asked if call.args == args), asked[0])
+        if waiting.args != args:
+            fields["requested"] = waiting.args
+        waiting.tool, waiting.args, waiting.columns = tool or waiting.tool, args, self._draft.of_line
+        waiting.fields, waiting.is_started = {**waiting.fields, **fields}, True
 
     def result(
-        self, call_id: str, result: object, success: bool | None = None, tool: str | None = None, **said: Any
+        self,
+        call_id: str,
+        result: object,
+        success: bool | None = None,
+        tool: str | None = None,
+        **fields: Any,
     ) -> Event:
         """What came of a call of `tool`; of one that nobody made, too."""
         draft = self._draft
@@ -89,7 +94,7 @@ class Steps:
             del self._waiting[call_id]
         if "subagent_id" in call.columns:
             draft.of_line = {**draft.of_line, "subagent_id": call.columns["subagent_id"]}
-        payload = {**call.said, **said, "args": call.args, "result": result}
+        payload = {**call.fields, **fields, "args": call.args, "result": result}
         key = (draft.session, call_id)
         return draft.event(
             "action", payload, "action", *key, tool=call.tool, tool_use_id=call_id, success=success
@@ -109,7 +114,7 @@ class Steps:
         stop_reason: object = None,
         **columns: object,
     ) -> None:
-        """A model call, told again when its counts grew; `message` names it, the step if nothing does."""
+        """A model call, recorded again when its counts grew; `message` names it, the step if nothing does."""
         draft = self._draft
         message = message or self.name_of_step()
         if not is_global(message):
@@ -132,11 +137,11 @@ class Steps:
             related_to=["errors"], **columns,
         )  # fmt: skip
 
-    def rest(self, said: "Mapping[str, Any]", kind: str | None) -> None:
-        """Keep what nothing else tells, unless it is nothing."""
-        kept = {name: value for name, value in said.items() if value is not None and value != []}
-        if kept:
-            self._draft.raw(kept, kind, *self._key(kept))
+    def rest(self, fields: "Mapping[str, Any]", kind: str | None) -> None:
+        """Keep what nothing else records, unless it is nothing."""
+        rest = {name: value for name, value in fields.items() if value is not None and value != []}
+        if rest:
+            self._draft.raw(rest, kind, *self._key(rest))
 
     def end(self) -> None:
         """Calls of which nothing came."""
@@ -149,14 +154,14 @@ class Steps:
         key = (self._draft.session, call_id)
         here, self._draft.of_line = self._draft.of_line, call.columns
         self._draft.event(
-            "tool_start", {**call.said, "args": call.args}, "tool_start", *key, source="agent",
+            "tool_start", {**call.fields, "args": call.args}, "tool_start", *key, source="agent",
             tool=call.tool, tool_use_id=call_id,
         )  # fmt: skip
         self._draft.of_line = here
 
-    def _key(self, said: object) -> tuple[str, str, str, str]:
+    def _key(self, fields: object) -> tuple[str, str, str, str]:
         self._number += 1
-        return str(self._draft.session), str(self._step), str(self._number), digest_of(said)
+        return str(self._draft.session), str(self._step), str(self._number), digest_of(fields)
 
 
 def moment_of(at: object) -> int | None:
@@ -173,23 +178,23 @@ def counts(usage: "Mapping[str, Any]", **names: str) -> dict[str, int | None]:
 
 def objects_of(value: object) -> "list[dict[str, Any]]":
     """Those of a list that are objects."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
 
 
 def text_in(content: object) -> str:
     """The texts of a content that is one, or a list of blocks."""
     if isinstance(content, str):
         return content
-    return "\n".join(one["text"] for one in objects_of(content) if isinstance(one.get("text"), str))
+    return "\n".join(block["text"] for block in objects_of(content) if isinstance(block.get("text"), str))
 
 
 def others_in(content: object) -> "list[Any] | None":
     """The blocks of a content that are more than text."""
     blocks = content if isinstance(content, list) else []
-    found = [one for one in blocks if not (isinstance(one, dict) and set(one) <= {"type", "text"})]
-    return found or None
+    others = [block for block in blocks if not (isinstance(block, dict) and set(block) <= {"type", "text"})]
+    return others or None
 
 
-def left_of(said: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
+def left_of(fields: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
     """What an object says besides `names`."""
-    return {name: value for name, value in said.items() if name not in names}
+    return {name: value for name, value in fields.items() if name not in names}

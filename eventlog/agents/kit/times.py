@@ -22,5 +22,5 @@ def time_of(value: object) -> int | None:
         since = datetime.fromisoformat(value) - _EPOCH
     except (ValueError, TypeError, OverflowError):
         return None
-    found = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return found if _FIRST <= found <= _LAST else None
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return microseconds if _FIRST <= microseconds <= _LAST else None

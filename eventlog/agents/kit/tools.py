@@ -3,7 +3,7 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
-from eventlog.agents.kit.call import Named, object_of, text_of
+from eventlog.agents.kit.call import EditedFile, object_of, text_of
 from eventlog.base.paths import patch_paths
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ class AgentTools:
 
     `edits` change the files that they name and nothing else: tool → its argument with the path, or several
     of which one is given; `patches`: tool → its argument with a patch that names them. `waits` have others do
-    the work, `quiet` ones change no file. `prefix` is what the agent's hooks put in front of a name that its
+    the work, `quiet` ones change no file. `prefix` is what the agent's hooks put before a name that its
     model and its transcripts do not have.
     """
 
@@ -46,9 +46,9 @@ class AgentTools:
         self.waits = frozenset(waits.split())
         self.prefix = prefix
 
-    def name(self, said: "Mapping[str, object]") -> "str | None":
+    def name(self, payload: "Mapping[str, object]") -> "str | None":
         """The tool of a hook's input, by the name that the agent's model calls it."""
-        tool = text_of(said, "tool_name")
+        tool = text_of(payload, "tool_name")
         if tool is None or not self.prefix or not tool.startswith(self.prefix):
             return tool
         own = tool[len(self.prefix) :]
@@ -63,7 +63,7 @@ class AgentTools:
     def describe(self, call: "Call", tool: "str | None", arguments: object) -> None:
         """Say in `call` what its tool may change."""
         call.kind = self.kind(tool)
-        call.named = list(map(Named, self.paths(tool, arguments)))
+        call.named = list(map(EditedFile, self.paths(tool, arguments)))
         if call.kind == EDITS and not call.named:
             call.kind = ANY  # nobody knows what it edits
 

@@ -1,6 +1,6 @@
 """Unified diffs: applied to contents, exactly or not at all, and compared with them. Pure.
 
-A diff is the text that `diff -u` and git write, or its hunks alone. What stands in front of a hunk (`---`,
+A diff is the text that `diff -u` and git write, or its hunks alone. What stands before a hunk (`---`,
 `index`, …) is passed over. Lines end at a newline, so a carriage return is part of its line.
 """
 
@@ -28,7 +28,7 @@ def apply_patch(before: bytes, patch: str) -> bytes | None:
     lines = _lines_of(before)
     after: list[bytes] = []
     at = 0
-    found = False
+    has_hunk = False
     for hunk in _hunks_of(patch):
         if hunk is None or hunk.at < at or lines[hunk.at : hunk.at + len(hunk.old)] != hunk.old:
             return None
@@ -37,10 +37,10 @@ def apply_patch(before: bytes, patch: str) -> bytes | None:
         after += lines[at : hunk.at]
         after += hunk.new
         at = hunk.at + len(hunk.old)
-        found = True
+        has_hunk = True
     after += lines[at:]
     # Only the last line of a file has no newline: otherwise the diff was made of another file.
-    if not found or not all(line.endswith(b"\n") for line in after[:-1]):
+    if not has_hunk or not all(line.endswith(b"\n") for line in after[:-1]):
         return None
     return b"".join(after)
 
@@ -86,7 +86,7 @@ def _hunks_of(patch: str) -> "Iterator[_Hunk | None]":
 def _hunk(head: "re.Match[str]", lines: list[str], i: int) -> "tuple[_Hunk | None, int]":
     """The hunk with this head, whose lines begin at `i`, and where it ends."""
     old_left, new_left = int(head[2] or 1), int(head[4] or 1)
-    # With no line of its own in the old file, it stands behind the line with that number.
+    # With no line of its own in the old file, it stands after the line with that number.
     hunk = _Hunk(int(head[1]) - (1 if old_left else 0))
     mark = ""
     while i < len(lines) and (old_left or new_left or lines[i].startswith("\\")):

@@ -12,20 +12,20 @@ def edits_of(tool: "str | None", args: "dict[str, Any]", metadata: "dict[str, An
     """The edits of a call that came to its end; contents where it says them, else how they changed."""
     if tool == "multiedit":
         results = metadata.get("results")
-        shown = [object_of(one, "filediff") for one in results or () if isinstance(one, dict)]
-        asked = [one for one in args.get("edits") or () if isinstance(one, dict)]
-        found = []
-        for number, one in enumerate(asked):
-            told = shown[number] if number < len(shown) else {}
-            found += _edit({"filePath": args.get("filePath"), **one}, {"filediff": told})
-        return found
+        shown = [object_of(edit, "filediff") for edit in results or () if isinstance(edit, dict)]
+        asked = [edit for edit in args.get("edits") or () if isinstance(edit, dict)]
+        edits = []
+        for number, edit in enumerate(asked):
+            diff = shown[number] if number < len(shown) else {}
+            edits += _edit({"filePath": args.get("filePath"), **edit}, {"filediff": diff})
+        return edits
     if tool == "write":
         return _write(args, metadata)
     if tool == "edit":
         return _edit(args, metadata)
     if tool in ("patch", "apply_patch"):
         files = metadata.get("files")
-        return [edit for one in files or () if isinstance(one, dict) for edit in _patched(one)]
+        return [edit for file in files or () if isinstance(file, dict) for edit in _patched(file)]
     return []
 
 
@@ -89,16 +89,16 @@ def _edit(args: "dict[str, Any]", metadata: "dict[str, Any]") -> list[FileEdit]:
     ]
 
 
-def _patched(one: "dict[str, Any]") -> list[FileEdit]:
-    path = text_of(one, "filePath") or text_of(one, "relativePath")
+def _patched(file: "dict[str, Any]") -> list[FileEdit]:
+    path = text_of(file, "filePath") or text_of(file, "relativePath")
     if path is None:
         return []
-    before, after, kind = one.get("before"), one.get("after"), one.get("type")
-    added, removed = int_of(one, "additions"), int_of(one, "deletions")
-    moved = text_of(one, "movePath")
+    before, after, kind = file.get("before"), file.get("after"), file.get("type")
+    added, removed = int_of(file, "additions"), int_of(file, "deletions")
+    moved = text_of(file, "movePath")
     target, old_path = (moved, path) if moved is not None else (path, None)
     original = before if isinstance(before, str) and kind != "add" else None
-    patch = _hunks(one.get("patch")) or _hunks(one.get("diff"))
+    patch = _hunks(file.get("patch")) or _hunks(file.get("diff"))
     if kind == "delete":
         return [FileEdit(DELETE, path, original=original, patch=patch, added=added, removed=removed)]
     if isinstance(after, str):

@@ -1,10 +1,10 @@
-"""What OpenCode tells our plugin: `interpret`, from that to a `Call`, and what an import shares.
+"""What our plugin reports of OpenCode: `interpret`, from that to a `Call`, and what an import shares.
 
 Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: a turn is the
 user message that began it; a subagent is a session of its own with a parent, and what it does belongs to the
 turn of the session at the top; the ids of tool calls are the provider's, unique within a session only; a tool
-that throws is told by its part, any other by `tool.execute.after`; a model call is one `step-finish` part,
-whose input leaves the cache out and whose output leaves reasoning out. On the hook path.
+that throws is reported by its part, any other by `tool.execute.after`; a model call is one `step-finish`
+part, whose input leaves the cache out and whose output leaves reasoning out. On the hook path.
 """
 
 from eventlog.agents.kit.call import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from eventlog.base.types import Event
 
-    Said = dict[str, object]
+    Payload = dict[str, object]
 
 AGENT = "opencode"
 
@@ -50,23 +50,23 @@ SUBAGENT_TOOL = "task"
 TOOLS = AgentTools(
     edits={"edit": ("filePath",), "write": ("filePath",), "multiedit": ("filePath",)},
     patches={"patch": "patchText", "apply_patch": "patchText"},
-    waits=SUBAGENT_TOOL,  # a subagent's calls are told by its own session
+    waits=SUBAGENT_TOOL,  # a subagent's own session reports its calls
     quiet="read grep glob list ls webfetch websearch codesearch todoread todowrite question skill lsp "
     "invalid",
 )
 _ABORTED = "MessageAbortedError"
 
 
-def interpret(said: "Said") -> Call:
+def interpret(payload: "Payload") -> Call:
     """The call that the plugin makes."""
-    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
-    call.scope = text_of(said, "agent_id") or call.session
-    name = text_of(said, "hook_event_name")
+    call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
+    call.scope = text_of(payload, "agent_id") or call.session
+    name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
-        raw(call, said, name, text_of(said, "id"))
+        raw(call, payload, name, text_of(payload, "id"))
     else:
-        meaning(call, said)
+        meaning(call, payload)
     return call
 
 
@@ -75,51 +75,55 @@ def interpret(said: "Said") -> Call:
 
 def prompt_of(parts: "list[dict[str, object]]") -> "str | None":
     """What a person wrote in a user message; None when every part of it is the client's own."""
-    mine = [one for one in parts if one.get("synthetic") is not True and one.get("type") != "compaction"]
+    mine = [part for part in parts if part.get("synthetic") is not True and part.get("type") != "compaction"]
     if not mine:
         return None
-    texts = [one["text"] for one in mine if one.get("type") == "text" and isinstance(one.get("text"), str)]
+    texts = [
+        part["text"] for part in mine if part.get("type") == "text" and isinstance(part.get("text"), str)
+    ]
     tasks = [
-        one["prompt"] for one in mine if one.get("type") == "subtask" and isinstance(one.get("prompt"), str)
+        part["prompt"]
+        for part in mine
+        if part.get("type") == "subtask" and isinstance(part.get("prompt"), str)
     ]
     return "\n".join(map(str, texts or tasks))
 
 
-def usage_of(tokens: "Said") -> "Event":
+def usage_of(tokens: "Payload") -> "Event":
     """The columns of a model call: the cache is no part of the input, nor reasoning of the output."""
     cache = object_of(tokens, "cache")
     unread, written = int_of(tokens, "input"), int_of(tokens, "output")
-    read, kept, thought = int_of(cache, "read"), int_of(cache, "write"), int_of(tokens, "reasoning")
+    read, cached, thought = int_of(cache, "read"), int_of(cache, "write"), int_of(tokens, "reasoning")
     columns: "Event" = {
-        "prompt_tokens": None if unread is None else unread + (read or 0) + (kept or 0),
+        "prompt_tokens": None if unread is None else unread + (read or 0) + (cached or 0),
         "completion_tokens": None if written is None else written + (thought or 0),
         "reasoning_tokens": thought,
         "cache_read_tokens": read,
-        "cache_write_tokens": kept,
+        "cache_write_tokens": cached,
     }
     return columns
 
 
-def success_of(metadata: "Said") -> bool:
+def success_of(metadata: "Payload") -> bool:
     """Whether a tool that came to its end succeeded: a command says its exit code."""
     code = metadata.get("exit")
     return code == 0 if isinstance(code, int) else "exit" not in metadata
 
 
-def duration_of(time: "Said") -> "int | None":
+def duration_of(time: "Payload") -> "int | None":
     start, end = int_of(time, "start"), int_of(time, "end")
     return None if start is None or end is None or end < start else end - start
 
 
-def lean(metadata: "Said") -> "Said":
+def lean(metadata: "Payload") -> "Payload":
     """What a tool says beside its result, without the contents and diffs that file events hold."""
-    found = without(metadata, "filediff", "diff", "display", "output")
-    if isinstance(found.get("files"), list):
-        found["files"] = [
-            without(one, "before", "after", "diff", "patch") if isinstance(one, dict) else one
-            for one in metadata["files"]  # type: ignore[attr-defined]
+    rest = without(metadata, "filediff", "diff", "display", "output")
+    if isinstance(rest.get("files"), list):
+        rest["files"] = [
+            without(file, "before", "after", "diff", "patch") if isinstance(file, dict) else file
+            for file in metadata["files"]  # type: ignore[attr-defined]
         ]
-    return found
+    return rest
 
 
 def error_text(error: object) -> str:
@@ -143,12 +147,12 @@ def status_of(error: object) -> str:
 # -- what each moment says -----------------------------------------------------------------------
 
 
-def _session_start(call: Call, said: "Said") -> None:
-    info = object_of(said, "info")
+def _session_start(call: Call, payload: "Payload") -> None:
+    info = object_of(payload, "info")
     if call.columns.get("subagent_id") is not None:
         _subagent_start(call, info)
         return
-    begins = said.get("hook_event_name") == "session.created"
+    begins = payload.get("hook_event_name") == "session.created"
     call.add(
         "session",
         head_of(info),
@@ -159,13 +163,13 @@ def _session_start(call: Call, said: "Said") -> None:
     call.moment = SESSION
 
 
-def head_of(info: "Said") -> "Said":
+def head_of(info: "Payload") -> "Payload":
     """What is said of a session when it begins, and stays so."""
     names = ("slug", "projectID", "directory", "path", "parentID")
     return {name: info[name] for name in names if info.get(name)}
 
 
-def _subagent_start(call: Call, info: "Said") -> None:
+def _subagent_start(call: Call, info: "Payload") -> None:
     subagent = text_of(call.columns, "subagent_id")
     call.add(
         "subagent",
@@ -179,14 +183,14 @@ def _subagent_start(call: Call, info: "Said") -> None:
     )
 
 
-def _prompt(call: Call, said: "Said") -> None:
-    message = object_of(said, "message")
-    parts = [one for one in _list_of(said, "parts") if isinstance(one, dict)]
+def _prompt(call: Call, payload: "Payload") -> None:
+    message = object_of(payload, "message")
+    parts = [part for part in _list_of(payload, "parts") if isinstance(part, dict)]
     if call.columns.get("subagent_id") is not None:
-        raw(call, said, "chat.message", text_of(message, "id"))
+        raw(call, payload, "chat.message", text_of(message, "id"))
         return
     prompt, turn = prompt_of(parts) or "", call.turn
-    others = [one for one in parts if one.get("type") != "text" or one.get("synthetic") is True]
+    others = [part for part in parts if part.get("type") != "text" or part.get("synthetic") is True]
     call.add(
         "turn",
         {"user_message": prompt, "origin": "user"},
@@ -212,45 +216,50 @@ def _prompt(call: Call, said: "Said") -> None:
     call.prompt = prompt
 
 
-def _tool_start(call: Call, said: "Said") -> None:
-    tool, tool_use_id = text_of(said, "tool_name"), text_of(said, "tool_use_id")
+def _tool_start(call: Call, payload: "Payload") -> None:
+    tool, tool_use_id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
     call.add_of_tool(
-        "tool_start", {"args": said.get("args")}, tool_use_id, said.get("args"), source="agent", tool=tool
+        "tool_start",
+        {"args": payload.get("args")},
+        tool_use_id,
+        payload.get("args"),
+        source="agent",
+        tool=tool,
     )
     call.moment = TOOL_START
-    TOOLS.describe(call, tool, said.get("args"))
+    TOOLS.describe(call, tool, payload.get("args"))
 
 
-def _tool_end(call: Call, said: "Said") -> None:
-    tool, tool_use_id = text_of(said, "tool_name"), text_of(said, "tool_use_id")
-    failed = said.get("hook_event_name") == "tool.error"
-    metadata = object_of(said, "metadata")
+def _tool_end(call: Call, payload: "Payload") -> None:
+    tool, tool_use_id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
+    failed = payload.get("hook_event_name") == "tool.error"
+    metadata = object_of(payload, "metadata")
     call.add_of_tool(
         "action",
         {
-            "args": said.get("args"),
-            "result": said.get("error") if failed else said.get("output"),
-            "title": said.get("title"),
+            "args": payload.get("args"),
+            "result": payload.get("error") if failed else payload.get("output"),
+            "title": payload.get("title"),
             "metadata": lean(metadata) or None,
-            **without(said, *_OF_TOOL),
+            **without(payload, *_OF_TOOL),
         },
         tool_use_id,
-        said.get("args"),
+        payload.get("args"),
         tool=tool,
         success=False if failed else success_of(metadata),
-        duration_ms=duration_of(object_of(said, "time")),
-        title=text_of(said, "title"),
+        duration_ms=duration_of(object_of(payload, "time")),
+        title=text_of(payload, "title"),
     )
     if failed:
         call.add_of_tool(
             "error",
             {
-                "message": error_text(said.get("error")),
+                "message": error_text(payload.get("error")),
                 "tool": tool,
-                "command": object_of(said, "args").get("command"),
+                "command": object_of(payload, "args").get("command"),
             },
             tool_use_id,
-            said.get("args"),
+            payload.get("args"),
             tool=tool,
             error_type="tool_failure",
             resolved=False,
@@ -263,7 +272,7 @@ def _tool_end(call: Call, said: "Said") -> None:
             operation="end", source="agent", subagent_id=child,
         )  # fmt: skip
     call.cause = call.ended[0] if call.ended else None
-    TOOLS.describe(call, tool, said.get("args"))
+    TOOLS.describe(call, tool, payload.get("args"))
     if call.kind != QUIET:
         call.moment = TOOL
     if tool in TOOLS.edits and call.named:
@@ -273,8 +282,8 @@ def _tool_end(call: Call, said: "Said") -> None:
         named.added, named.removed = int_of(shown, "additions"), int_of(shown, "deletions")
 
 
-def _model_call(call: Call, said: "Said") -> None:
-    part, model = object_of(said, "part"), object_of(said, "model")
+def _model_call(call: Call, payload: "Payload") -> None:
+    part, model = object_of(payload, "part"), object_of(payload, "model")
     key, message_id = text_of(part, "id"), text_of(part, "messageID")
     call.add(
         "llm",
@@ -288,27 +297,27 @@ def _model_call(call: Call, said: "Said") -> None:
     )
 
 
-def usage_payload(part: "Said", model: "Said") -> "Said":
+def usage_payload(part: "Payload", model: "Payload") -> "Payload":
     names = ("tokens", "cost", "reason", "snapshot")
-    said = {name: part.get(name) for name in names}
-    return {**said, "provider": text_of(model, "providerID")}
+    payload = {name: part.get(name) for name in names}
+    return {**payload, "provider": text_of(model, "providerID")}
 
 
-def _turn_end(call: Call, said: "Said") -> None:
-    outcome = said.get("last_assistant_message")
+def _turn_end(call: Call, payload: "Payload") -> None:
+    outcome = payload.get("last_assistant_message")
     call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
     call.add(
         "turn",
-        {"outcome": outcome if isinstance(outcome, str) else None, "error": said.get("error")},
+        {"outcome": outcome if isinstance(outcome, str) else None, "error": payload.get("error")},
         source="agent",
         operation="end",
-        status=status_of(said.get("error")),
+        status=status_of(payload.get("error")),
     )
     call.moment = TURN_END
 
 
-def _message_error(call: Call, said: "Said") -> None:
-    error, message_id = said.get("error"), text_of(said, "message_id")
+def _message_error(call: Call, payload: "Payload") -> None:
+    error, message_id = payload.get("error"), text_of(payload, "message_id")
     call.add(
         "error",
         {"message": error_text(error), "error": error},
@@ -321,23 +330,23 @@ def _message_error(call: Call, said: "Said") -> None:
     )
 
 
-def _session_end(call: Call, said: "Said") -> None:
-    deleted = said.get("hook_event_name") == "session.deleted"
+def _session_end(call: Call, payload: "Payload") -> None:
+    deleted = payload.get("hook_event_name") == "session.deleted"
     call.add(
         "session",
-        {"end_reason": "deleted" if deleted else "exit", **without(said, *_SHARED, "info")},
+        {"end_reason": "deleted" if deleted else "exit", **without(payload, *_SHARED, "info")},
         operation="end",
         status="closed",
     )
     call.moment = SESSION_END
 
 
-def _list_of(said: "Said", name: str) -> "list[object]":
-    value = said.get(name)
+def _list_of(payload: "Payload", name: str) -> "list[object]":
+    value = payload.get(name)
     return value if isinstance(value, list) else []
 
 
-_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+_MEANINGS: "dict[str, Callable[[Call, Payload], None]]" = {
     "session.created": _session_start,
     "session.resumed": _session_start,
     "chat.message": _prompt,

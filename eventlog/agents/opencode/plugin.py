@@ -15,15 +15,8 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
+from eventlog.agents.opencode import EVENTS
 from eventlog.base.errors import Refused
-
-NAME = "locus.js"
-# Whatever the plugin may say; what it does not hear of from OpenCode it makes of what it hears.
-EVENTS = (
-    "session.created", "session.resumed", "chat.message", "tool.execute.before", "tool.execute.after",
-    "tool.error", "step.finish", "message.error", "permission.replied", "session.compacted", "session.idle",
-    "session.deleted", "session.end",
-)  # fmt: skip
 
 _MARK = "// Locus records what OpenCode does. Made by `locus hooks install`; do not edit. "
 _LINE = "const LINE = "
@@ -36,19 +29,19 @@ def text(line: str, events: "tuple[str, ...]" = EVENTS) -> str:
     return f"{_MARK}{_digest(body)}\n{body}"
 
 
-def put_in(path: str, said: str | None, wanted: "Mapping[str, Mapping[str, object]]") -> str:
+def put_in(path: str, before: str | None, wanted: "Mapping[str, Mapping[str, object]]") -> str:
     """What the file `said` is to become. Raises: Refused when it is not ours, or somebody edited it."""
     line = next((str(handler["command"]) for handler in wanted.values()), "")
-    if said is not None and taken_out(path, said) is not None:
+    if before is not None and taken_out(path, before) is not None:
         raise Refused(f"{path} is not ours, and in the way of our plugin. Move it away first.")
     return text(line, tuple(wanted))
 
 
-def taken_out(path: str, said: str | None) -> str | None:
+def taken_out(path: str, before: str | None) -> str | None:
     """What stays of the file: nothing, if it is ours. Raises: Refused when somebody edited it."""
-    if said is None or not is_ours(said):
-        return said
-    if is_edited(said):
+    if before is None or not is_ours(before):
+        return before
+    if is_edited(before):
         raise Refused(edited(path))
     return None
 
@@ -60,35 +53,35 @@ def edited(path: str) -> str:
     )
 
 
-def is_ours(said: str) -> bool:
+def is_ours(content: str) -> bool:
     """Whether we made the file, as it is or before somebody edited it."""
-    return said.startswith(_MARK)
+    return content.startswith(_MARK)
 
 
-def is_edited(said: str) -> bool:
+def is_edited(content: str) -> bool:
     """Whether a file of ours is no longer what we wrote."""
-    head, _, body = said.partition("\n")
+    head, _, body = content.partition("\n")
     return head != f"{_MARK}{_digest(body)}"
 
 
-def line_in(said: str) -> str | None:
+def line_in(content: str) -> str | None:
     """The launch line of a file of ours."""
-    found = _value(said, _LINE)
-    return found if isinstance(found, str) else None
+    line = _value(content, _LINE)
+    return line if isinstance(line, str) else None
 
 
-def events_in(said: str) -> "tuple[str, ...]":
+def events_in(content: str) -> "tuple[str, ...]":
     """The moments that a file of ours tells."""
-    found = _value(said, _EVENTS)
-    return tuple(str(one) for one in found) if isinstance(found, list) else ()
+    events = _value(content, _EVENTS)
+    return tuple(str(event) for event in events) if isinstance(events, list) else ()
 
 
 def _digest(body: str) -> str:
     return blake3(body.encode()).hexdigest()[:16]
 
 
-def _value(said: str, name: str) -> object:
-    for line in said.split("\n", 4)[:4]:
+def _value(content: str, name: str) -> object:
+    for line in content.split("\n", 4)[:4]:
         if line.startswith(name):
             try:
                 value: object = json.loads(line[len(name) :])

@@ -4,9 +4,9 @@ A *source* is a session with its subagents; its path is that of the database, `#
 lines are JSON objects of ours around what OpenCode wrote:
 
     {"opencode": "session", "info": …}     what of a session stays as it is; a subagent's before its messages
-    {"opencode": "totals", "info": …}      behind it, what changes as it goes on; not part of what was told
+    {"opencode": "totals", "info": …}      after it, what changes as it goes on; not part of what was recorded
     {"opencode": "message", "info": …}     in order of time
-    {"opencode": "part", "part": …}        behind their message, in order of ids
+    {"opencode": "part", "part": …}        after their message, in order of ids
 
 A database is only read, in one transaction. One that nobody has open (no `-wal` beside it) is read without
 its locks, so that no file of SQLite's is left behind, and its size and time are compared afterwards.
@@ -68,8 +68,8 @@ def sessions_in(path: str) -> Iterator[FileSource]:
     """The sources that a file holds. Raises: EventLogError when a database cannot be read."""
     if is_database(path):
         with _opened(path) as rows:
-            found = rows.execute(_ROOTS).fetchall()
-        for session, updated in found:
+            roots = rows.execute(_ROOTS).fetchall()
+        for session, updated in roots:
             yield DatabaseSource(path, str(session), updated if isinstance(updated, int) else 0)
     elif os.path.basename(os.path.dirname(os.path.dirname(path))) == "session":
         if not _parent_of(path):
@@ -93,31 +93,31 @@ class _RowSource(FileSource):
         """(kind, line) in order."""
         raise NotImplementedError
 
-    def lines(self, told: "Mapping[str, ImportOffset]") -> Iterator[Line]:
+    def lines(self, offsets: "Mapping[str, ImportOffset]") -> Iterator[Line]:
         mark = ImportOffset()
         self.marks = [mark]
-        known = self._known_lines(told.get(os.path.basename(self.path)))
+        known = self._known_lines(offsets.get(os.path.basename(self.path)))
         mark.hasher = blake3()
         for number, (kind, data) in enumerate(self.rows(), 1):
             if kind == TOTALS:
                 yield Line(0, number, mark.size, data, parse(data), False)
                 continue
-            said = parse(data)
-            yield Line(0, number, mark.size, data, said, mark.lines < known)
+            record = parse(data)
+            yield Line(0, number, mark.size, data, record, mark.lines < known)
             mark.hasher.update(data)
             mark.size += len(data)
             mark.lines += 1
-            mark.malformed += said is None
+            mark.malformed += record is None
 
-    def _known_lines(self, told: "ImportOffset | None") -> int:
-        """How many of the first lines were told, and are as they were."""
-        if told is None or not told.lines:
+    def _known_lines(self, imported: "ImportOffset | None") -> int:
+        """How many of the first lines were imported, and are as they were."""
+        if imported is None or not imported.lines:
             return 0
         digest = blake3()
         for number, data in enumerate((data for kind, data in self.rows() if kind != TOTALS), 1):
             digest.update(data)
-            if number == told.lines:
-                return number if digest.hexdigest() == told.digest else 0
+            if number == imported.lines:
+                return number if digest.hexdigest() == imported.digest else 0
         return 0
 
 
@@ -133,11 +133,11 @@ class DatabaseSource(_RowSource):
     def stamp(self) -> "list[list[int]]":
         try:
             with _opened(self._database) as rows:
-                found = rows.execute(_STAMP, [self._session]).fetchone()
+                figures = rows.execute(_STAMP, [self._session]).fetchone()
         except EventLogError as error:
             raise OSError(errno.EIO, str(error)) from error
         inode = os.stat(self._database).st_ino
-        return [[inode, *(one if isinstance(one, int) else 0 for one in found)]]
+        return [[inode, *(figure if isinstance(figure, int) else 0 for figure in figures)]]
 
     def touched_s(self) -> float:
         return self._updated_ms / 1000
@@ -145,20 +145,20 @@ class DatabaseSource(_RowSource):
     def head(self) -> "list[dict[str, Any]]":
         with _opened(self._database) as rows:
             infos = list(_infos(rows, self._session))
-        return [{"opencode": HEAD, "info": _stable(one), "cwd": one.get("directory")} for one in infos[:1]]
+        return [{"opencode": HEAD, "info": _stable(info), "cwd": info.get("directory")} for info in infos[:1]]
 
     def rows(self) -> Rows:
         with _opened(self._database) as rows:
-            waiting = {str(one["id"]): one for one in _infos(rows, self._session)}
+            waiting = {str(info["id"]): info for info in _infos(rows, self._session)}
             if self._session in waiting:
                 yield from _head(waiting.pop(self._session))
             for message, session, data in rows.execute(_MESSAGES, [self._session]):
                 if session in waiting:
                     yield from _head(waiting.pop(session))
                 yield MESSAGE, _row(MESSAGE, "info", {"id": message, "sessionID": session}, data)
-                for part, owner, said in rows.execute(_PARTS, [message]):
-                    place = {"id": part, "messageID": message, "sessionID": owner}
-                    yield PART, _row(PART, "part", place, said)
+                for part, owner, body in rows.execute(_PARTS, [message]):
+                    ids = {"id": part, "messageID": message, "sessionID": owner}
+                    yield PART, _row(PART, "part", ids, body)
             for info in waiting.values():
                 yield from _head(info)
 
@@ -176,23 +176,23 @@ class DirectorySource(_RowSource):
         stamps = [[own.st_ino, own.st_size, own.st_mtime_ns]]
         for path in [f"{self._storage}/message/{session}", *self._part_directories(session)]:
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError:
                 continue
-            stamps.append([found.st_ino, found.st_size, found.st_mtime_ns])
+            stamps.append([status.st_ino, status.st_size, status.st_mtime_ns])
         return stamps
 
     def head(self) -> "list[dict[str, Any]]":
-        said = head_of(self.path)[:1]
-        return [{"opencode": HEAD, "info": _stable(one), "cwd": one.get("directory")} for one in said]
+        infos = head_of(self.path)[:1]
+        return [{"opencode": HEAD, "info": _stable(info), "cwd": info.get("directory")} for info in infos]
 
     def rows(self) -> Rows:
         infos = self._infos()
         messages = []
         for session in infos:
             for path in _json_files(f"{self._storage}/message/{session}"):
-                said = _document(path)
-                time = said.get("time")
+                document = _document(path)
+                time = document.get("time")
                 created = time.get("created") if isinstance(time, dict) else None
                 key = created if isinstance(created, int) else 0, os.path.basename(path)
                 messages.append((key, session, path))
@@ -203,8 +203,8 @@ class DirectorySource(_RowSource):
             if session in waiting:
                 yield from _head(waiting.pop(session))
             message = name.removesuffix(".json")
-            place = {"id": message, "sessionID": session}
-            yield MESSAGE, _line(MESSAGE, "info", {**place, **_document(path)})
+            ids = {"id": message, "sessionID": session}
+            yield MESSAGE, _line(MESSAGE, "info", {**ids, **_document(path)})
             for part in _json_files(f"{self._storage}/part/{message}"):
                 owner = {"id": os.path.basename(part).removesuffix(".json"), "messageID": message}
                 yield PART, _line(PART, "part", {**owner, "sessionID": session, **_document(part)})
@@ -212,15 +212,15 @@ class DirectorySource(_RowSource):
             yield from _head(info)
 
     def _infos(self) -> "dict[str, dict[str, Any]]":
-        """The session and, behind it, those that descend from it."""
+        """The session and, after it, those that descend from it."""
         own = _document(self.path)
         beside = [_document(path) for path in _json_files(os.path.dirname(self.path)) if path != self.path]
         infos = {os.path.basename(self.path).removesuffix(".json"): own}
         grown = True
         while grown:
-            more = [one for one in beside if one.get("parentID") in infos and one.get("id") not in infos]
-            infos.update((str(one["id"]), one) for one in more if isinstance(one.get("id"), str))
-            grown = any(isinstance(one.get("id"), str) for one in more)
+            more = [info for info in beside if info.get("parentID") in infos and info.get("id") not in infos]
+            infos.update((str(info["id"]), info) for info in more if isinstance(info.get("id"), str))
+            grown = any(isinstance(info.get("id"), str) for info in more)
         return infos
 
     def _part_directories(self, session: str) -> Iterator[str]:
@@ -239,13 +239,13 @@ def _opened(path: str) -> "Iterator[sqlite3.Connection]":
     from urllib.parse import quote
 
     try:
-        with _readable(path) as (place, mode):
-            before = os.stat(place)
-            uri = f"file:{quote(place)}?{mode}"
+        with _readable(path) as (database, mode):
+            before = os.stat(database)
+            uri = f"file:{quote(database)}?{mode}"
             with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None)) as rows:
                 rows.execute("begin")
                 yield rows
-            after = os.stat(place)
+            after = os.stat(database)
             if mode != "mode=ro" and (before.st_size, before.st_mtime_ns) != (
                 after.st_size,
                 after.st_mtime_ns,
@@ -275,8 +275,8 @@ def _infos(rows: "sqlite3.Connection", session: str) -> "Iterator[dict[str, Any]
     """The session and those that descend from it, as an export says them."""
     cursor = rows.execute(_SESSIONS, [session])
     names = [column[0] for column in cursor.description]
-    found = [_info(dict(zip(names, row, strict=True))) for row in cursor]
-    yield from sorted(found, key=lambda one: one["id"] != session)
+    infos = [_info(dict(zip(names, row, strict=True))) for row in cursor]
+    yield from sorted(infos, key=lambda info: info["id"] != session)
 
 
 def _info(row: "dict[str, Any]") -> "dict[str, Any]":
@@ -313,15 +313,15 @@ def _plain(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _line(kind: str, name: str, said: "dict[str, Any]") -> bytes:
-    return orjson.dumps({"opencode": kind, name: said}, default=str) + b"\n"
+def _line(kind: str, name: str, record: "dict[str, Any]") -> bytes:
+    return orjson.dumps({"opencode": kind, name: record}, default=str) + b"\n"
 
 
-def _row(kind: str, name: str, place: "dict[str, Any]", data: object) -> bytes:
+def _row(kind: str, name: str, ids: "dict[str, Any]", data: object) -> bytes:
     """A row as a line; what is no JSON object as the bytes that it is."""
     text = data if isinstance(data, bytes) else str(data).encode("utf-8", "surrogatepass")
-    said = parse(text)
-    return text if said is None else _line(kind, name, {**place, **said})
+    record = parse(text)
+    return text if record is None else _line(kind, name, {**ids, **record})
 
 
 # -- files -------------------------------------------------------------------------------------------
@@ -336,8 +336,8 @@ def _json_files(directory: str) -> list[str]:
 
 
 def _document(path: str) -> "dict[str, Any]":
-    found = read_document(path)
-    return {} if found is None else found[1]
+    document = read_document(path)
+    return {} if document is None else document[1]
 
 
 def _parent_of(path: str) -> str | None:

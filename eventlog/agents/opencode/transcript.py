@@ -2,7 +2,7 @@
 
 What it rests on: a row may be written again until its message is complete; a model call is one `step-finish`
 part, and in older sessions a message without such parts; the cache is no part of `input`, reasoning none of
-`output`; a subagent is a session with a parent, told in the turn of its parent; the messages that a fork
+`output`; a subagent is a session with a parent, recorded in the turn of its parent; the messages that a fork
 copies are older than the session itself.
 
 `rows.py` makes the lines; an exported document is one line and says the same.
@@ -47,7 +47,7 @@ _OF_STATE = frozenset(("status", "input", "output", "title", "metadata", "time",
 _OF_STEP = _OF_PART | {"tokens", "cost", "reason", "snapshot"}
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
+def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     """Where OpenCode keeps its sessions: databases, and the files of older versions (docs/adapters.md)."""
     home = environ.get("XDG_DATA_HOME") or f"{environ.get('HOME', '')}/.local/share"
     data = f"{home}/opencode"
@@ -56,8 +56,8 @@ def places(environ: "Mapping[str, str]") -> list[str]:
         others = [name for name in os.listdir(data) if name.startswith("opencode-") and name.endswith(".db")]
     except OSError:
         others = []
-    found = [f"{data}/opencode.db", *(f"{data}/{name}" for name in sorted(others)), f"{data}/storage/session"]
-    return found if not named or named == ":memory:" else [os.path.join(data, named), *found]
+    paths = [f"{data}/opencode.db", *(f"{data}/{name}" for name in sorted(others)), f"{data}/storage/session"]
+    return paths if not named or named == ":memory:" else [os.path.join(data, named), *paths]
 
 
 def sources_in(path: str) -> "list[FileSource]":
@@ -65,8 +65,10 @@ def sources_in(path: str) -> "list[FileSource]":
     return list(sessions_in(path))
 
 
-def recognises(said: "dict[str, Any]") -> bool:
-    return said.get("opencode") == HEAD or ("messages" in said and "directory" in object_of(said, "info"))
+def recognises(record: "dict[str, Any]") -> bool:
+    return record.get("opencode") == HEAD or (
+        "messages" in record and "directory" in object_of(record, "info")
+    )
 
 
 class OpenCodeReader:
@@ -80,42 +82,45 @@ class OpenCodeReader:
         self._children: set[str] = set()
         self._snapshot: str | None = None
 
-    def take(self, said: "dict[str, Any]") -> None:
-        kind = said.get("opencode")
-        if kind is None and isinstance(said.get("messages"), list):
-            self._document(said)
+    def take(self, record: "dict[str, Any]") -> None:
+        kind = record.get("opencode")
+        if kind is None and isinstance(record.get("messages"), list):
+            self._document(record)
         elif kind == HEAD:
             self._tell_message()
-            self._head(object_of(said, "info"))
+            self._head(object_of(record, "info"))
         elif kind == MESSAGE:
             self._tell_message()
-            self._message, self._parts = object_of(said, "info"), []
+            self._message, self._parts = object_of(record, "info"), []
         elif kind == PART and self._message is not None:
-            self._parts.append(object_of(said, "part"))
+            self._parts.append(object_of(record, "part"))
         else:
             self._tell_message()
             self._draft.of_line = {}
             if kind == TOTALS:
-                self._totals(object_of(said, "info"))
+                self._totals(object_of(record, "info"))
             else:
-                self._draft.raw(said, text_of(said, "type"))
+                self._draft.raw(record, text_of(record, "type"))
 
     def end(self) -> None:
         self._tell_message()
 
-    def _document(self, said: "dict[str, Any]") -> None:
-        info = object_of(said, "info")
+    def _document(self, document: "dict[str, Any]") -> None:
+        info = object_of(document, "info")
         self._head(info)
         self._totals(info)
-        for one in said["messages"]:
-            if isinstance(one, dict) and isinstance(one.get("info"), dict):
-                parts = one.get("parts")
-                found = parts if isinstance(parts, list) else []
-                self._message, self._parts = one["info"], [part for part in found if isinstance(part, dict)]
+        for message in document["messages"]:
+            if isinstance(message, dict) and isinstance(message.get("info"), dict):
+                parts = message.get("parts")
+                parts_of_message = parts if isinstance(parts, list) else []
+                self._message, self._parts = (
+                    message["info"],
+                    [part for part in parts_of_message if isinstance(part, dict)],
+                )
                 self._tell_message()
             else:
                 self._draft.of_line = {}
-                self._draft.raw({"message": one}, "message")
+                self._draft.raw({"message": message}, "message")
 
     # -- sessions ----------------------------------------------------------------------------------
 
@@ -138,8 +143,10 @@ class OpenCodeReader:
         if draft.turn is not None:
             draft.of_line["agent_turn_id"] = draft.turn
         key = ("subagent", session, "start")
-        said = {"session": session, **head_of(info)}
-        draft.event("subagent", said, *key, operation="start", title=text_of(info, "title"), source="agent")
+        payload = {"session": session, **head_of(info)}
+        draft.event(
+            "subagent", payload, *key, operation="start", title=text_of(info, "title"), source="agent"
+        )
 
     def _totals(self, info: "dict[str, Any]") -> None:
         """What changes while a session goes on: its title, sums, state."""
@@ -151,76 +158,90 @@ class OpenCodeReader:
     # -- messages ----------------------------------------------------------------------------------
 
     def _tell_message(self) -> None:
-        said, parts = self._message, self._parts
+        message, parts = self._message, self._parts
         self._message, self._parts = None, []
-        if said is None:
+        if message is None:
             return
         draft = self._draft
-        session, created = text_of(said, "sessionID"), int_of(object_of(said, "time"), "created")
+        session, created = text_of(message, "sessionID"), int_of(object_of(message, "time"), "created")
         draft.of_line = {} if created is None else {"occurred_at": created * 1000}
         if session in self._children:
             draft.of_line["subagent_id"] = session
         if draft.turn is not None:
             draft.of_line["agent_turn_id"] = draft.turn
         if created is not None and created < self._began.get(session or "", 0):
-            draft.raw({"info": said, "parts": parts}, "copied", text_of(said, "id"), digest_of([said, parts]))
-        elif said.get("role") == "user":
-            self._user(said, parts)
-        elif said.get("role") == "assistant":
-            self._assistant(said, parts)
+            draft.raw(
+                {"info": message, "parts": parts},
+                "copied",
+                text_of(message, "id"),
+                digest_of([message, parts]),
+            )
+        elif message.get("role") == "user":
+            self._user(message, parts)
+        elif message.get("role") == "assistant":
+            self._assistant(message, parts)
         else:
             draft.raw(
-                {"info": said, "parts": parts}, "message", text_of(said, "id"), digest_of([said, parts])
+                {"info": message, "parts": parts},
+                "message",
+                text_of(message, "id"),
+                digest_of([message, parts]),
             )
 
-    def _user(self, said: "dict[str, Any]", parts: "list[dict[str, Any]]") -> None:
-        draft, key = self._draft, text_of(said, "id")
+    def _user(self, message: "dict[str, Any]", parts: "list[dict[str, Any]]") -> None:
+        draft, key = self._draft, text_of(message, "id")
         prompt = prompt_of(parts)
         begins = prompt is not None and key is not None and "subagent_id" not in draft.of_line
         if begins:
             assert prompt is not None and key is not None
             draft.begin_turn(key, prompt)
         others = [
-            one for one in parts if not begins or one.get("type") != "text" or one.get("synthetic") is True
+            part
+            for part in parts
+            if not begins or part.get("type") != "text" or part.get("synthetic") is True
         ]
-        rest = {name: value for name, value in said.items() if name not in _OF_USER}
+        rest = {name: value for name, value in message.items() if name not in _OF_USER}
         if not begins:
-            rest["parts"] = [_bare(one) for one in others]
+            rest["parts"] = [_bare(part) for part in others]
             draft.raw(rest, "user", key, digest_of(rest))
         else:
             draft.raw(rest, "user", key)
-            for one in others:
-                self._raw_part(one)
-        summary = said.get("summary")
+            for part in others:
+                self._raw_part(part)
+        summary = message.get("summary")
         if summary and summary != {"diffs": []}:
             draft.raw({"summary": summary}, "summary", key, digest_of(summary))
 
-    def _assistant(self, said: "dict[str, Any]", parts: "list[dict[str, Any]]") -> None:
-        draft, key = self._draft, text_of(said, "id")
-        model = text_of(said, "modelID")
+    def _assistant(self, message: "dict[str, Any]", parts: "list[dict[str, Any]]") -> None:
+        draft, key = self._draft, text_of(message, "id")
+        model = text_of(message, "modelID")
         if model is not None:
             draft.of_line["model"] = model
-        cwd = text_of(object_of(said, "path"), "cwd")
+        cwd = text_of(object_of(message, "path"), "cwd")
         if cwd is not None:
             draft.of_line["cwd"] = cwd
         of_message, steps = draft.of_line, 0
         for part in parts:
             draft.of_line = dict(of_message)
             steps += part.get("type") == "step-finish"
-            self._part(part, said)
+            self._part(part, message)
         draft.of_line = of_message
-        tokens = object_of(said, "tokens")
+        tokens = object_of(message, "tokens")
         if not steps and any(usage_of(tokens).values()):
-            payload = {"tokens": tokens, "cost": said.get("cost"), "provider": text_of(said, "providerID")}
+            payload = {
+                "tokens": tokens,
+                "cost": message.get("cost"),
+                "provider": text_of(message, "providerID"),
+            }
             self._llm(key, key, None, payload, tokens)
-        rest = {name: value for name, value in said.items() if name not in _OF_ASSISTANT}
+        rest = {name: value for name, value in message.items() if name not in _OF_ASSISTANT}
         if rest:
             draft.raw(rest, "assistant", key, digest_of(rest))
-        error = said.get("error")
+        error = message.get("error")
         if error:
-            message = {"message": error_text(error), "error": error}
+            failure = {"message": error_text(error), "error": error}
             draft.event(
-                "error", message, "error", key, message_id=key,
+                "error", failure, "error", key, message_id=key,
                 error_type=error_type_of(error), resolved=False, related_to=["errors"],
             )  # fmt: skip
         if "subagent_id" not in of_message:
@@ -289,10 +310,10 @@ class OpenCodeReader:
         scope = (text_of(part, "sessionID") or draft.session or "",)
         tool, tool_use_id = text_of(part, "tool"), text_of(part, "callID")
         status, args = state.get("status"), state.get("input")
-        place: dict[str, Any] = {"tool": tool, "tool_use_id": tool_use_id}
+        columns: dict[str, Any] = {"tool": tool, "tool_use_id": tool_use_id}
         if status not in ("completed", "error"):
             key = draft.call_key("tool_start", tool_use_id, args, *scope)
-            draft.event("tool_start", {"args": args or state.get("raw")}, *key, source="agent", **place)
+            draft.event("tool_start", {"args": args or state.get("raw")}, *key, source="agent", **columns)
             return
         failed = status == "error"
         metadata, time = object_of(state, "metadata"), object_of(state, "time")
@@ -316,14 +337,14 @@ class OpenCodeReader:
             success=False if failed else success_of(metadata),
             duration_ms=duration_of(time),
             title=text_of(state, "title"),
-            **place,
+            **columns,
         )
         if failed:
             command = args.get("command") if isinstance(args, dict) else None
             error = {"message": error_text(output), "tool": tool, "command": command}
             draft.event(
                 "error", error, *draft.call_key("error", tool_use_id, args, *scope),
-                error_type="tool_failure", resolved=False, related_to=["errors"], **place,
+                error_type="tool_failure", resolved=False, related_to=["errors"], **columns,
             )  # fmt: skip
         child = text_of(metadata, "sessionId")
         if tool == SUBAGENT_TOOL and child is not None:

@@ -14,18 +14,18 @@ from eventlog.base import jsontext
 
 AGENT = "swe-agent"
 SUFFIXES = (".traj", ".json")
-_Said = dict[str, Any]
+_Object = dict[str, Any]
 
 # `query` repeats the history as the model was given it.
 _OF_STEP = ("action", "observation", "response", "thought", "query")
 _OF_MESSAGE = ("role", "content", "thought", "action", "tool_calls", "tool_call_ids", "agent", "message_type")
 
 
-def recognises(said: _Said) -> bool:
-    if "schema_version" in said:
+def recognises(record: _Object) -> bool:
+    if "schema_version" in record:
         return False
-    steps, messages = objects_of(said.get("trajectory")), objects_of(said.get("history"))
-    return any("action" in one for one in steps) or any("role" in one for one in messages)
+    steps, messages = objects_of(record.get("trajectory")), objects_of(record.get("history"))
+    return any("action" in element for element in steps) or any("role" in element for element in messages)
 
 
 class SweAgentReader:
@@ -34,49 +34,52 @@ class SweAgentReader:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._tell = Steps(draft)
-        self._steps: list[_Said] = []
-        self._open: list[tuple[str, _Said]] = []  # calls without a result, and their steps
+        self._steps: list[_Object] = []
+        self._open: list[tuple[str, _Object]] = []  # calls without a result, and their steps
         self._is_answered = False
 
-    def take(self, said: _Said) -> None:
-        draft, history = self._draft, objects_of(said.get("history"))
-        self._steps = objects_of(said.get("trajectory"))
+    def take(self, record: _Object) -> None:
+        draft, history = self._draft, objects_of(record.get("history"))
+        self._steps = objects_of(record.get("trajectory"))
         if not history and not self._steps:
-            draft.raw(said, "document", digest_of(said))
+            draft.raw(record, "document", digest_of(record))
             return
         if draft.session is None:
-            about = left_of(said, "trajectory", "history", "info")
-            draft.begin_session(session_of(history, self._steps, said.get("environment")), about)
+            about = left_of(record, "trajectory", "history", "info")
+            draft.begin_session(session_of(history, self._steps, record.get("environment")), about)
         for number, message in enumerate(history):
             self._tell.begin(number)
             self._message(number, message)
-        for number, step in enumerate(self._steps, len(history)):  # that no message tells
+        for number, step in enumerate(self._steps, len(history)):  # that no message has
             self._tell.begin(number)
             self._answer(number, {}, step)
         self._close_calls()
         self._tell.begin("info")
-        self._info(object_of(said, "info"))
+        self._info(object_of(record, "info"))
 
     def end(self) -> None:
         self._tell.end()
 
-    def _message(self, number: int, said: _Said) -> None:
-        role, text = said.get("role"), text_in(said.get("content"))
+    def _message(self, number: int, message: _Object) -> None:
+        role, text = message.get("role"), text_in(message.get("content"))
         if role == "assistant":
-            self._answer(number, said, self._step_of(said))
+            self._answer(number, message, self._step_of(message))
         elif self._open and role in ("user", "tool"):
             (call, step), *self._open = self._open
             given = step.get("observation", text)
             shown = None if given == text else text
-            self._tell.result(call, given, shown=shown, **left_of(said, *_OF_MESSAGE))
+            self._tell.result(call, given, shown=shown, **left_of(message, *_OF_MESSAGE))
         elif (
-            role == "user" and not self._is_answered and self._draft.turn is None and not said.get("is_demo")
+            role == "user"
+            and not self._is_answered
+            and self._draft.turn is None
+            and not message.get("is_demo")
         ):
-            self._tell.prompt(text, left_of(said, *_OF_MESSAGE))
+            self._tell.prompt(text, left_of(message, *_OF_MESSAGE))
         else:
-            self._tell.rest(said, role if isinstance(role, str) else None)
+            self._tell.rest(message, role if isinstance(role, str) else None)
 
-    def _step_of(self, message: _Said) -> _Said:
+    def _step_of(self, message: _Object) -> _Object:
         """The step that an answer is, if there is one."""
         for number, step in enumerate(self._steps):
             thought, response = step.get("thought"), step.get("response")
@@ -86,7 +89,7 @@ class SweAgentReader:
                 return self._steps.pop(number)
         return {}
 
-    def _answer(self, number: int, message: _Said, step: _Said) -> None:
+    def _answer(self, number: int, message: _Object, step: _Object) -> None:
         self._close_calls()
         self._is_answered = True
         thought = message.get("thought") or step.get("thought")
@@ -113,7 +116,7 @@ class SweAgentReader:
                 self._tell.unfinished(call)
         self._open = []
 
-    def _info(self, info: _Said) -> None:
+    def _info(self, info: _Object) -> None:
         stats = object_of(info, "model_stats")
         read, written = int_of(stats, "tokens_sent"), int_of(stats, "tokens_received")
         if read or written:
@@ -121,13 +124,13 @@ class SweAgentReader:
         self._tell.rest(info, "info")
 
 
-def session_of(history: "list[_Said]", steps: "list[_Said]", environment: object) -> str:
+def session_of(history: "list[_Object]", steps: "list[_Object]", environment: object) -> str:
     """A run has no id: the digest of its environment, its prompts and its first answer."""
-    first = next((n for n, one in enumerate(history) if one.get("role") == "assistant"), len(history))
+    first = next((n for n, message in enumerate(history) if message.get("role") == "assistant"), len(history))
     return digest_of([environment, history[: first + 1], steps[:1]])
 
 
-def _arguments(function: _Said) -> object:
+def _arguments(function: _Object) -> object:
     try:
         return jsontext.decode(str(function.get("arguments")))
     except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eventlog.base import jsontext
 from eventlog.base.errors import Conflict, Refused
 from eventlog.base.names import context_of_event, event_context, turn_context
-from eventlog.base.types import LIFECYCLE_TYPES, happened_at
+from eventlog.base.types import LIFECYCLE_TYPES
 from eventlog.exports import files, withheld
 from eventlog.exports.local_paths import LocalPaths
 from eventlog.exports.locusgraph import anchors, wire
@@ -25,6 +25,7 @@ from eventlog.exports.locusgraph.parents import Parents, Sent
 from eventlog.log import upcast
 from eventlog.log.maintenance import MAINTENANCE
 from eventlog.log.retained import CONTENT, RETENTION
+from eventlog.projections.happened import happened_at
 from eventlog.projections.settled import Settled
 from eventlog.query import people
 from eventlog.recorder.ledger import CURSOR, Consumer

@@ -1,8 +1,8 @@
-"""The patches of Codex: which files a text changes, and what one of them holds afterwards.
+"""Patches of the tool `apply_patch`: which files a text changes, and what one of them holds afterwards.
 
-Its hunks name no lines: each is found by its context, from the end of the one before on. Codex takes an exact
-match wherever one follows, and is lenient only when there is none; so what is found exactly is what it did,
-and anything else is unknown (P7). Pure.
+Their hunks name no lines: each is found by its context, from the end of the one before on. The tool takes an
+exact match wherever one follows, and is lenient only when there is none; so what is found exactly is what it
+did, and anything else is unknown (P7). Pure.
 """
 
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, FileEdit
@@ -21,14 +21,14 @@ def patch_in(text: str) -> str | None:
 
 def edits_of(patch: str) -> list[FileEdit]:
     """What a patch does to files, in its order."""
-    found: list[FileEdit] = []
+    edits: list[FileEdit] = []
     section: list[str] = []
     for line in patch.split("\n")[1:]:
         if line.startswith((_ADD, _UPDATE, _DELETE, _END)):
-            found += _edit_of(section)
+            edits += _edit_of(section)
             section = []
         section.append(line)
-    return found
+    return edits
 
 
 def _edit_of(section: list[str]) -> list[FileEdit]:
@@ -73,22 +73,22 @@ def apply_section(before: bytes, section: str) -> bytes | None:
     at = 0
     for chunk in chunks:
         if chunk.context is not None:
-            found = _seek(lines, [chunk.context], at, at_end=False)
-            if found is None:
+            position = _seek(lines, [chunk.context], at, at_end=False)
+            if position is None:
                 return None
-            at = found + 1
+            at = position + 1
         old, new = chunk.old, chunk.new
         if not old:
             changes.append((len(lines), 0, new))
             continue
-        found = _seek(lines, old, at, at_end=chunk.at_end)
-        if found is None and old[-1] == b"":
+        position = _seek(lines, old, at, at_end=chunk.at_end)
+        if position is None and old[-1] == b"":
             old, new = old[:-1], new[:-1] if new and new[-1] == b"" else new
-            found = _seek(lines, old, at, at_end=chunk.at_end)
-        if found is None:
+            position = _seek(lines, old, at, at_end=chunk.at_end)
+        if position is None:
             return None
-        changes.append((found, len(old), new))
-        at = found + len(old)
+        changes.append((position, len(old), new))
+        at = position + len(old)
     changes.sort(key=lambda change: change[0])
     for start, count, new in reversed(changes):
         lines[start : start + count] = new
@@ -133,7 +133,7 @@ def _chunks(lines: list[bytes]) -> list[_Chunk] | None:
 
 
 def _seek(lines: list[bytes], wanted: list[bytes], start: int, *, at_end: bool) -> int | None:
-    """Where `wanted` stands at or behind `start`; `at_end` asks for the last lines."""
+    """Where `wanted` stands at or after `start`; `at_end` asks for the last lines."""
     if not wanted:
         return None
     last = len(lines) - len(wanted)

@@ -1,14 +1,14 @@
 """Sessions of GitHub Copilot: `events.jsonl` of its command line, and chats of VS Code (`chat`).
 
 What it rests on: each line is {type, data, id, timestamp, parentId}; a message may count its output, and the
-end of a run counts all of its model calls by model: what its messages did not tell goes to the last of them.
+end of a run counts all of its model calls by model: what its messages did not count goes to the last of them.
 """
 
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from eventlog.agents.copilot import chat
+from eventlog.agents.copilot_cli import chat
 from eventlog.agents.kit.call import int_of, object_of, text_of
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
@@ -18,13 +18,21 @@ from eventlog.base.types import Event
 
 AGENT = "copilot-cli"
 SUFFIXES = (".jsonl", ".json")
-_Said = dict[str, Any]
+_Object = dict[str, Any]
 _OF_LINE = ("type", "data", "id", "parentId", "timestamp")
-_TOLD = ("content", "reasoningText", "toolRequests", "model", "outputTokens", "usage", "parentToolCallId")
+_OF_MESSAGE = (
+    "content",
+    "reasoningText",
+    "toolRequests",
+    "model",
+    "outputTokens",
+    "usage",
+    "parentToolCallId",
+)
 _OF_RESULT = ("toolCallId", "success", "result", "error", "model", "parentToolCallId")
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
+def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     return [environ.get("COPILOT_HOME") or f"{environ.get('HOME', '')}/.copilot"]
 
 
@@ -32,23 +40,23 @@ def sources_in(path: str) -> list[FileSource]:
     return [FileSource(AGENT, [path])] if os.path.basename(path) == "events.jsonl" else []
 
 
-def root_of(_: FileSource, head: "list[_Said]", roots: "list[str]") -> str | None:
-    contexts = [object_of(object_of(said, "data"), "context") for said in head]
-    cwd = next((os.path.normpath(found) for one in contexts if (found := text_of(one, "cwd"))), None)
-    return None if cwd is None else next((one for one in roots if f"{cwd}/".startswith(f"{one}/")), None)
+def root_of(_: FileSource, head: "list[_Object]", roots: "list[str]") -> str | None:
+    contexts = [object_of(object_of(record, "data"), "context") for record in head]
+    cwd = next((os.path.normpath(path) for context in contexts if (path := text_of(context, "cwd"))), None)
+    return None if cwd is None else next((root for root in roots if f"{cwd}/".startswith(f"{root}/")), None)
 
 
-def recognises(said: _Said) -> bool:
-    is_start = said.get("type") == "session.start" and "sessionId" in object_of(said, "data")
-    return is_start or chat.recognises(said)
+def recognises(record: _Object) -> bool:
+    is_start = record.get("type") == "session.start" and "sessionId" in object_of(record, "data")
+    return is_start or chat.recognises(record)
 
 
 class _Answer(NamedTuple):
-    """A message that counts its tokens, until it is known whether the end of the run tells more."""
+    """A message that counts its tokens, until it is known whether the end of the run counts more."""
 
     message: str
     model: str | None
-    usage: _Said
+    usage: _Object
     read: int | None
     written: int
     columns: Event
@@ -65,18 +73,20 @@ class CopilotCliReader:
         self._answers: dict[str | None, list[_Answer]] = {}  # model → those that this run counted
         self._reasoned: object = None
 
-    def take(self, said: _Said) -> None:
-        if self._chat is None and chat.recognises(said):
+    def take(self, record: _Object) -> None:
+        if self._chat is None and chat.recognises(record):
             self._chat = chat.Chat(self._draft, self._tell)
         if self._chat is not None:
-            self._chat.take(said)
+            self._chat.take(record)
             return
         draft = self._draft
-        data = {**object_of(said, "data"), **left_of(said, *_OF_LINE)}
-        kind = text_of(said, "type")
+        data = {**object_of(record, "data"), **left_of(record, *_OF_LINE)}
+        kind = text_of(record, "type")
         context = object_of(data, "context")
         self._tell.begin(
-            text_of(said, "id") or digest_of(said), said.get("timestamp"), **_place(data, context)
+            text_of(record, "id") or digest_of(record),
+            record.get("timestamp"),
+            **_columns_of_context(data, context),
         )
         if kind == "session.start" and draft.session is None:
             draft.cwd, draft.commit = text_of(context, "cwd"), text_of(context, "headCommit")
@@ -86,7 +96,7 @@ class CopilotCliReader:
             self._model = text_of(data, "selectedModel")
             draft.begin_session(text_of(data, "sessionId") or digest_of(data), data)
         elif kind == "user.message":
-            self._tell.prompt(text_in(data.get("content")), left_of(data, "content"), text_of(said, "id"))
+            self._tell.prompt(text_in(data.get("content")), left_of(data, "content"), text_of(record, "id"))
         elif kind == "assistant.message":
             self._answer(data)
         elif kind == "assistant.reasoning":
@@ -106,7 +116,7 @@ class CopilotCliReader:
             elif kind == "session.model_change":
                 self._model = text_of(data, "newModel")
             elif kind == "session.shutdown":
-                self._run_ended(str(said.get("id")), object_of(data, "modelMetrics"))
+                self._run_ended(str(record.get("id")), object_of(data, "modelMetrics"))
             self._tell.rest(data, kind)
 
     def end(self) -> None:
@@ -115,12 +125,12 @@ class CopilotCliReader:
         self._tell_last()
         self._tell.end()
 
-    def _answer(self, data: _Said) -> None:
+    def _answer(self, data: _Object) -> None:
         tell, reasoning = self._tell, data.get("reasoningText")
         if reasoning != self._reasoned:
             tell.say("reasoning", reasoning)
         self._reasoned = None
-        tell.say("text", data.get("content"), **left_of(data, *_TOLD))
+        tell.say("text", data.get("content"), **left_of(data, *_OF_MESSAGE))
         for call in objects_of(data.get("toolRequests")):
             if (call_id := text_of(call, "toolCallId")) is not None:
                 others = left_of(call, "toolCallId", "name", "arguments")
@@ -139,20 +149,20 @@ class CopilotCliReader:
             message = text_of(data, "messageId") or tell.name_of_step()
             before.append(_Answer(message, model, usage, read, written, self._draft.of_line))
 
-    def _result(self, call_id: str, data: _Said) -> None:
+    def _result(self, call_id: str, data: _Object) -> None:
         success = data.get("success")
         success = success if isinstance(success, bool) else None
         result = data.get("result", data.get("error"))
         action = self._tell.result(call_id, result, success, **left_of(data, *_OF_RESULT))
         if success is False:
-            said = data.get("error", result)
-            message = said.get("message", said) if isinstance(said, dict) else said
+            shown = data.get("error", result)
+            message = shown.get("message", shown) if isinstance(shown, dict) else shown
             self._tell.error(message, "tool_failure", tool=action.get("tool"), tool_use_id=call_id)
 
-    def _run_ended(self, line: str, metrics: _Said) -> None:
-        """What the model calls of a run used besides what its messages told.
+    def _run_ended(self, line: str, metrics: _Object) -> None:
+        """What the model calls of a run used besides what its messages counted.
 
-        It is told with the last message of the model, whose row then says that it is a sum if others went
+        It is recorded with the last message of the model, whose row then says that it is a sum if others went
         before it: so a run has as many calls as messages. A model that no message names has its own row.
         """
         draft, alone = self._draft, len(metrics) == 1
@@ -161,28 +171,28 @@ class CopilotCliReader:
             answers = self._answers.get(model, [])
             if alone and not answers:
                 answers = next(iter(self._answers.values()), [])
-            told = [one for of in self._answers.values() for one in of] if alone else answers
-            found = counts(
+            counted = [answer for of in self._answers.values() for answer in of] if alone else answers
+            figures = counts(
                 usage, prompt_tokens="inputTokens", completion_tokens="outputTokens",
                 cache_read_tokens="cacheReadTokens", cache_write_tokens="cacheWriteTokens",
             )  # fmt: skip
             for name, count in (
-                ("prompt_tokens", sum(one.read or 0 for one in told)),
-                ("completion_tokens", sum(one.written for one in told)),
+                ("prompt_tokens", sum(answer.read or 0 for answer in counted)),
+                ("completion_tokens", sum(answer.written for answer in counted)),
             ):
-                total = found[name]
-                found[name] = None if total is None else max(0, total - count)
+                total = figures[name]
+                figures[name] = None if total is None else max(0, total - count)
             own = f"{draft.session}:{line}:{model}"
-            if answers and any(found.values()):
-                self._count(answers[-1], found, usage, len(told))
+            if answers and any(figures.values()):
+                self._count(answers[-1], figures, usage, len(counted))
                 answers.clear()
                 draft.was(str(draft.items[-1]["event_id"]), event_id_of(AGENT, "llm", own, digest_of(usage)))  # type: ignore[index]
-            elif any(found.values()):
-                self._tell.usage(usage, own, model=model, **found)
+            elif any(figures.values()):
+                self._tell.usage(usage, own, model=model, **figures)
         self._tell_last()
 
     def _tell_last(self) -> None:
-        """The calls of messages behind which nothing more is told."""
+        """The calls of messages that nothing more follows."""
         for answers in self._answers.values():
             if answers:
                 self._count(answers[-1])
@@ -195,7 +205,7 @@ class CopilotCliReader:
         run: object = None,
         of: int = 1,
     ) -> None:
-        """The model call of a message, with what the end of its run tells `more`, of so many messages."""
+        """The model call of a message, with what the end of its run counts `more`, of so many messages."""
         draft, more = self._draft, more or {}
         here, draft.of_line = draft.of_line, answer.columns
         usage = answer.usage
@@ -211,7 +221,7 @@ class CopilotCliReader:
         draft.of_line = here
 
 
-def _place(data: _Said, context: _Said) -> dict[str, str | None]:
+def _columns_of_context(data: _Object, context: _Object) -> dict[str, str | None]:
     return {
         "subagent_id": text_of(data, "parentToolCallId"),
         "cwd": text_of(context, "cwd"),
