@@ -139,7 +139,7 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
 
     who = identity.read(REAL, layout)
     try:
-        place = locate.find_place(layout.root, call, os.environ)
+        place = locate.find_directory(layout.root, call, os.environ)
     except (OSError, ValueError):
         place = None
     if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(layout, who):

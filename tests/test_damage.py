@@ -103,7 +103,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         )
         store.journal.rotate()
         store.append([{"event_type": "action", "agent": "pi", "session_id": KEPT}])
-        state.write_told(
+        state.write_checkpoint(
             store.layout,
             WORKTREE,
             state.CaptureCheckpoint(
@@ -201,7 +201,7 @@ QUESTIONS: dict[str, Callable[[Store, Path], Any]] = {
     "replays": _replays,
     "turns": lambda store, _: store.query("select count(*) from turns").rows[0][0],
     "settings": lambda store, _: config.read(store.fs, store.layout).max_sessions,
-    "told": lambda store, _: bool(state.read_told(store.layout, WORKTREE)),
+    "told": lambda store, _: bool(state.read_checkpoint(store.layout, WORKTREE)),
     "calls": lambda store, _: bool(state.read_calls(store.layout, KEPT)),
     "recover": _recover,
     "capture": lambda store, directory: _captured(store, directory / "work"),

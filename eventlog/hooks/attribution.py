@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from eventlog.hooks.state import Running
 
-    Place = tuple[str, str, str]  # agent, the agent's ids of session and turn
+    TurnKey = tuple[str, str, str]  # agent, the agent's ids of session and turn
 
 PROBABLE = "probable"
 
@@ -66,34 +66,34 @@ TABLE: "dict[str, dict[str, tuple[str, str | None]]]" = {
 class CaptureOrigin:
     """Who looked: at which moment (a row of `TABLE`), for which action, in which turn (None outside any)."""
 
-    __slots__ = ("cause", "found", "place")
+    __slots__ = ("cause", "moment", "turn_key")
 
-    def __init__(self, found: str, cause: "str | None", place: "Place | None") -> None:
-        self.found = found
+    def __init__(self, moment: str, cause: "str | None", turn_key: "TurnKey | None") -> None:
+        self.moment = moment
         self.cause = cause
-        self.place = place
+        self.turn_key = turn_key
 
 
 class Attribution:
     """`cause` is the action that made the change, `causes` are the actions of which one may have, `place` is
     the turn that it counts in, `certainty` None where it is certain."""
 
-    __slots__ = ("causes", "certainty", "place", "whose")
+    __slots__ = ("causes", "certainty", "owner", "turn_key")
 
     def __init__(
-        self, whose: str, causes: "list[str]", place: "Place | None", certainty: "str | None"
+        self, owner: str, causes: "list[str]", turn_key: "TurnKey | None", certainty: "str | None"
     ) -> None:
-        self.whose = whose
+        self.owner = owner
         self.causes = causes
-        self.place = place
+        self.turn_key = turn_key
         self.certainty = certainty
 
     @property
     def cause(self) -> "str | None":
-        return self.causes[0] if self.whose in (LOOKER, THAT_CALL) and self.causes else None
+        return self.causes[0] if self.owner in (LOOKER, THAT_CALL) and self.causes else None
 
 
-def attribute(looker: CaptureOrigin, others: "Sequence[Running]", key: "str | None" = None) -> Attribution:
+def attribute(origin: CaptureOrigin, others: "Sequence[Running]", key: "str | None" = None) -> Attribution:
     """Whose a change is that `looker` found.
 
     Args:
@@ -101,35 +101,35 @@ def attribute(looker: CaptureOrigin, others: "Sequence[Running]", key: "str | No
         key: the `short` path of the change, by which edit tools name it; None when the looker's own names it.
     """
     if key is None:
-        return Attribution(LOOKER, _listed(looker.cause), looker.place, None)
+        return Attribution(LOOKER, _listed(origin.cause), origin.turn_key, None)
     for other in reversed(others):
         if other.kind == EDITS and key in other.paths:
-            return Attribution(THAT_CALL, [other.cause], other.place, PROBABLE if other.dead else None)
-    able = [other for other in others if other.kind == ANY]
-    causes = [other.cause for other in able]
-    places: "set[Place | None]" = {other.place for other in able}
-    if able and looker.found == AFTER_COMMAND and looker.cause is not None:
-        causes.append(looker.cause)  # a command may have made it as well as these
-        places.add(looker.place)
-    whose, certainty = TABLE[looker.found][_count(looker, able, causes, places)]
-    if any(other.dead for other in able):
-        certainty = PROBABLE if whose in (THAT_CALL, THEIR_TURN) else certainty
-    if whose == LOOKER:
-        return Attribution(whose, _listed(looker.cause), looker.place, certainty)
-    if whose in (THAT_CALL, THEIR_TURN):
-        return Attribution(whose, causes, able[0].place, certainty)
-    return Attribution(whose, causes, looker.place if whose == THIS_TURN else None, certainty)
+            return Attribution(THAT_CALL, [other.cause], other.turn_key, PROBABLE if other.dead else None)
+    candidates = [other for other in others if other.kind == ANY]
+    causes = [other.cause for other in candidates]
+    turn_keys: "set[TurnKey | None]" = {other.turn_key for other in candidates}
+    if candidates and origin.moment == AFTER_COMMAND and origin.cause is not None:
+        causes.append(origin.cause)  # a command may have made it as well as these
+        turn_keys.add(origin.turn_key)
+    owner, certainty = TABLE[origin.moment][_count(origin, candidates, causes, turn_keys)]
+    if any(other.dead for other in candidates):
+        certainty = PROBABLE if owner in (THAT_CALL, THEIR_TURN) else certainty
+    if owner == LOOKER:
+        return Attribution(owner, _listed(origin.cause), origin.turn_key, certainty)
+    if owner in (THAT_CALL, THEIR_TURN):
+        return Attribution(owner, causes, candidates[0].turn_key, certainty)
+    return Attribution(owner, causes, origin.turn_key if owner == THIS_TURN else None, certainty)
 
 
 def _count(
-    looker: CaptureOrigin, able: "list[Running]", causes: "list[str]", places: "set[Place | None]"
+    origin: CaptureOrigin, candidates: "list[Running]", causes: "list[str]", turn_keys: "set[TurnKey | None]"
 ) -> str:
     """The column of `TABLE`."""
     if not causes:
         return NO_CALL
     if len(causes) == 1:
-        return UNSEEN if able[0].late and able[0].place == looker.place else ONE_CALL
-    return ONE_TURN if len(places) == 1 else MORE_TURNS
+        return UNSEEN if candidates[0].late and candidates[0].turn_key == origin.turn_key else ONE_CALL
+    return ONE_TURN if len(turn_keys) == 1 else MORE_TURNS
 
 
 def _listed(cause: "str | None") -> "list[str]":

@@ -66,10 +66,10 @@ class Ends:
         self.count = 0
         self.turns = turns
 
-    def forget(self, layout: Layout, told: CaptureCheckpoint) -> None:
+    def forget(self, layout: Layout, checkpoint: CaptureCheckpoint) -> None:
         """Take the closed turns out of those under way. Behind the append. Raises: OSError."""
         for turn in self.turns:
-            told.open.pop(turn.session, None)
+            checkpoint.open.pop(turn.session, None)
             state.note_calls(layout, turn.session, [["ended", short(turn.turn)]])
 
 
@@ -78,9 +78,9 @@ def ends_of(
     closing: "Closing | None",
     under_way: "Sequence[Running]",
     call: Call,
-    done: "Capture",
+    capture: "Capture",
     previous: "bytes | None",
-    told: CaptureCheckpoint,
+    checkpoint: CaptureCheckpoint,
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
@@ -96,43 +96,45 @@ def ends_of(
     """
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
-    if done.partial:
+    if capture.partial:
         own = call.session if call.moment == TURN_START else None
         turns = {session: turn for session, turn in turns.items() if session == own}
-        under_way = [one for one in under_way if one.place[1] in turns]
+        under_way = [tool for tool in under_way if tool.turn_key[1] in turns]
     ends = Ends([turn for turn, _ in turns.values()])
-    for one in under_way:
-        if one.dead and not one.late:
-            ends.before.append(admit(_action(layout, one, by)))
-            ends.causes.append(one.cause)
+    for tool in under_way:
+        if tool.dead and not tool.late:
+            ends.before.append(admit(_action(layout, tool, by)))
+            ends.causes.append(tool.cause)
     for turn, reason in turns.values():
         notes = state.read_calls(layout, turn.session)
         if short(turn.turn) in notes.ended:
             continue  # it has its end; what it left untold is told now
         ends.count += 1
-        said: "dict[str, object]" = {"reason": reason, "closed_by": by}
-        at = _last_heard_us(layout, turn.session)
-        look = {"snapshot_type": "turn_end"}
-        snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, look))
+        payload: "dict[str, object]" = {"reason": reason, "closed_by": by}
+        ended_us = _last_noted_us(layout, turn.session)
+        snapshot_payload = {"snapshot_type": "turn_end"}
+        snapshot = admit(_event(turn, checkpoint.nonce, "snapshot", "turn_end", None, snapshot_payload))
         if short(turn.turn) not in notes.begun:
-            at = _not_before(turn, at, snapshot["occurred_at"])
-        why = _all_doubtful(turn, call, done, previous, told)
-        ends.after.append(fill(snapshot, _late(done, why)))
-        ends.after.append(admit(_event(turn, told.nonce, "turn", "end", at, said, status="interrupted")))
+            ended_us = _not_before(turn, ended_us, snapshot["occurred_at"])
+        why = _all_doubtful(turn, call, capture, previous, checkpoint)
+        ends.after.append(fill(snapshot, _late(capture, why)))
+        ends.after.append(
+            admit(_event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted"))
+        )
         if reason == GONE and turn.session != call.session and not notes.over:
-            said = {"end_reason": reason, "closed_by": by}
-            ended = _event(turn, told.nonce, "session", "end", at, said, status="interrupted")
+            payload = {"end_reason": reason, "closed_by": by}
+            ended = _event(turn, checkpoint.nonce, "session", "end", ended_us, payload, status="interrupted")
             ends.after.append(admit(ended))
     return ends
 
 
-def end_unseen(layout: Layout, told: CaptureCheckpoint, session: str) -> Event:
+def end_superseded(layout: Layout, checkpoint: CaptureCheckpoint, session: str) -> Event:
     """The end of the turn under way that a later one of its session follows, where nobody looks."""
-    turn = activity.parse_open(session, told.open[session])
+    turn = activity.parse_open(session, checkpoint.open[session])
     assert turn is not None
-    said = {"reason": SUPERSEDED, "closed_by": HOOK}
-    at = _last_heard_us(layout, session)
-    return _event(turn, told.nonce, "turn", "end", at, said, status="interrupted")
+    payload = {"reason": SUPERSEDED, "closed_by": HOOK}
+    ended_us = _last_noted_us(layout, session)
+    return _event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted")
 
 
 def _event(
@@ -140,7 +142,7 @@ def _event(
     nonce: str,
     event_type: str,
     operation: str,
-    at_us: "int | None",
+    occurred_us: "int | None",
     payload: "Mapping[str, object]",
     **columns: object,
 ) -> Event:
@@ -156,7 +158,7 @@ def _event(
     }
     if event_type == "session":
         event["agent_turn_id"] = None
-    return event if at_us is None else {**event, "occurred_at": at_us}
+    return event if occurred_us is None else {**event, "occurred_at": occurred_us}
 
 
 def _columns(agent: str, session: str, turn: str) -> Event:
@@ -167,50 +169,54 @@ def _columns(agent: str, session: str, turn: str) -> Event:
     }  # fmt: skip
 
 
-def _action(layout: Layout, one: Running, by: str) -> Event:
+def _action(layout: Layout, tool: Running, by: str) -> Event:
     event: Event = {
-        **_columns(*one.place),
+        **_columns(*tool.turn_key),
         "event_type": "action",
         "event_kind": KIND_OF_TYPE["action"],
         "source": SOURCE_OF_TYPE["action"],
-        "event_id": one.cause,
-        "tool": one.tool,
+        "event_id": tool.cause,
+        "tool": tool.tool,
         "payload": {"ended_by": GONE, "closed_by": by},
     }
-    if one.tool_use_id != "-":
-        event["tool_use_id"] = one.tool_use_id
-    at = _last_heard_us(layout, one.place[1])
-    return event if at is None else {**event, "occurred_at": at}
+    if tool.tool_use_id != "-":
+        event["tool_use_id"] = tool.tool_use_id
+    ended_us = _last_noted_us(layout, tool.turn_key[1])
+    return event if ended_us is None else {**event, "occurred_at": ended_us}
 
 
 def _all_doubtful(
-    turn: activity.OpenTurn, call: Call, done: "Capture", previous: "bytes | None", told: CaptureCheckpoint
+    turn: activity.OpenTurn,
+    call: Call,
+    capture: "Capture",
+    previous: "bytes | None",
+    checkpoint: CaptureCheckpoint,
 ) -> "str | None":
     """Why no path is certain at the end of a turn; None where the look names those that are not."""
-    if done.partial:
+    if capture.partial:
         return _NOT_WHOLE
     if previous is None:
         return _UNREADABLE
     if call.unheard and call.answers is not None and turn.session == call.session:
         return _UNNAMED
-    return _PASSED if turn.session in told.passed else None
+    return _PASSED if turn.session in checkpoint.passed else None
 
 
-def _late(done: "Capture", why: "str | None") -> "dict[str, object]":
+def _late(capture: "Capture", why: "str | None") -> "dict[str, object]":
     from eventlog.base.paths import path_text
 
     if why is not None:
         return {"state": "late", "paths": [[".", why]], "count": 1}
-    found: "dict[str, None]" = {}
-    for change in done.changes:
+    changed_paths: "dict[str, None]" = {}
+    for change in capture.changes:
         for path in (change.old_path, change.path):
             if path is not None:
-                found[path_text(path)] = None
-    paths = [[path, _WHY] for path in list(found)[:_PATHS_MAX]]
-    return {"state": "late", "paths": paths, "count": len(found)}
+                changed_paths[path_text(path)] = None
+    paths = [[path, _WHY] for path in list(changed_paths)[:_PATHS_MAX]]
+    return {"state": "late", "paths": paths, "count": len(changed_paths)}
 
 
-def _last_heard_us(layout: Layout, session: str) -> "int | None":
+def _last_noted_us(layout: Layout, session: str) -> "int | None":
     """When the session was last heard of: it ended then, or later. None where its notes are gone."""
     try:
         return os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
@@ -218,11 +224,11 @@ def _last_heard_us(layout: Layout, session: str) -> "int | None":
         return None
 
 
-def _not_before(turn: activity.OpenTurn, at: "int | None", now_us: object) -> "int | None":
+def _not_before(turn: activity.OpenTurn, ended_us: "int | None", now_us: object) -> "int | None":
     """The notes of the session may be older than a turn that they do not name: it began within the second
     that is noted of it, and ended no earlier."""
     assert isinstance(now_us, int)
-    return None if at is None else max(at, min((turn.began_s + 1) * 10**6, now_us))
+    return None if ended_us is None else max(ended_us, min((turn.began_s + 1) * 10**6, now_us))
 
 
 # -- without a hook ----------------------------------------------------------------------------
@@ -243,22 +249,22 @@ def close_dead_turns(
     closed = 0
     now_s = fs.time_ns() / 1e9
     nobody = Call("locus", {})
-    places: "dict[str, str] | None" = None
+    directories: "dict[str, str] | None" = None
     try:
         names = sorted(os.listdir(layout.directory(LIVE_DIR)))
     except FileNotFoundError:
         return 0  # a store of an earlier version has none
     for name in names:
         worktree = name.removesuffix(".told")
-        if worktree == name or not state.left(state.read_told(layout, worktree), nobody, now_s):
+        if worktree == name or not state.left(state.read_checkpoint(layout, worktree), nobody, now_s):
             continue
-        if places is None:
-            places = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}
-        if worktree not in places:
+        if directories is None:
+            directories = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}
+        if worktree not in directories:
             continue  # nothing says where it is
         try:
             closed += record.close(
-                fs, layout.root, places[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note
+                fs, layout.root, directories[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note
             )
         except Exception as error:
             note(error)

@@ -79,36 +79,36 @@ class Started:
 
 def open_lists(layout: Layout, worktree: str) -> "dict[bytes, OpenList]":
     """The open lists of a working directory, the oldest first."""
-    found: "dict[bytes, OpenList]" = {}
+    lists: "dict[bytes, OpenList]" = {}
     for words in state._lines(layout, worktree + SUFFIX):
         try:
             list_id = bytes.fromhex(words[1])
             if words[0] == "open" and len(words) == 4:
                 root = os.fsdecode(bytes.fromhex(words[3]))
-                found.setdefault(list_id, OpenList(list_id, root, words[2] == "git"))
-            elif words[0] == "part" and len(words) == 3 and list_id in found:
-                found[list_id].parts.append(bytes.fromhex(words[2]))
+                lists.setdefault(list_id, OpenList(list_id, root, words[2] == "git"))
+            elif words[0] == "part" and len(words) == 3 and list_id in lists:
+                lists[list_id].parts.append(bytes.fromhex(words[2]))
             elif words[0] == "done":
-                found.pop(list_id, None)
+                lists.pop(list_id, None)
         except (ValueError, IndexError):
             continue  # cut short by a crash
-    return found
+    return lists
 
 
 def note_open(layout: Layout, worktree: str, root: str, lists: "list[DeferredEntries]") -> bool:
     """Open the lists that a tree names and that are not open; whether any is open now. Raises: OSError."""
     if not lists and not os.path.exists(layout.live(worktree + SUFFIX)):
         return False
-    known = open_lists(layout, worktree)
-    shown = os.fsencode(root).hex()
+    open_now = open_lists(layout, worktree)
+    root_hex = os.fsencode(root).hex()
     lines = [
-        ["open", one.list_id.hex(), "git" if one.in_git else "files", shown]
-        for one in lists
-        if one.list_id not in known
+        ["open", entries.list_id.hex(), "git" if entries.in_git else "files", root_hex]
+        for entries in lists
+        if entries.list_id not in open_now
     ]
     if lines:
         state._append(layout, worktree + SUFFIX, lines)
-    return bool(lines or known)
+    return bool(lines or open_now)
 
 
 def note_part(layout: Layout, worktree: str, list_id: bytes, tree: bytes) -> None:

@@ -37,8 +37,8 @@ class Completion:
         layout: Layout,
         who: identity.Identity,
         call: Call,
-        place: "HookDirectory | None",
-        known: Calls,
+        directory: "HookDirectory | None",
+        notes: Calls,
         redactor: "Redactor",
         lines: "list[list[str]]",
         note: "Callable[[BaseException], None]",
@@ -46,8 +46,8 @@ class Completion:
         self.layout = layout
         self.who = who
         self.call = call
-        self.place = place
-        self.known = known
+        self.directory = directory
+        self.notes = notes
         self.redactor = redactor
         self.lines = lines
         self.note = note
@@ -58,39 +58,41 @@ class Completion:
         if session is None:
             return
         if call.repeats:
-            call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
-        if call.settles and self.place is not None:
-            self._settle(self.place, session)
+            call.events = [
+                event for event in call.events if str(event.get("event_id")) not in self.notes.actions
+            ]
+        if call.settles and self.directory is not None:
+            self._settle(self.directory, session)
         if call.moment == SESSION:
             self._add_master()
         if call.prompt is not None:
             # Before it is cut: half a secret is not recognised any more.
             prompt = self.redactor.text(call.prompt)
             call.events[0]["title"] = title_of(prompt)
-            if not self.known.named:
+            if not self.notes.named:
                 self._add_name(session, prompt)
         for path in self._transcripts():
             self._add_model_calls(path)
 
-    def _settle(self, place: HookDirectory, session: str) -> None:
+    def _settle(self, directory: HookDirectory, session: str) -> None:
         """An action for each tool of the turn that ended unheard, and a look at what it changed.
 
         Those of subagents go on: what the agent asks its model says nothing of them.
         """
         call = self.call
-        told = state.read_told(self.layout, place.key)
+        checkpoint = state.read_checkpoint(self.layout, directory.key)
         turn = short(session), short(call.turn or "")
-        told_by = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
+        reporting_hook = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
         ended = [
-            one
-            for one in state.running(self.layout, place.key, told)
-            if one.turn == turn and not one.late and not one.by_subagent
+            tool
+            for tool in state.running(self.layout, directory.key, checkpoint)
+            if tool.turn == turn and not tool.late and not tool.by_subagent
         ]
-        for one in ended:
-            id = None if one.tool_use_id == "-" else one.tool_use_id
-            event = call.add("action", {"told_by": told_by}, tool=one.tool, tool_use_id=id)
-            event["event_id"] = one.cause
-            call.ended.append(one.cause)
+        for tool in ended:
+            tool_use_id = None if tool.tool_use_id == "-" else tool.tool_use_id
+            event = call.add("action", {"told_by": reporting_hook}, tool=tool.tool, tool_use_id=tool_use_id)
+            event["event_id"] = tool.cause
+            call.ended.append(tool.cause)
         if ended and call.moment == TURN_END:
             call.events = call.events[-len(ended) :] + call.events[: -len(ended)]
         elif ended:
@@ -99,12 +101,12 @@ class Completion:
 
     def _transcripts(self) -> "list[str]":
         """Those of the call, and those of subagents, whose last words are written when they are gone."""
-        found = self.call.transcripts
+        paths = self.call.transcripts
         if self.call.moment in (TURN_END, SESSION_END):
             from eventlog.agents.claude_code.usage_tail import subagents_of
 
-            found = [*found, *(path for one in found for path in subagents_of(one))]
-        return found
+            paths = [*paths, *(tail_path for path in paths for tail_path in subagents_of(path))]
+        return paths
 
     def _add_master(self) -> None:
         repo, name = self.who.repo_hash, self.who.project_name
@@ -138,34 +140,34 @@ class Completion:
 
     def _add_model_calls(self, path: str) -> None:
         key = short(path)
-        before = self.known.marks.get(key) or TranscriptOffset()
+        previous = self.notes.marks.get(key) or TranscriptOffset()
         bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
         try:
-            found, mark = self._read(path, before, bytes_max)
+            events, mark = self._read(path, previous, bytes_max)
         except FileNotFoundError:
             return  # this client keeps no transcript
         except OSError as error:
             self.note(error)
             return
-        for event in found:
-            turn = self.known.subagents.get(short(str(event.get("subagent_id"))))
+        for event in events:
+            turn = self.notes.subagents.get(short(str(event.get("subagent_id"))))
             if turn is not None:
                 event["agent_turn_id"] = turn
         # Before the look at the end of the turn that they belong to (S1-37).
         ends = ("snapshot", "turn")
-        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] in ends), None)
-        at = 0 if at is None else at
-        self.call.events[at:at] = found
-        if (mark.inode, mark.offset) != (before.inode, before.offset):
+        index = next((i for i, event in enumerate(self.call.events) if event["event_type"] in ends), None)
+        index = 0 if index is None else index
+        self.call.events[index:index] = events
+        if (mark.inode, mark.offset) != (previous.inode, previous.offset):
             self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
 
     def _read(
-        self, path: str, before: TranscriptOffset, bytes_max: int
+        self, path: str, previous: TranscriptOffset, bytes_max: int
     ) -> "tuple[list[Event], TranscriptOffset]":
         if self.call.agent == "gemini-cli":
             from eventlog.agents.gemini_cli import chat_tail
 
-            return chat_tail.read_calls(path, before, bytes_max, self.known.stamps)
+            return chat_tail.read_calls(path, previous, bytes_max, self.notes.stamps)
         from eventlog.agents.claude_code import usage_tail
 
-        return usage_tail.read_calls(self.call.agent, path, before, bytes_max)
+        return usage_tail.read_calls(self.call.agent, path, previous, bytes_max)

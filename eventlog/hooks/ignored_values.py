@@ -36,9 +36,9 @@ _KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 _AROUND = " \t\r\"',;"
 
 
-def note(layout: Layout, worktree: str, kept: "Mapping[bytes, bytes]") -> None:
+def note(layout: Layout, worktree: str, contents: "Mapping[bytes, bytes]") -> None:
     """Remember the files with settings among those that are kept. Args: kept: path → id. Raises: OSError."""
-    files = sorted((path, kept[path]) for path in kept if _has_settings(path))[:_FILES_MAX]
+    files = sorted((path, contents[path]) for path in contents if _has_settings(path))[:_FILES_MAX]
     path = layout.live(f"{worktree}.kept")
     data = b"".join(b"%b %b\n" % (name.hex().encode(), id.hex().encode()) for name, id in files)
     if data == (_read(path) or b""):
@@ -67,11 +67,11 @@ class KeptValues:
         self._files: "dict[bytes, bytes]" = {}
         for words in pairs:
             try:
-                name, id = (bytes.fromhex(word) for word in words)
+                name, content_id = (bytes.fromhex(word) for word in words)
             except ValueError:
                 continue  # the last one may be half written
-            if name and len(id) == 32:
-                self._files[name] = id
+            if name and len(content_id) == 32:
+                self._files[name] = content_id
         self._values: "list[str] | None" = None
         self._public: "set[str] | None" = None
 
@@ -79,7 +79,7 @@ class KeptValues:
         """The events of a call without these values."""
         if not self._files:
             return list(events)
-        return [self._without(one) if one.get("event_type") in TYPES else one for one in events]
+        return [self._without(event) if event.get("event_type") in TYPES else event for event in events]
 
     def _without(self, event: Event) -> Event:
         new = {**event, "payload": self._cleaned(event.get("payload"), 0)}
@@ -104,23 +104,23 @@ class KeptValues:
         if len(text) * len(self._values) > _WORK_MAX:
             return LEFT_OUT
         for value in self._values:
-            if value in text and value not in self._told() and not self._is_path(value):
+            if value in text and value not in self._public_values() and not self._is_path(value):
                 text = text.replace(value, LEFT_OUT)
         return text
 
     def _find(self) -> "set[str]":
         from eventlog.blobs.ids import blob_id
 
-        found: "set[str]" = set()
+        values: "set[str]" = set()
         for name, id in self._files.items():
-            now = _read(os.path.join(self._root, name))
-            found |= _values_in(now)
-            if now is None or blob_id(now) != id:
+            data = _read(os.path.join(self._root, name))
+            values |= _values_in(data)
+            if data is None or blob_id(data) != id:
                 try:
-                    found |= _values_in(self._get(id))
+                    values |= _values_in(self._get(id))
                 except EventLogError:
                     continue  # it is not stored yet, or erased
-        return found
+        return values
 
     def _is_path(self, value: str) -> bool:
         """Whether a value names something that is there: a path says nothing that the record may not say."""
@@ -129,7 +129,7 @@ class KeptValues:
         except ValueError:
             return False
 
-    def _told(self) -> "set[str]":
+    def _public_values(self) -> "set[str]":
         """What git tracks, and so is told in full: the values in files of such names beside them."""
         if self._public is None:
             self._public = set()
@@ -172,8 +172,8 @@ def _value_of(line: str) -> str:
     """The value of a setting, or a whole line that is none."""
     line = line.strip().lstrip("#/;").strip()
     for sign in "=:":
-        key, found, value = line.partition(sign)
-        if found and key and _KEY.issuperset(key):
+        key, separator, value = line.partition(sign)
+        if separator and key and _KEY.issuperset(key):
             return value.strip(_AROUND)
     return line.strip(_AROUND)
 

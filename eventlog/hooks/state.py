@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-_TOLD_SIZE = 512  # a sector
+_CHECKPOINT_SIZE = 512  # a sector
 _LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
 _RUNNING_SIZE_MAX = 256 << 10
 # Why a turn gets its end from somebody else (docs/certainty.md §2).
@@ -90,7 +90,7 @@ class CaptureCheckpoint:
         self.open = open
         self.passed = passed
 
-    def look_of(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
+    def note_capture(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
         """A whole look of this session has found `tree`; it is told in this turn, if in one."""
         if tree != self.tree:
             self.passed |= self.open.keys()
@@ -98,35 +98,43 @@ class CaptureCheckpoint:
             self.passed -= {session}
 
 
-def read_told(layout: Layout, worktree: str) -> CaptureCheckpoint:
+def read_checkpoint(layout: Layout, worktree: str) -> CaptureCheckpoint:
     try:
-        said = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
-        tree = None if said["tree"] is None else bytes.fromhex(said["tree"])
-        turns = {str(name): [str(part) for part in parts] for name, parts in said["open"].items()}
+        stored = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
+        tree = None if stored["tree"] is None else bytes.fromhex(stored["tree"])
+        turns = {str(name): [str(part) for part in parts] for name, parts in stored["open"].items()}
         if (tree is None or len(tree) == 32) and all(
             len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
         ):
-            told = CaptureCheckpoint(
-                tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ())))
+            checkpoint = CaptureCheckpoint(
+                tree, str(stored["nonce"]), turns, frozenset(map(str, stored.get("passed", ())))
             )
-            told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
-            told.files = int_of(said, "files")
-            return told
+            checkpoint.keeps, checkpoint.tree_keeps = (
+                stored.get("keeps") is True,
+                stored.get("tree_keeps") is True,
+            )
+            checkpoint.files = int_of(stored, "files")
+            return checkpoint
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return CaptureCheckpoint(None, os.urandom(8).hex(), {})
 
 
-def write_told(layout: Layout, worktree: str, told: CaptureCheckpoint) -> None:
+def write_checkpoint(layout: Layout, worktree: str, checkpoint: CaptureCheckpoint) -> None:
     """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
     told again under the ids that they had. Written over the last one, in one call and of one length unless
     many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
-    turns = dict(list(told.open.items())[-_OPEN_MAX:])
-    tree = None if told.tree is None else told.tree.hex()
-    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns, "files": told.files}
-    if passed := sorted(told.passed.intersection(turns)):
-        said["passed"] = passed
-    said |= {name: True for name in ("keeps", "tree_keeps") if getattr(told, name)}
+    turns = dict(list(checkpoint.open.items())[-_OPEN_MAX:])
+    tree = None if checkpoint.tree is None else checkpoint.tree.hex()
+    fields: "dict[str, object]" = {
+        "tree": tree,
+        "nonce": checkpoint.nonce,
+        "open": turns,
+        "files": checkpoint.files,
+    }
+    if passed := sorted(checkpoint.passed.intersection(turns)):
+        fields["passed"] = passed
+    fields |= {name: True for name in ("keeps", "tree_keeps") if getattr(checkpoint, name)}
     path = layout.live(f"{worktree}.told")
     try:
         fd = os.open(path, _WRITE, 0o600)
@@ -134,24 +142,26 @@ def write_told(layout: Layout, worktree: str, told: CaptureCheckpoint) -> None:
         _make_directory(layout)
         fd = os.open(path, _WRITE, 0o600)
     try:
-        data = jsontext.encode(said).ljust(max(_TOLD_SIZE, os.fstat(fd).st_size))
+        data = jsontext.encode(fields).ljust(max(_CHECKPOINT_SIZE, os.fstat(fd).st_size))
         os.pwrite(fd, data, 0)
     finally:
         os.close(fd)
 
 
-def left(told: CaptureCheckpoint, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
+def left(
+    checkpoint: CaptureCheckpoint, call: Call, now_s: float
+) -> "dict[str, tuple[activity.OpenTurn, str]]":
     """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
 
     Asked before a look: what dies during it may change something behind its back.
     """
-    found = {}
-    for session, parts in told.open.items():
+    abandoned = {}
+    for session, parts in checkpoint.open.items():
         turn = activity.parse_open(session, parts)
         reason = None if turn is None else _reason(turn, call, now_s)
         if turn is not None and reason is not None:
-            found[session] = turn, reason
-    return found
+            abandoned[session] = turn, reason
+    return abandoned
 
 
 def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
@@ -174,31 +184,35 @@ def process_of(agent: str, environ: "Mapping[str, str]") -> str:
     return "" if process is None else process.text()
 
 
-def note_open(told: CaptureCheckpoint, place: "tuple[str, str, str]", process: str, now_ns: int) -> None:
+def note_open(
+    checkpoint: CaptureCheckpoint, turn_key: "tuple[str, str, str]", process: str, now_ns: int
+) -> None:
     """The turn `place` (agent, session, turn) is under way, in a process (`process_of`)."""
-    agent, session, turn = place
-    told.open.pop(session, None)  # to stand last: it is the newest
-    told.open[session] = [agent, turn, process, str(now_ns // 10**9)]
+    agent, session, turn = turn_key
+    checkpoint.open.pop(session, None)  # to stand last: it is the newest
+    checkpoint.open[session] = [agent, turn, process, str(now_ns // 10**9)]
 
 
 def stay_open(
     layout: Layout,
-    told: CaptureCheckpoint,
-    place: "tuple[str, str, str]",
+    checkpoint: CaptureCheckpoint,
+    turn_key: "tuple[str, str, str]",
     process: str,
     now_ns: int,
 ) -> None:
     """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
-    _, session, turn = place
-    given = told.open.get(session)
-    if given is None and has_ended(layout, session, turn):
+    _, session, turn = turn_key
+    noted = checkpoint.open.get(session)
+    if noted is None and has_ended(layout, session, turn):
         return  # the hooks of its last tool and of its end ran beside one another
-    known = None if given is None else activity.parse_open(session, given)
-    if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
-        note_open(told, place, process, now_ns)
+    current = None if noted is None else activity.parse_open(session, noted)
+    if current is None or (current.turn == turn and current.state(now_ns / 1e9) == activity.DEAD):
+        note_open(checkpoint, turn_key, process, now_ns)
 
 
-def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: "list[list[str]]") -> None:
+def meet_turn(
+    layout: Layout, directory: "HookDirectory | None", call: Call, lines: "list[list[str]]"
+) -> None:
     """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
     event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
     it ends the one before it.
@@ -206,15 +220,15 @@ def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: 
     Args: lines: gets what is to be noted of the session behind the append.
     """
     session, turn = call.session, call.turn
-    if place is None or session is None or turn is None:
+    if directory is None or session is None or turn is None:
         return
     if call.moment == TOOL_START and has_ended(layout, session, turn):
         tool = text_of(call.events[0], "tool_use_id") or call.begins
         call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
         lines.append(["begun", short(turn)])
         return
-    told = read_told(layout, place.key)
-    under_way = told.open.get(session)
+    checkpoint = read_checkpoint(layout, directory.key)
+    under_way = checkpoint.open.get(session)
     if under_way is not None and under_way[1] == turn:
         return
     call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
@@ -225,26 +239,26 @@ def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: 
     if under_way is not None and call.moment == TOOL_START:  # else the look of this call closes it
         from eventlog.hooks import closing
 
-        call.events.append(closing.end_unseen(layout, told, session))
+        call.events.append(closing.end_superseded(layout, checkpoint, session))
         lines.append(["ended", short(under_way[1])])
 
 
-def is_another_turn(told: CaptureCheckpoint, call: Call) -> bool:
+def is_another_turn(checkpoint: CaptureCheckpoint, call: Call) -> bool:
     """Whether the turn of the call is not the one under way: a look in it is told in any case, since it comes
     after the end that the turn has, if it has one."""
-    return call.turn is not None and told.open.get(call.session or "", ("", None))[1] != call.turn
+    return call.turn is not None and checkpoint.open.get(call.session or "", ("", None))[1] != call.turn
 
 
-def open_turn(told: CaptureCheckpoint, call: Call, known: "Calls") -> "str | None":
+def open_turn(checkpoint: CaptureCheckpoint, call: Call, notes: "Calls") -> "str | None":
     """The turn of this session that nobody ended."""
-    parts = told.open.get(call.session or "")
-    if parts is None or short(parts[1]) in known.ended:
+    parts = checkpoint.open.get(call.session or "")
+    if parts is None or short(parts[1]) in notes.ended:
         return None
     return parts[1]
 
 
 def note_turn(
-    layout: Layout, told: CaptureCheckpoint, call: Call, captured: bool, process: str, now_ns: int
+    layout: Layout, checkpoint: CaptureCheckpoint, call: Call, captured: bool, process: str, now_ns: int
 ) -> None:
     """Let `told` say which turn of the session is under way behind this call.
 
@@ -254,11 +268,11 @@ def note_turn(
     assert session is not None
     if call.moment in (TURN_END, SESSION_END):
         if captured:  # else what it left untold would pass for a person's
-            told.open.pop(session, None)
+            checkpoint.open.pop(session, None)
     elif call.moment == TURN_START and turn is not None:
-        note_open(told, (call.agent, session, turn), process, now_ns)
+        note_open(checkpoint, (call.agent, session, turn), process, now_ns)
     elif call.moment == TOOL and turn is not None and "subagent_id" not in call.columns:
-        stay_open(layout, told, (call.agent, session, turn), process, now_ns)
+        stay_open(layout, checkpoint, (call.agent, session, turn), process, now_ns)
 
 
 def keep_open(
@@ -275,16 +289,16 @@ def keep_open(
 
     Args: turn: agent, session, turn; replaces: also where another one of its session is noted.
     """
-    if not replaces and turn[1] in read_told(layout, worktree).open:
+    if not replaces and turn[1] in read_checkpoint(layout, worktree).open:
         return
     try:
         with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S):
-            told = read_told(layout, worktree)
+            checkpoint = read_checkpoint(layout, worktree)
             if replaces:
-                note_open(told, turn, process, fs.time_ns())
+                note_open(checkpoint, turn, process, fs.time_ns())
             else:
-                stay_open(layout, told, turn, process, fs.time_ns())
-            write_told(layout, worktree, told)
+                stay_open(layout, checkpoint, turn, process, fs.time_ns())
+            write_checkpoint(layout, worktree, checkpoint)
     except LockTimeout:
         pass  # its next call notes it
 
@@ -305,16 +319,16 @@ class Running:
         "kind",
         "late",
         "paths",
-        "place",
         "tool",
         "tool_use_id",
         "turn",
+        "turn_key",
     )
 
-    def __init__(self, words: "list[str]", place: "tuple[str, str, str]", *, dead: bool = False) -> None:
+    def __init__(self, words: "list[str]", turn_key: "tuple[str, str, str]", *, dead: bool = False) -> None:
         _, self.cause, session, turn, self.kind, self.tool_use_id, self.tool, *self.paths = words
         self.turn = session, turn
-        self.place = place
+        self.turn_key = turn_key
         self.late = False
         self.dead = dead
         self.by_subagent = False
@@ -336,8 +350,8 @@ def note_begun(
     words = ["begun", cause, *map(short, turn), kind or ANY, *names, *paths[:64]]
     lines = [words]
     if outlives is not None:
-        of = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
-        lines += [of] if all(len(word.split()) == 1 for word in of) else []
+        owner = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
+        lines += [owner] if all(len(word.split()) == 1 for word in owner) else []
     _append(layout, f"{worktree}.running", lines)
 
 
@@ -352,7 +366,7 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 
 
 def running(
-    layout: Layout, worktree: str, told: CaptureCheckpoint, dead: "frozenset[str]" = frozenset()
+    layout: Layout, worktree: str, checkpoint: CaptureCheckpoint, dead: "frozenset[str]" = frozenset()
 ) -> "list[Running]":
     """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
 
@@ -363,34 +377,34 @@ def running(
     """
     turns = {
         (short(session), short(turn)): (agent, session, turn)
-        for session, (agent, turn, *_) in told.open.items()
+        for session, (agent, turn, *_) in checkpoint.open.items()
     }
     gone = {short(session) for session in dead}
-    found: "dict[str, Running]" = {}
+    tools: "dict[str, Running]" = {}
     processes: "dict[str, str]" = {}  # of tools of subagents
     begun: "list[str]" = []
     for words in _lines(layout, f"{worktree}.running"):
         if words[0] == "begun" and len(words) >= 7:
             begun = words
             if (words[2], words[3]) in turns:
-                found[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in gone)
+                tools[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in gone)
         elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
             _, cause, turn, session, agent, processes[cause] = words
-            found[cause] = Running(begun, (agent, session, turn))
-            found[cause].by_subagent = True
+            tools[cause] = Running(begun, (agent, session, turn))
+            tools[cause].by_subagent = True
         elif words[0] == "anew" and words[-1] not in gone:
-            found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
+            tools = {cause: tool for cause, tool in tools.items() if tool.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:
-            found.pop(words[1], None)
-        elif words[0] == "late" and words[-1] in found:
-            found[words[-1]].late = True
-    for cause in processes.keys() & found.keys():
+            tools.pop(words[1], None)
+        elif words[0] == "late" and words[-1] in tools:
+            tools[words[-1]].late = True
+    for cause in processes.keys() & tools.keys():
         process = activity.parse_process(processes[cause])
         if process is not None and process.is_near():
-            found[cause].dead = not process.lives()
-        elif found[cause].place[1] not in told.open:
-            del found[cause]
-    return list(found.values())
+            tools[cause].dead = not process.lives()
+        elif tools[cause].turn_key[1] not in checkpoint.open:
+            del tools[cause]
+    return list(tools.values())
 
 
 def trim_running(layout: Layout, worktree: str) -> None:
@@ -541,10 +555,10 @@ def read_calls(layout: Layout, session: str) -> Calls:
 
 def facts_of_turn(
     call: Call,
-    known: Calls,
+    notes: Calls,
     lines: "list[list[str]]",
-    place: "HookDirectory",
-    done: "Capture",
+    directory: "HookDirectory",
+    capture: "Capture",
     blobs: "BlobStore",
     until: float,
 ) -> "dict[str, object]":
@@ -556,15 +570,15 @@ def facts_of_turn(
     """
     from eventlog.worktree.capture import git_facts
 
-    in_git = place.commit is not None or place.branch is not None
-    facts = git_facts(os.fsencode(place.root), until) if in_git else {}
-    if call.turn is None or done.partial:
+    in_git = directory.commit is not None or directory.branch is not None
+    facts = git_facts(os.fsencode(directory.root), until) if in_git else {}
+    if call.turn is None or capture.partial:
         return facts
     turn = short(call.turn)
     if call.moment == TURN_START:
-        lines.append(["tree", turn, done.root.hex()])
-    elif turn in known.trees:
-        facts["files_changed"] = done.count_changed(blobs, known.trees[turn])
+        lines.append(["tree", turn, capture.root.hex()])
+    elif turn in notes.trees:
+        facts["files_changed"] = capture.count_changed(blobs, notes.trees[turn])
     return facts
 
 
@@ -608,8 +622,8 @@ def _lines(layout: Layout, name: str) -> "list[list[str]]":
         data = _read_end(layout.live(name))
     except OSError:
         return []
-    found = (line.decode("utf-8", "replace").split(" ") for line in data.split(b"\n"))
-    return [words for words in found if words[0]]
+    lines = (line.decode("utf-8", "replace").split(" ") for line in data.split(b"\n"))
+    return [words for words in lines if words[0]]
 
 
 def _read_end(path: str) -> bytes:

@@ -74,21 +74,21 @@ def store_all(
     failed: set[tuple[str, bytes]] = set()
     while True:
         waiting = [
-            (worktree, one)
+            (worktree, open_list)
             for worktree in deferred_lists.worktrees_with_open_lists(fs, layout)
-            for one in deferred_lists.open_lists(layout, worktree).values()
-            if (worktree, one.list_id) not in failed
+            for open_list in deferred_lists.open_lists(layout, worktree).values()
+            if (worktree, open_list.list_id) not in failed
         ]
         if not waiting:
             return done
         # What git holds can wait.
-        worktree, one = min(waiting, key=lambda pair: pair[1].in_git)
+        worktree, open_list = min(waiting, key=lambda pair: pair[1].in_git)
         try:
-            own = copies if copies and copied == one.root else {}
-            _Storing(fs, layout, who, worktree, one, own or {}, calls or UserFiles()).run()
+            own = copies if copies and copied == open_list.root else {}
+            _Storing(fs, layout, who, worktree, open_list, own or {}, calls or UserFiles()).run()
             done += 1
         except (EventLogError, OSError) as error:
-            failed.add((worktree, one.list_id))
+            failed.add((worktree, open_list.list_id))
             note(error)
 
 
@@ -132,7 +132,7 @@ class _Storing:
         self._calls = calls
         self._git = GitContents(open_list.root)
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
-        keeps = config.keeps_ignored(fs, layout) or state.read_told(layout, worktree).keeps
+        keeps = config.keeps_ignored(fs, layout) or state.read_checkpoint(layout, worktree).keeps
         self._outside = Outside(open_list.root) if keeps else None
         self._tracked = TrackedFiles(open_list.root)
         self._stored: dict[bytes, Content] = {}
@@ -179,13 +179,17 @@ class _Storing:
             except OSError:
                 continue
             try:
-                self._keep_proof(row, self._calls.fstat(fd))
+                self._note_proof(row, self._calls.fstat(fd))
             finally:
                 self._calls.close(fd)
 
-    def _keep_proof(self, row: DeferredFile, found: os.stat_result) -> None:
-        if is_as_listed(found, row) and found.st_ctime_ns < self._now and found.st_dev == self._device:
-            self._proofs[row.path] = statcache.pack_stat(found)
+    def _note_proof(self, row: DeferredFile, file_stat: os.stat_result) -> None:
+        if (
+            is_as_listed(file_stat, row)
+            and file_stat.st_ctime_ns < self._now
+            and file_stat.st_dev == self._device
+        ):
+            self._proofs[row.path] = statcache.pack_stat(file_stat)
 
     def _blobs(self) -> BlobStore:
         return BlobStore(
@@ -275,10 +279,10 @@ class _Storing:
             while left > 0 and (part := calls.read(fd, min(left, _READ_BYTES))):
                 parts.append(part)
                 left -= len(part)
-            found = calls.fstat(fd)
-            if left != 1 or not is_as_listed(found, row):
+            file_stat = calls.fstat(fd)
+            if left != 1 or not is_as_listed(file_stat, row):
                 return None
-            self._keep_proof(row, found)
+            self._note_proof(row, file_stat)
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             calls.close(fd)
@@ -305,7 +309,7 @@ class _Storing:
         ):
             became = self._became(rows, writer.put)
             if self._heal_cache(writer, sentence, became):
-                self._heal_told(blobs, writer, sentence, became)
+                self._heal_checkpoint(blobs, writer, sentence, became)
             deferred_lists.note_done(layout, worktree, self._list.list_id)
 
     def _heal_cache(self, writer: BlobWriter, sentence: bytes, became: healing.Contents) -> bool:
@@ -317,37 +321,37 @@ class _Storing:
         fs, layout, root = self._fs, self._layout, self._list.root
         worktree = _worktree_of(root)
         path = layout.statcache(worktree.hex())
-        found = statcache.load_any(fs, layout, self._who.store_id, worktree)
-        if found is None:
+        loaded = statcache.load_any(fs, layout, self._who.store_id, worktree)
+        if loaded is None:
             if fs.exists(path):
                 raise Corruption(path, "it cannot be read; the next capture makes it anew")
             return False
-        cache, options = found
+        cache, options = loaded
         healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
         writer.flush()
         if healed is None:
             return SKIPPED not in cache.kinds or sentence not in cache.ids
         key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
         statcache.save(fs, layout, key, healed)
-        kept = statcache.load(fs, layout, key)
-        if kept is None or kept.root != healed.root:
+        reloaded = statcache.load(fs, layout, key)
+        if reloaded is None or reloaded.root != healed.root:
             raise Corruption(path, "it could not be replaced; the next capture makes it anew")
         return True
 
-    def _heal_told(
+    def _heal_checkpoint(
         self, blobs: BlobStore, writer: BlobWriter, sentence: bytes, became: healing.Contents
     ) -> None:
-        told = state.read_told(self._layout, self._worktree)
-        if told.tree is None:
+        checkpoint = state.read_checkpoint(self._layout, self._worktree)
+        if checkpoint.tree is None:
             return
         try:
-            tree = healing.heal_tree(blobs.get_tree, writer, told.tree, sentence, became)
+            tree = healing.heal_tree(blobs.get_tree, writer, checkpoint.tree, sentence, became)
         except (NotFound, Corruption):
             return  # the next capture begins anew
         writer.flush()
-        if tree != told.tree:
-            told.tree = tree
-            state.write_told(self._layout, self._worktree, told)
+        if tree != checkpoint.tree:
+            checkpoint.tree = tree
+            state.write_checkpoint(self._layout, self._worktree, checkpoint)
 
     def _became(
         self, rows: "tuple[DeferredFile, ...]", put: "Callable[[bytes], bytes]"

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from eventlog.worktree.capture import Capture
 
 
-def may_switch(told: CaptureCheckpoint, call: Call, closing: "Closing | None") -> bool:
+def may_switch(checkpoint: CaptureCheckpoint, call: Call, closing: "Closing | None") -> bool:
     """Whether this look may be the first that follows the switch: no turn goes on over it."""
     if call.moment not in (SESSION, TURN_START):
         return False
     closed = () if closing is None else closing.turns
-    return all(session in closed or session == call.session for session in told.open)
+    return all(session in closed or session == call.session for session in checkpoint.open)
 
 
-def changes_without(done: "Capture", root: str, keeps: bool) -> "list[CapturedChange]":
+def changes_without(capture: "Capture", root: str, keeps: bool) -> "list[CapturedChange]":
     """The changes that a look found, without what came or went by the switch alone.
 
     Args: root: the directory; keeps: whether ignored files are kept from this look on.
@@ -35,20 +35,20 @@ def changes_without(done: "Capture", root: str, keeps: bool) -> "list[CapturedCh
 
     def is_switched(path: bytes) -> bool:
         if keeps:
-            return path in done.kept
+            return path in capture.kept
         return is_kept(path) and os.path.lexists(os.path.join(top, path))
 
-    found = []
-    for change in done.changes:
+    changes = []
+    for change in capture.changes:
         if change.operation == RENAME:
             assert change.old_path is not None and change.before is not None and change.after is not None
             if is_switched(change.path if keeps else change.old_path):
                 # Only one side of it was seen.
                 gone = CapturedChange((DELETE, change.old_path, change.before, None, None))
                 come = CapturedChange((ADD, change.path, None, change.after, None))
-                found.append(gone if keeps else come)
+                changes.append(gone if keeps else come)
                 continue
         elif change.operation == (ADD if keeps else DELETE) and is_switched(change.path):
             continue
-        found.append(change)
-    return found
+        changes.append(change)
+    return changes

@@ -302,7 +302,7 @@ def _withhold_kept(
         row = tables.flags.find(KEPT, row + 1)
 
 
-def _never(layout: "Layout", place: "git.GitPlace | None") -> "set[tuple[int, int]]":
+def _never(layout: "Layout", place: "git.GitRepository | None") -> "set[tuple[int, int]]":
     """(device, inode) of directories that are never captured, whatever their names are."""
     paths = [os.fsencode(layout.root)]
     if place is not None:
@@ -311,7 +311,7 @@ def _never(layout: "Layout", place: "git.GitPlace | None") -> "set[tuple[int, in
     return {(one.st_dev, one.st_ino) for one in found}
 
 
-def _place_of(layout: "Layout", path: bytes, root: str) -> "git.GitPlace | None":
+def _place_of(layout: "Layout", path: bytes, root: str) -> "git.GitRepository | None":
     """The repository around `path`, after a look at whether it may be captured at all."""
     if not os.path.isdir(path):
         raise NotFound(f"{root} is not a directory; name the working directory to capture")
@@ -327,7 +327,7 @@ def _place_of(layout: "Layout", path: bytes, root: str) -> "git.GitPlace | None"
 
 
 def _options(
-    place: "git.GitPlace | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
+    place: "git.GitRepository | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
 ) -> bytes:
     facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
     facts += [] if place is None else [place.top, place.git_dir, place.common_dir]

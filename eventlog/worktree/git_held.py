@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from eventlog.worktree.git import GitPlace, Settings
+    from eventlog.worktree.git import GitRepository, Settings
     from eventlog.worktree.git_index import GitIndex
 
 _CONVERTING = frozenset((b"text", b"crlf", b"eol", b"ident", b"filter", b"working-tree-encoding"))
@@ -72,7 +72,7 @@ class HeldByGit:
             self._doubtful += (directory + b"/" if directory else b"",)
 
 
-def index_of(place: "GitPlace", root: bytes, settings: "Settings") -> "GitIndex | None":
+def index_of(place: "GitRepository", root: bytes, settings: "Settings") -> "GitIndex | None":
     """The index of a repository below `root`; None where git has to be asked."""
     if _last(settings, b"core.worktree") is not None:
         return None  # it may be about another directory
@@ -82,7 +82,11 @@ def index_of(place: "GitPlace", root: bytes, settings: "Settings") -> "GitIndex 
 
 
 def held_by_git(
-    place: "GitPlace", root: bytes, settings: "Settings", index: "GitIndex", deadline: "float | None" = None
+    place: "GitRepository",
+    root: bytes,
+    settings: "Settings",
+    index: "GitIndex",
+    deadline: "float | None" = None,
 ) -> "HeldByGit | None":
     """Which files below `root` git holds; None when that cannot be told of any.
 
@@ -105,7 +109,7 @@ def _last(settings: "Settings", wanted: bytes) -> "bytes | None":
     return found
 
 
-def _has_attributes(place: "GitPlace", root: bytes, settings: "Settings", index: "GitIndex") -> bool:
+def _has_attributes(place: "GitRepository", root: bytes, settings: "Settings", index: "GitIndex") -> bool:
     """Whether any file that git tracks, or any outside of the work tree, gives attributes."""
     if root != place.top or _last(settings, b"core.attributesfile") is not None:
         return True  # a directory above may have some
@@ -115,7 +119,7 @@ def _has_attributes(place: "GitPlace", root: bytes, settings: "Settings", index:
     return any(map(os.path.lexists, _attribute_files(place, settings)))
 
 
-def _attribute_files(place: "GitPlace", settings: "Settings") -> "list[bytes]":
+def _attribute_files(place: "GitRepository", settings: "Settings") -> "list[bytes]":
     """The files outside of the work tree that may give attributes, there or not."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"

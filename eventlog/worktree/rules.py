@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eventlog.worktree.git import GitPlace, Settings
+    from eventlog.worktree.git import GitRepository, Settings
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
     from eventlog.worktree.statcache import StatCache
@@ -46,7 +46,7 @@ class TreeRules:
     def __init__(
         self,
         root: bytes,
-        place: "GitPlace | None",
+        place: "GitRepository | None",
         cache: "StatCache | None",
         probe: "tuple[int, int]",
         include: "Sequence[str]",
@@ -139,7 +139,7 @@ class TreeRules:
         if index is not None and self._cache is None:
             self._look_for_held(self._place, settings, index)
 
-    def _look_for_held(self, place: "GitPlace", settings: "Settings", index: "GitIndex") -> None:
+    def _look_for_held(self, place: "GitRepository", settings: "Settings", index: "GitIndex") -> None:
         """What git holds need not be read in a first capture; in a later one little is new."""
         from eventlog.worktree import git_held
 
