@@ -1,9 +1,9 @@
-"""The end of turns whose agent is gone, or has gone on to another prompt, and told none.
+"""The end of turns that were never ended: their agent is gone, or has gone on to another prompt.
 
-docs/certainty.md §2 has the rules. The next whole look at the directory closes them, in its own frame: an
-action with unknown result for each call that died, what changed since the last look, the tree as it is now
-with the paths that changed, the end of the turn and, where the process is gone, of its session. All ids are
-made of the turn's, so closing it twice is closing it once. Under the lock of the directory. On the hook path,
+docs/certainty.md §2 has the rules. The next whole capture of the directory closes them, in its own frame: an
+action with unknown result for each call that died, the changes since the last capture, the present tree with
+the paths that changed, the end of the turn and, where the process is gone, of its session. All ids derive
+from the turn's, so closing it twice is closing it once. Under the lock of the directory. On the hook path,
 but loaded only where something is to be closed.
 """
 
@@ -31,13 +31,13 @@ _NOT_WHOLE = "the look after the turn was not finished in time"
 _PASSED = "another session changed files after the turn's last look"
 _UNNAMED = "calls of a later prompt, which was not heard, were counted in the turn"
 _UNREADABLE = "the tree of the turn's last look cannot be read"
-_PATHS_MAX = 1000  # that a snapshot names; of more it says how many
-# What a look of this patience may take: nobody waits for it.
+_PATHS_MAX = 1000  # that a snapshot names; of more it gives the number
+# A capture may take this many times longer than a hook's: no agent waits for it.
 _PATIENCE = "10"
 
 
 class Closing:
-    """The turns to close at one look, as `state.left` gives them, and who closes them."""
+    """The turns to close at one capture, as `state.abandoned_turns` gives them, and who closes them."""
 
     __slots__ = ("by", "turns")
 
@@ -51,10 +51,9 @@ class Closing:
 
 
 class Ends:
-    """The events that close what a whole look found dead: those before the changes, and those after them.
+    """The events that close what a whole capture found dead: those before the changes, and those after them.
 
-    `causes` are the calls that died, `turns` those that are under way no longer; `count` of them get their
-    end.
+    `causes` are the calls that died, `turns` the turns no longer under way; `count` of them get their end.
     """
 
     __slots__ = ("after", "before", "causes", "count", "turns")
@@ -67,7 +66,7 @@ class Ends:
         self.turns = turns
 
     def forget(self, layout: Layout, checkpoint: CaptureCheckpoint) -> None:
-        """Take the closed turns out of those under way. Behind the append. Raises: OSError."""
+        """Remove the closed turns from those under way, after the append. Raises: OSError."""
         for turn in self.turns:
             checkpoint.open.pop(turn.session, None)
             state.note_calls(layout, turn.session, [["ended", short(turn.turn)]])
@@ -84,15 +83,15 @@ def ends_of(
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
-    """What closes the turns of `closing` and the calls of `under_way` that are dead.
+    """The events that close the turns of `closing` and the dead calls of `under_way`.
 
-    A look that is not whole closes the turn that a prompt follows, and no other: the rest is known still.
+    A capture that is not whole closes only the turn that a prompt follows; the others stay noted.
 
     Args:
-        previous: the tree that the changes of the look start from.
-        told: what was told by then; its nonce tells a second closing of one turn from a repetition.
+        previous: the tree that the changes of the capture start from.
+        checkpoint: its nonce separates a second closing of one turn from a repetition.
         admit: makes an event whole.
-        fill: puts the tree of the look, and what is said of it, into a snapshot.
+        fill: puts the tree of the capture, and its facts, into a snapshot.
     """
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
@@ -108,7 +107,7 @@ def ends_of(
     for turn, reason in turns.values():
         notes = state.read_calls(layout, turn.session)
         if short(turn.turn) in notes.ended:
-            continue  # it has its end; what it left untold is told now
+            continue  # it has its end; its remaining changes are recorded now
         ends.count += 1
         payload: "dict[str, object]" = {"reason": reason, "closed_by": by}
         ended_us = _last_noted_us(layout, turn.session)
@@ -129,7 +128,7 @@ def ends_of(
 
 
 def end_superseded(layout: Layout, checkpoint: CaptureCheckpoint, session: str) -> Event:
-    """The end of the turn under way that a later one of its session follows, where nobody looks."""
+    """The end of the turn under way that a later one of its session follows, without a capture."""
     turn = activity.parse_open(session, checkpoint.open[session])
     assert turn is not None
     payload = {"reason": SUPERSEDED, "closed_by": HOOK}
@@ -192,7 +191,7 @@ def _all_doubtful(
     previous: "bytes | None",
     checkpoint: CaptureCheckpoint,
 ) -> "str | None":
-    """Why no path is certain at the end of a turn; None where the look names those that are not."""
+    """Why no path is certain at the end of a turn; None where the capture names those that are not."""
     if capture.partial:
         return _NOT_WHOLE
     if previous is None:
@@ -217,7 +216,7 @@ def _late(capture: "Capture", why: "str | None") -> "dict[str, object]":
 
 
 def _last_noted_us(layout: Layout, session: str) -> "int | None":
-    """When the session was last heard of: it ended then, or later. None where its notes are gone."""
+    """When the notes of the session were last written: it ended then or later. None where they are gone."""
     try:
         return os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
     except OSError:
@@ -225,8 +224,8 @@ def _last_noted_us(layout: Layout, session: str) -> "int | None":
 
 
 def _not_before(turn: activity.OpenTurn, ended_us: "int | None", now_us: object) -> "int | None":
-    """The notes of the session may be older than a turn that they do not name: it began within the second
-    that is noted of it, and ended no earlier."""
+    """The end of a turn that the session's notes, which may be older, do not name: no earlier than its start,
+    which is noted to the second."""
     assert isinstance(now_us, int)
     return None if ended_us is None else max(ended_us, min((turn.began_s + 1) * 10**6, now_us))
 
@@ -237,11 +236,11 @@ def _not_before(turn: activity.OpenTurn, ended_us: "int | None", now_us: object)
 def close_dead_turns(
     fs: "FileSystem", layout: Layout, by: str, note: "Callable[[BaseException], None]"
 ) -> int:
-    """Close the turns of a store whose process is gone, with a look at each of their directories; how many.
+    """Close the turns of a store whose process is gone, with a capture of each directory; how many.
 
     Any number of processes may do so beside hooks. What cannot be closed stays for the next one.
 
-    Args: by: DOCTOR or MAINTENANCE; note: is told what went wrong.
+    Args: by: DOCTOR or MAINTENANCE; note: receives the errors.
     """
     from eventlog.hooks import record
     from eventlog.worktree import statcache
@@ -256,12 +255,14 @@ def close_dead_turns(
         return 0  # a store of an earlier version has none
     for name in names:
         worktree = name.removesuffix(".told")
-        if worktree == name or not state.left(state.read_checkpoint(layout, worktree), nobody, now_s):
+        if worktree == name or not state.abandoned_turns(
+            state.read_checkpoint(layout, worktree), nobody, now_s
+        ):
             continue
         if directories is None:
             directories = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}
         if worktree not in directories:
-            continue  # nothing says where it is
+            continue  # its path is unknown
         try:
             closed += record.close(
                 fs, layout.root, directories[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note

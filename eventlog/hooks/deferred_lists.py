@@ -1,14 +1,14 @@
 """Contents that hooks deferred: which lists are open, and the process that stores what they name.
 
-`live/<worktree>.deferred` says what is open, one line each (docs/hooks.md):
+`live/<worktree>.deferred` holds what is open, one line each (docs/hooks.md):
 
 - `open` list `files|git` root: a list that a tree names, and in hex the directory that was captured;
 - `part` list tree: files of the list that are stored, as a tree of their paths;
-- `done` list: all of it is stored, told in the log, and in the trees of later captures.
+- `done` list: all of it is stored, recorded in the log, and in the trees of later captures.
 
 Derived (I22): a list that it lacks is opened again by the next capture whose tree names it, and what is
-stored twice counts once (I8). Hooks write under the lock of the directory, in front of the append, so a list
-in the log is always open or done. On the hook path.
+stored twice counts once (I8). Hooks write under the lock of the directory, before the append, so a list in
+the log is always open or done. On the hook path.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".deferred"
 
-# Who stores contents holds the first; who waits to be next, with copies that it made, the second.
+# The process that stores contents holds the first lock; the next one, waiting with its copies, the second.
 WORKING, WAITING = "contents", "contents-next"
 
 
@@ -57,7 +57,7 @@ class Job:
 
 
 class Started:
-    """A process under way, seen from the hook: it says when its copies are made, then awaits its end."""
+    """A process under way, seen from the hook: it signals when its copies are made, then waits to go on."""
 
     __slots__ = ("_end", "_word")
 
@@ -66,7 +66,7 @@ class Started:
         self._end = end  # closing it lets the process go on
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the copies are made, at most so long; whether they are."""
+        """Wait until the copies are made, at most `timeout_s`; whether they are."""
         import select
 
         return bool(select.select([self._word], [], [], max(0.0, timeout_s))[0])
@@ -127,7 +127,7 @@ def worktrees_with_open_lists(fs: FileSystem, layout: Layout) -> "list[str]":
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except OSError:
-        return []  # a store of an earlier version, or a matter for whoever meets it next
+        return []  # a store of an earlier version, or an error for the next reader to report
     return [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
 
 

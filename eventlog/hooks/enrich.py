@@ -1,4 +1,4 @@
-"""What a call says, completed by what was noted before: names, model calls, and calls told twice or never.
+"""The events of a call, completed from earlier notes: names, model calls, and calls reported twice or never.
 
 Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
 """
@@ -30,7 +30,7 @@ _TRANSCRIPT_BYTES_USUAL = 4 << 20
 
 
 class Completion:
-    """Completes `call`; `lines` gets what is to be noted of the session behind the append."""
+    """Completes `call`; `lines` receives what is to be noted of the session after the append."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Completion:
         self.note = note
 
     def run(self) -> None:
-        """Events that need what was noted before: a session's name, model calls, and calls told twice."""
+        """Complete events that need earlier notes: a session's name, model calls, calls reported twice."""
         call, session = self.call, self.call.session
         if session is None:
             return
@@ -66,7 +66,7 @@ class Completion:
         if call.moment == SESSION:
             self._add_master()
         if call.prompt is not None:
-            # Before it is cut: half a secret is not recognised any more.
+            # Before it is cut: half a secret is no longer recognised.
             prompt = self.redactor.text(call.prompt)
             call.events[0]["title"] = title_of(prompt)
             if not self.notes.named:
@@ -75,9 +75,9 @@ class Completion:
             self._add_model_calls(path)
 
     def _settle(self, directory: HookDirectory, session: str) -> None:
-        """An action for each tool of the turn that ended unheard, and a look at what it changed.
+        """Add an action for each tool of the turn that ended unreported, and have its changes captured.
 
-        Those of subagents go on: what the agent asks its model says nothing of them.
+        Tools of subagents go on: a request of the agent to its model does not concern them.
         """
         call = self.call
         checkpoint = state.read_checkpoint(self.layout, directory.key)
@@ -100,7 +100,7 @@ class Completion:
             call.cause = ended[0].cause if len(ended) == 1 else None
 
     def _transcripts(self) -> "list[str]":
-        """Those of the call, and those of subagents, whose last words are written when they are gone."""
+        """Those of the call, and those of subagents, whose last lines are written after they have ended."""
         paths = self.call.transcripts
         if self.call.moment in (TURN_END, SESSION_END):
             from eventlog.agents.claude_code.usage_tail import subagents_of
@@ -153,7 +153,7 @@ class Completion:
             turn = self.notes.subagents.get(short(str(event.get("subagent_id"))))
             if turn is not None:
                 event["agent_turn_id"] = turn
-        # Before the look at the end of the turn that they belong to (S1-37).
+        # Before the snapshot at the end of the turn that they belong to (S1-37).
         ends = ("snapshot", "turn")
         index = next((i for i, event in enumerate(self.call.events) if event["event_type"] in ends), None)
         index = 0 if index is None else index

@@ -1,7 +1,7 @@
 """File events from what a capture found: which change belongs to which tool, and under which id.
 
-`attribution` decides whose a change is; that a person changed a file before an edit tool did is told by the
-text that the agent found in it. On the hook path.
+`attribution` decides whose a change is. The text that an edit tool found in a file shows whether a person
+changed it before the tool did. On the hook path.
 """
 
 from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, Named
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.capture import Capture
     from eventlog.worktree.changes import CapturedChange
 
-# More changes than this are told by the snapshot alone: the two trees say what they are.
+# More changes than this get no events: the snapshot's tree and the one before it show what they are.
 FILES_MAX = 5_000
 
 _MODE_OF = {
@@ -42,8 +42,8 @@ _BOM = b"\xef\xbb\xbf"
 class FileEventBuilder:
     """Makes the file events of one capture.
 
-    `turn` is the one that the call ends or belongs to, `named` are its own files by path in the directory,
-    `calls` are all those that may have made a change: under way, dead, or ended without a look.
+    `turn` is the one that the call ends or belongs to, `named` are the call's own files by path in the
+    directory, `calls` all that may have made a change: under way, dead, or ended without a capture.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FileEventBuilder:
         if named is not None and named.original is not None and change.old_path is None:
             between = self._between(named.original, change, blobs)
             if between is not None:
-                # Somebody changed the file behind the last capture and before the tool did.
+                # Somebody changed the file after the last capture and before the tool did.
                 events.append(self._event(change, before, between, {"source": "user"}, None, None, blobs))
                 before = between
         columns = self._columns(verdict)
@@ -94,11 +94,11 @@ class FileEventBuilder:
         return [*events, event]
 
     def _columns(self, verdict: Attribution) -> Event:
-        """The columns by which a change counts where it belongs, where that is not in the call's place."""
-        if verdict.owner == attribution.LOOKER:
+        """The columns by which a change counts where it belongs, if that is not in the call's turn."""
+        if verdict.owner == attribution.CAPTURING_CALL:
             return {}
         if verdict.turn_key is None:
-            # It moves no turn's tree. A person made it, unless some turn is under way: then nobody can tell.
+            # It moves no turn's tree. A person made it, unless some turn is under way: then it is unknown.
             source = "system" if self._checkpoint.open or verdict.causes else "user"
             return {"source": source, "agent_session_id": None, "agent_turn_id": None, "subagent_id": None}
         columns: Event = {} if verdict.cause is not None else {"source": "system"}
@@ -111,7 +111,7 @@ class FileEventBuilder:
         return {**columns, "cwd": None, "model": None, "agent_version": None}
 
     def _between(self, original: str, change: "CapturedChange", blobs: "BlobStore") -> "TreeEntry | None":
-        """The state that the tool found, when it is another one than the log knows."""
+        """The state that the tool found, where it differs from the log's."""
         from eventlog.blobs.tree import TreeEntry
 
         before = change.before
@@ -123,7 +123,7 @@ class FileEventBuilder:
                 stored = blobs.get(before.id)
             except EventLogError:
                 return None
-            # Agents read files as text: without a mark at the beginning, with plain line ends.
+            # Agents read files as text: without a byte order mark, with plain line ends.
             if _plain(stored) == _plain(data) or "\ufffd" in original:
                 return None
         elif before is not None:
@@ -188,7 +188,7 @@ class FileEventBuilder:
         return event
 
     def _list_of(self, entry: "TreeEntry", blobs: "BlobStore") -> "str | None":
-        """The list on which a content stands that was deferred and is not stored yet, as far as is known."""
+        """The list that names a content which is deferred and not stored yet, as far as is known."""
         if entry.kind != SKIPPED:
             return None
         if entry.id not in self._lists:

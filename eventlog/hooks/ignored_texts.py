@@ -1,12 +1,12 @@
-"""What tools say of files that git ignores and that a store keeps: left out before it is written (P5).
+"""Texts of tools about files that git ignores and a store keeps: left out before anything is written (P5).
 
     outside = Outside(root)
     events = leave_out(events, outside)
 
 A call names such a file in an argument that is a path, in a patch, or as a word of a command. Then its result
-is left out, and of its arguments all but paths, numbers and commands that only name the file. A result that
-quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md says what this cannot see. Files
-are meant of which `kept_ignored.is_withheld` knows the name, where git ignores them and does not track them.
+is left out, and its arguments except paths, numbers and commands that only name the file. A result that
+quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md lists what this cannot see. It
+applies to files whose names `kept_ignored.is_withheld` knows, where git ignores them and does not track them.
 
 Works on the events of a hook and on those of a transcript. On the hook path.
 """
@@ -44,7 +44,7 @@ _WRITERS = frozenset(
 
 
 class Outside:
-    """Which paths are outside of git in a directory: ignored, and not tracked. Remembers its answers.
+    """Which paths of a directory are outside of git: ignored, and not tracked. Remembers its answers.
 
     Where git cannot be asked, the `.gitignore` files are read. One thread.
     """
@@ -54,7 +54,7 @@ class Outside:
         self._answers: "dict[bytes, bool]" = {}
 
     def has(self, path: str, cwd: "str | None") -> bool:
-        """Whether a file, as a tool names it, is ignored. Not for one outside of the directory."""
+        """Whether a file, as a tool names it, is ignored; False for one outside of the directory."""
         try:
             full = os.path.join(os.fsencode(cwd) if cwd else self._root, os.fsencode(path))
             full = os.path.realpath(os.path.dirname(full)) + b"/" + os.path.basename(full)
@@ -88,10 +88,10 @@ class Outside:
 
 
 def leave_out(events: "Sequence[Event]", outside: "Outside | None", cwd: object = None) -> "list[Event]":
-    """The events without what they say of ignored files. Events of one tool call are judged together.
+    """The events without their texts about ignored files. Events of one tool call are judged together.
 
     Args: outside: None where the directory is not known; then the name of a file decides. cwd: of the agent,
-    where the events do not say it.
+    where the events do not have it.
     """
     calls = {
         event.get("tool_use_id") or id(event) for event in events if _names_ignored_file(event, outside, cwd)

@@ -1,12 +1,12 @@
-"""Values of ignored files that are kept, where a tool's texts show them: taken out before they are written.
+"""Values of kept ignored files that a tool's texts show: removed before they are written.
 
-`ignored_texts` sees that a call names such a file. What a program prints of one by itself names none, so the
-texts are compared with what stands in these files: their lines, and the values of settings, as far as they
-are long enough to be no word of everybody's. One that a tracked file beside them has (`.env.example`) is
-none. docs/secrets.md says what this cannot see.
+`ignored_texts` handles calls that name such a file. The output of a program may show their contents without
+naming them. So texts are compared with the lines of these files and the values of their settings, as far as
+these are too long to be common words. Values that a tracked file beside them also has (`.env.example`) do not
+count. docs/secrets.md lists what this cannot see.
 
 `live/<worktree>.kept` has a line for each such file, the path in hex and the id of its content, so that no
-hook has to look for them. It is written by looks, and derived (I22). On the hook path.
+hook has to search for them. Captures write it, and it is derived (I22). On the hook path.
 """
 
 import os
@@ -37,7 +37,7 @@ _AROUND = " \t\r\"',;"
 
 
 def note(layout: Layout, worktree: str, contents: "Mapping[bytes, bytes]") -> None:
-    """Remember the files with settings among those that are kept. Args: kept: path → id. Raises: OSError."""
+    """Remember the files with settings among those kept. Args: contents: path → id. Raises: OSError."""
     files = sorted((path, contents[path]) for path in contents if _has_settings(path))[:_FILES_MAX]
     path = layout.live(f"{worktree}.kept")
     data = b"".join(b"%b %b\n" % (name.hex().encode(), id.hex().encode()) for name, id in files)
@@ -55,7 +55,7 @@ def _has_settings(path: bytes) -> bool:
 
 
 class KeptValues:
-    """The values of the files that are kept in a directory, as they are now and as the last look saw them."""
+    """The values of the kept files of a directory, as they are now and as the last capture saw them."""
 
     def __init__(self, layout: Layout, worktree: str, root: str, outside: Outside, get: "Get") -> None:
         """Args: get: the content with an id; raises EventLogError."""
@@ -123,14 +123,15 @@ class KeptValues:
         return values
 
     def _is_path(self, value: str) -> bool:
-        """Whether a value names something that is there: a path says nothing that the record may not say."""
+        """Whether a value is the path of something that exists: paths are recorded anyway."""
         try:
             return os.path.lexists(os.path.join(self._root, os.fsencode(value)))
         except ValueError:
             return False
 
     def _public_values(self) -> "set[str]":
-        """What git tracks, and so is told in full: the values in files of such names beside them."""
+        """Values that git tracks, and that are therefore recorded: those in files of such names beside
+        them."""
         if self._public is None:
             self._public = set()
             for directory in {os.path.dirname(name) for name in self._files}:
@@ -169,7 +170,7 @@ def _values_in(data: "bytes | None") -> "set[str]":
 
 
 def _value_of(line: str) -> str:
-    """The value of a setting, or a whole line that is none."""
+    """The value of a setting, or the whole line where it is not a setting."""
     line = line.strip().lstrip("#/;").strip()
     for sign in "=:":
         key, separator, value = line.partition(sign)
@@ -179,7 +180,7 @@ def _value_of(line: str) -> str:
 
 
 def _is_distinctive(value: str) -> bool:
-    """Whether a value is no word that other texts have, too: `development`, `http://localhost:3000`."""
+    """Whether a value is not one that other texts have, too, as `development` or `http://localhost:3000`."""
     if len(value) < _LENGTH_MIN or (value.isalpha() and len(value) < _WORD_LENGTH_MIN):
         return False
     return "@" in value or not ("localhost" in value or "127.0.0.1" in value)

@@ -49,7 +49,8 @@ class HookDirectory:
 
 
 def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
-    """The store of LOCUS_DIR, of the agent's working directory or project, or of ours. Raises: Refused."""
+    """The store of LOCUS_DIR, of the agent's working directory or project, or of this process. Raises:
+    Refused."""
     for candidate in (call.columns.get("cwd"), environ.get("CLAUDE_PROJECT_DIR"), _own_directory()):
         if isinstance(candidate, str) and os.path.isdir(candidate):
             store = identity.find(candidate, dict(environ))
@@ -59,8 +60,8 @@ def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
 
 
 def find_directory(store: str, call: Call, environ: "Mapping[str, str]") -> "HookDirectory | None":
-    """The directory to capture: the one the store stands in, the linked worktree of it that the agent works
-    in, or, where a store stands apart, the repository or project of the agent."""
+    """The directory to capture: the store's parent, a linked worktree of it that the agent works in or, for a
+    store kept elsewhere, the repository or project of the agent."""
     cwd = call.columns.get("cwd")
     directory = (
         cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get("CLAUDE_PROJECT_DIR") or ""

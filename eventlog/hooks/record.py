@@ -362,12 +362,12 @@ class HookRecorder:
 
     def _closing(self, checkpoint: CaptureCheckpoint) -> "Closing | None":
         """The turns that a whole capture closes: their process is gone, or their session left them."""
-        left = state.left(checkpoint, self.call, self.fs.time_ns() / 1e9)
-        if not left:
+        abandoned = state.abandoned_turns(checkpoint, self.call, self.fs.time_ns() / 1e9)
+        if not abandoned:
             return None
         from eventlog.hooks.closing import Closing
 
-        return Closing(left, self.closes_for)
+        return Closing(abandoned, self.closes_for)
 
     def _with_capture(self, events: "list[Event]") -> None:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
@@ -375,11 +375,11 @@ class HookRecorder:
         budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
         self.wait_until = deadline = self.began_s + budget_s
         # A process that waited for the lock still needs time to capture.
-        left = max(_LOCK_WAIT_S_MIN, deadline - budget_s / 4 - time.monotonic())
-        lock = acquire(self.fs, self.layout, WORKTREE + self.directory.key, timeout_s=left)
+        timeout_s = max(_LOCK_WAIT_S_MIN, deadline - budget_s / 4 - time.monotonic())
+        lock = acquire(self.fs, self.layout, WORKTREE + self.directory.key, timeout_s=timeout_s)
         with lock, self._open_blobs() as blobs:
-            left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
-            with blobs.writer(lock_timeout_s=left) as writer:
+            timeout_s = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
+            with blobs.writer(lock_timeout_s=timeout_s) as writer:
                 checkpoint = state.read_checkpoint(self.layout, self.directory.key)
                 self.closing = self._closing(checkpoint)
                 capture, previous = self._capture(blobs, writer, checkpoint, deadline)

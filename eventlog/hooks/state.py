@@ -1,13 +1,15 @@
 """What hooks remember between calls: small derived files in `live/`, which may all be deleted (I22).
 
-- `<worktree>.told`: the tree whose changes are all in the log, and the turns under way in that directory.
-  Read and written under the lock of the directory, behind the append that tells them.
-- `<worktree>.running`: tools that began and ended, a line each. It says whose change another call's capture
-  has found.
-- `<session>.calls`: what was recorded of a session, a line each, so that nothing need be read from the log.
+- `<worktree>.told`, the capture checkpoint: the tree whose changes are all in the log, and the turns under
+way
+  in that directory. Read and written under the lock of the directory, after the append of these changes.
+- `<worktree>.running`: tools that began and ended, a line each. It shows whose change the capture of another
+  call has found.
+- `<session>.calls`: notes of what was recorded of a session, a line each, so that nothing is read from the
+log.
 
-The last two are appended to by single writes and may miss a line; what is lost then is a cause, or an
-event is written twice, which counts once (I8). Without `told` the next capture begins anew and says so.
+The last two are appended to by single writes and may miss a line. Then a cause is lost, or an event is
+written twice, which counts once (I8). Without a checkpoint the next capture begins anew and records that.
 Plain system calls: a file that cannot be read is absent, one that cannot be written stays. On the hook path.
 """
 
@@ -45,14 +47,15 @@ if TYPE_CHECKING:
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _CHECKPOINT_SIZE = 512  # a sector
-_LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
+_LINES_SIZE_MAX = 1 << 20  # of one file's end, the only part that is read
 _RUNNING_SIZE_MAX = 256 << 10
 # Why a turn gets its end from somebody else (docs/certainty.md §2).
 GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 SESSION_ENDED = "session ended"
-# Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
-# another agent that runs within one of these, the variable means that one.
+# Agents whose hooks get the agent's process in a variable: Claude Code sets it itself, for OpenCode our
+# plugin does. In the hooks of another agent that runs within one of these, the variable means the outer
+# agent.
 _NAMED_BY_VARIABLE = ("claude-code", "opencode")
 _LOCK_WAIT_S = 0.02
 _HEX = frozenset("0123456789abcdef")
@@ -66,11 +69,12 @@ def short(text: "str | bytes") -> str:
 
 
 class CaptureCheckpoint:
-    """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
+    """`tree` is None where nothing was recorded yet; `nonce` is new with each recorded tree and makes event
+    ids.
 
-    `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
-    found changes. `keeps` says whether looks keep ignored files, `tree_keeps` whether that at `tree` did.
-    `files` are how many the tree holds, None where that is not known.
+    `passed` are the sessions with a turn under way for which another turn's capture has found changes since
+    their own last one. `keeps`: captures keep ignored files; `tree_keeps`: the one of `tree` did. `files` is
+    the number of files in the tree, None where it is not known.
     """
 
     __slots__ = ("files", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
@@ -91,7 +95,7 @@ class CaptureCheckpoint:
         self.passed = passed
 
     def note_capture(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
-        """A whole look of this session has found `tree`; it is told in this turn, if in one."""
+        """Note that a whole capture of this session has found `tree`; it counts in `turn`, if in any."""
         if tree != self.tree:
             self.passed |= self.open.keys()
         if session is not None and self.open.get(session, ("", None))[1] == turn:
@@ -121,9 +125,12 @@ def read_checkpoint(layout: Layout, worktree: str) -> CaptureCheckpoint:
 
 
 def write_checkpoint(layout: Layout, worktree: str, checkpoint: CaptureCheckpoint) -> None:
-    """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
-    told again under the ids that they had. Written over the last one, in one call and of one length unless
-    many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
+    """Write the checkpoint over the last one, without a sync. Raises: OSError.
+
+    After a power cut it is read as absent, or as an earlier one, whose changes are recorded again under the
+    same ids. It is written in one call and with one length unless many turns are under way: a new file, or
+    growing an old one, takes longer.
+    """
     turns = dict(list(checkpoint.open.items())[-_OPEN_MAX:])
     tree = None if checkpoint.tree is None else checkpoint.tree.hex()
     fields: "dict[str, object]" = {
@@ -148,12 +155,12 @@ def write_checkpoint(layout: Layout, worktree: str, checkpoint: CaptureCheckpoin
         os.close(fd)
 
 
-def left(
+def abandoned_turns(
     checkpoint: CaptureCheckpoint, call: Call, now_s: float
 ) -> "dict[str, tuple[activity.OpenTurn, str]]":
     """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
 
-    Asked before a look: what dies during it may change something behind its back.
+    Asked before a capture: an agent that dies during it may still change something after it.
     """
     abandoned = {}
     for session, parts in checkpoint.open.items():
@@ -170,7 +177,7 @@ def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
         return SESSION_ENDED
     is_later = call.moment == TURN_START or (call.unheard and call.moment != TOOL_START)
     if own and (not (is_later or call.moment == SESSION) or call.turn == turn.turn):
-        return None  # it is heard of
+        return None  # it goes on
     if turn.state(now_s) == activity.DEAD:
         return GONE if turn.names_process() else SILENT
     if own and is_later:
@@ -179,7 +186,7 @@ def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
 
 
 def process_of(agent: str, environ: "Mapping[str, str]") -> str:
-    """The process of the agent behind this hook, as these files have it; "" for an unknown one."""
+    """The process of the agent that called this hook, as these files have it; "" for an unknown one."""
     process = activity.agent_process(environ.get("CLAUDE_PID") if agent in _NAMED_BY_VARIABLE else None)
     return "" if process is None else process.text()
 
@@ -187,7 +194,7 @@ def process_of(agent: str, environ: "Mapping[str, str]") -> str:
 def note_open(
     checkpoint: CaptureCheckpoint, turn_key: "tuple[str, str, str]", process: str, now_ns: int
 ) -> None:
-    """The turn `place` (agent, session, turn) is under way, in a process (`process_of`)."""
+    """Note the turn `turn_key` (agent, session, turn) as under way, in a process (`process_of`)."""
     agent, session, turn = turn_key
     checkpoint.open.pop(session, None)  # to stand last: it is the newest
     checkpoint.open[session] = [agent, turn, process, str(now_ns // 10**9)]
@@ -200,7 +207,7 @@ def stay_open(
     process: str,
     now_ns: int,
 ) -> None:
-    """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
+    """Note a turn as under way whose tools are reported, where none is noted or its process seemed dead."""
     _, session, turn = turn_key
     noted = checkpoint.open.get(session)
     if noted is None and has_ended(layout, session, turn):
@@ -213,11 +220,12 @@ def stay_open(
 def meet_turn(
     layout: Layout, directory: "HookDirectory | None", call: Call, lines: "list[list[str]]"
 ) -> None:
-    """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
-    event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
-    it ends the one before it.
+    """Recognise the turn of a call within a turn, or at its end.
 
-    Args: lines: gets what is to be noted of the session behind the append.
+    Where a tool begins after the end of its turn, an event records that the turn goes on. Where nothing was
+    reported of the turn yet, its first capture was missed, and it ends the turn before it.
+
+    Args: lines: receives what is to be noted of the session after the append.
     """
     session, turn = call.session, call.turn
     if directory is None or session is None or turn is None:
@@ -236,7 +244,7 @@ def meet_turn(
         return
     lines.append(["begun", short(turn)])
     call.add_missed_look(turn)
-    if under_way is not None and call.moment == TOOL_START:  # else the look of this call closes it
+    if under_way is not None and call.moment == TOOL_START:  # else the capture of this call closes it
         from eventlog.hooks import closing
 
         call.events.append(closing.end_superseded(layout, checkpoint, session))
@@ -244,8 +252,8 @@ def meet_turn(
 
 
 def is_another_turn(checkpoint: CaptureCheckpoint, call: Call) -> bool:
-    """Whether the turn of the call is not the one under way: a look in it is told in any case, since it comes
-    after the end that the turn has, if it has one."""
+    """Whether the turn of the call is not the one under way. A capture in it is always recorded, since it
+    comes after the end of the turn, if that has one."""
     return call.turn is not None and checkpoint.open.get(call.session or "", ("", None))[1] != call.turn
 
 
@@ -260,14 +268,14 @@ def open_turn(checkpoint: CaptureCheckpoint, call: Call, notes: "Calls") -> "str
 def note_turn(
     layout: Layout, checkpoint: CaptureCheckpoint, call: Call, captured: bool, process: str, now_ns: int
 ) -> None:
-    """Let `told` say which turn of the session is under way behind this call.
+    """Note in `checkpoint` which turn of the session is under way after this call.
 
-    Args: captured: the look was whole.
+    Args: captured: the capture was whole.
     """
     session, turn = call.session, call.turn
     assert session is not None
     if call.moment in (TURN_END, SESSION_END):
-        if captured:  # else what it left untold would pass for a person's
+        if captured:  # else its unrecorded changes would pass for a person's
             checkpoint.open.pop(session, None)
     elif call.moment == TURN_START and turn is not None:
         note_open(checkpoint, (call.agent, session, turn), process, now_ns)
@@ -284,8 +292,8 @@ def keep_open(
     *,
     replaces: bool,
 ) -> None:
-    """Note a turn as under way without a look, so that it is closed when it dies: where the look at its
-    prompt failed, or the hook of that was killed. Raises: OSError.
+    """Note a turn as under way without a capture, so that it is closed when it dies: where the capture at its
+    prompt failed, or that hook was killed. Raises: OSError.
 
     Args: turn: agent, session, turn; replaces: also where another one of its session is noted.
     """
@@ -307,9 +315,8 @@ class Running:
     """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named,
     `kind` is what it may change (`tools.py`).
 
-    `turn` is its `short` session and turn, `place` its agent with both in full. `late`: it has ended, and
-    nobody has looked at the directory since. `dead`: its process is gone.
-    `by_subagent`: it may outlive its turn.
+    `turn` is its `short` session and turn, `turn_key` its agent with both in full. `late`: it has ended, and
+    the directory was not captured since. `dead`: its process is gone. `by_subagent`: it may outlive its turn.
     """
 
     __slots__ = (
@@ -356,7 +363,7 @@ def note_begun(
 
 
 def note_anew(layout: Layout, worktree: str, session: str) -> None:
-    """The session has a new process: what its last one had begun ended with that."""
+    """Note that the session has a new process: the tools of the last one ended with it."""
     _append(layout, f"{worktree}.running", [["anew", short(session)]])
 
 
@@ -368,10 +375,10 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 def running(
     layout: Layout, worktree: str, checkpoint: CaptureCheckpoint, dead: "frozenset[str]" = frozenset()
 ) -> "list[Running]":
-    """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
+    """The tools that began in a turn under way and did not end, or ended without a capture; the latest last.
 
-    Those of subagents outlive it: they are under way while the agent's process is, or another turn of theirs.
-    What died stays until somebody notes its end.
+    Those of subagents may outlive their turn: they count while the agent's process lives, or its session has
+    a turn under way. A dead tool stays until its end is noted.
 
     Args: dead: the sessions whose process is gone.
     """
@@ -418,10 +425,10 @@ def trim_running(layout: Layout, worktree: str) -> None:
 
 
 class UnnamedCalls:
-    """Tool calls without ids, told by what they ask for (`key`) and when: the number of each in its turn.
+    """Tool calls without ids, known by their request (`key`) and time: the number of each in its turn.
 
-    An end belongs to the last beginning of the same key that has none: equal calls are interchangeable, but
-    for one that was refused before and has no end.
+    An end belongs to the last beginning of the same key that has none. Equal calls are interchangeable,
+    except one that was refused before and has no end.
     """
 
     __slots__ = ("_asked", "_numbers", "_open")
@@ -433,7 +440,7 @@ class UnnamedCalls:
 
     def take(self, key: str, stamp: str, *, asked: bool) -> None:
         if (key, stamp, asked) in self._numbers:
-            return  # told by two hooks
+            return  # reported by two hooks
         waiting = self._open.setdefault(key, [])
         if asked or not waiting:
             number = self._asked[key] = self._asked.get(key, -1) + 1
@@ -449,9 +456,9 @@ class UnnamedCalls:
 
 
 class Repeats:
-    """Tool calls whose ids come again, told by session, id and arguments (`key`): the number of each.
+    """Tool calls whose ids the agent repeats, known by session, id and arguments (`key`): the number of each.
 
-    One that begins while an equal one is under way is that one, told by two hooks.
+    One that begins while an equal one is under way is that one, reported by two hooks.
     """
 
     __slots__ = ("_last", "_open")
@@ -470,7 +477,7 @@ class Repeats:
         self._last.setdefault(key, 0)
 
     def end_all(self) -> None:
-        """A turn begins or ends: what was refused before has no end of its own."""
+        """A turn begins or ends: calls that were refused before have no end of their own."""
         self._open.clear()
 
     def number(self, key: str) -> int:
@@ -497,14 +504,14 @@ class Calls:
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
         self.stamps: "dict[str, str]" = {}  # of these, a text that ends with the time it began at
-        # What an import told before the hooks: (turn, microseconds, `short` prompt), and of calls without
+        # What an import recorded before the hooks: (turn, microseconds, `short` prompt), and of calls without
         # ids the ids of their events, in order, by `short` turn, key and type.
         self.imported_turns: "list[tuple[str, int, str]]" = []
         self.imported_calls: "dict[tuple[str, ...], list[str]]" = {}
         self.tools = UnnamedCalls()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
-        self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the look at its start
+        self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the capture at its start
 
 
 def read_calls(layout: Layout, session: str) -> Calls:
@@ -562,11 +569,11 @@ def facts_of_turn(
     blobs: "BlobStore",
     until: float,
 ) -> "dict[str, object]":
-    """What the snapshot at a turn's start or end says beside its tree (S1-36, S1-37), null where unknown.
+    """The facts of the snapshot at a turn's start or end beside its tree (S1-36, S1-37), null where unknown.
 
     Args:
-        lines: gets the tree of a start, which the end counts from.
-        until: monotonic time until git is waited for.
+        lines: receives the tree of a start, which the end counts from.
+        until: monotonic time until which git may answer.
     """
     from eventlog.worktree.capture import git_facts
 
@@ -595,10 +602,10 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
-    offset; `tree` of the look at a turn's start: turn, id; `subagent` id turn; of an agent that names no
+    offset; `tree` of the capture at a turn's start: turn, id; `subagent` id turn; of an agent that names no
     turns `prompt` turn text, `asked` and `answered` of a tool call without an id: key, time; `model` of a
-    model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key; `imported` of
-    a turn that an import told: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
+    model call without an id: key, nonce; `begins`, `ends` of one whose id is repeated: key; `imported` of
+    a turn that an import recorded: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
     type and id of an event."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)

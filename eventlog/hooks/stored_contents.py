@@ -1,8 +1,8 @@
-"""Stores the contents that hooks deferred, and tells of it in the log (docs/certainty.md §3).
+"""Stores the contents that hooks deferred, and records it in the log (docs/certainty.md §3).
 
-`store_all` is what the process beside the hooks does, and maintenance: list by list, batch by batch. A batch
-is a pack, then a `content` event, then a note; whoever dies between them leaves the list open, and the next
-one goes on after the last note. What is stored twice has one id (I8, I25). At most one process works; hooks
+The process beside the hooks, and maintenance, call `store_all`: list by list, batch by batch. A batch is a
+pack, then a `content` event, then a note. A process that dies between them leaves the list open, and the next
+one goes on after the last note. A content stored twice has one id (I8, I25). At most one process works; hooks
 go on beside it, and wait only for a moment under the lock of the directory when a list is done.
 """
 
@@ -41,7 +41,7 @@ from eventlog.worktree.staging import is_as_listed, open_below
 from eventlog.worktree.tracked_contents import TrackedFiles
 from eventlog.worktree.userfiles import UserFiles
 
-# Raw bytes of a batch: what is lost when the process dies, and about what it holds in memory.
+# Raw bytes of a batch: as much is lost when the process dies, and about as much is held in memory.
 BATCH_BYTES = 32 << 20
 _READ_BYTES = 8 << 20
 _TICK_S, _TICKS_MAX = 0.02, 100  # two seconds: no file system in use counts time more coarsely
@@ -63,12 +63,12 @@ def store_all(
     calls: "UserFiles | None" = None,
     note: "Callable[[BaseException], None]" = lambda _: None,
 ) -> int:
-    """Store what is open in any working directory; how many lists are done now. The caller holds WORKING.
+    """Store the open lists of all working directories; how many were finished. The caller holds WORKING.
 
     Args:
-        copies: path → descriptor of a copy that was made when its list was (`staging.stage`).
-        copied: the directory that the copies are of.
-        note: is told why a list stays open.
+        copies: path → descriptor of a copy that was made with its list (`staging.stage`).
+        copied: the directory of these copies.
+        note: receives the reason why a list stays open.
     """
     done = 0
     failed: set[tuple[str, bytes]] = set()
@@ -93,7 +93,7 @@ def store_all(
 
 
 def stored_event(list_id: bytes, tree: bytes, count: int, lost: "Mapping[bytes, str]") -> Event:
-    """What became of a list: the tree that holds so many of its files; those lost, with the reason."""
+    """The outcome of a list: the tree that holds `count` of its files, and those lost, with the reason."""
     list_text, tree_text = to_text(list_id), to_text(tree)
     gone = [[path_text(path), why] for path, why in sorted(lost.items())]
     return {
@@ -136,7 +136,7 @@ class _Storing:
         self._outside = Outside(open_list.root) if keeps else None
         self._tracked = TrackedFiles(open_list.root)
         self._stored: dict[bytes, Content] = {}
-        self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it
+        self._unreadable: dict[bytes, str] = {}  # path → the reason that a tree gives
         self._proofs: dict[bytes, bytes] = {}  # path → the stat of a row in the stat cache
         self._now = self._device = 0
 
@@ -146,7 +146,7 @@ class _Storing:
             try:
                 rows = decode_list(blobs.get(self._list.list_id))
             except NotFound:
-                rows = ()  # nothing refers to it any more, or the hook died in front of its pack
+                rows = ()  # nothing refers to it any more, or the hook died before its pack was written
             for tree in self._list.parts:
                 self._stored.update(_files_of(blobs, tree))
         waiting = iter([row for row in self._in_order(rows) if row.path not in self._stored])
@@ -157,7 +157,7 @@ class _Storing:
         self._heal(rows)
 
     def _wait_for_tick(self, rows: "Iterable[DeferredFile]") -> None:
-        """Wait until a write would leave another stat: its stat proves what is read from then on (I26)."""
+        """Wait until a write would change a file's stat: from then on the stat proves what is read (I26)."""
         newest = max((row.stat[2] for row in rows), default=0)
         path = os.fsencode(self._list.root)
         for _ in range(_TICKS_MAX):
@@ -201,13 +201,13 @@ class _Storing:
         )
 
     def _in_order(self, rows: "Iterable[DeferredFile]") -> list[DeferredFile]:
-        """First what has no copy, and may change at any moment, from the smallest on."""
+        """First files without a copy, which may change at any moment, from the smallest on."""
         return sorted(rows, key=lambda row: (row.path in self._copies, row.size, row.path))
 
     # -- storing -------------------------------------------------------------------------------
 
     def _store_batch(self, waiting: "Iterator[DeferredFile]") -> bool:
-        """Store some of the files, and say so in the log; whether there were any."""
+        """Store some of the files, and record it in the log; whether there were any."""
         stored: dict[bytes, Content] = {}
         lost: dict[bytes, str] = {}
         any_left = False
@@ -239,7 +239,7 @@ class _Storing:
         return self._outside is not None and is_kept(path) and self._outside.has(os.fsdecode(path), None)
 
     def _read(self, row: DeferredFile, lost: "dict[bytes, str]") -> bytes | None:
-        """The content that the list means; None, with the reason in `lost`, when nobody has it any more."""
+        """The content that the list means; None, with the reason in `lost`, when it is gone."""
         copy = self._copies.get(row.path)
         try:
             data, why = self._read_file(row), _CHANGED
@@ -261,7 +261,7 @@ class _Storing:
         return data
 
     def _read_object(self, object: bytes) -> bytes | None:
-        """The content that git holds; None when it does not, which is said when somebody reads it."""
+        """The content that git holds; None when it does not: whoever reads the file reports that."""
         try:
             return self._git.read(object)
         except NotFound:
@@ -299,7 +299,9 @@ class _Storing:
     # -- afterwards ----------------------------------------------------------------------------
 
     def _heal(self, rows: "tuple[DeferredFile, ...]") -> None:
-        """Put what was stored into the stat cache and the tree told last, so that later trees have it."""
+        """Put the stored contents into the stat cache and the last recorded tree, so that later trees have
+        them.
+        """
         sentence = blob_id(sentence_of(self._list.list_id))
         layout, worktree = self._layout, self._worktree
         with (
@@ -313,10 +315,10 @@ class _Storing:
             deferred_lists.note_done(layout, worktree, self._list.list_id)
 
     def _heal_cache(self, writer: BlobWriter, sentence: bytes, became: healing.Contents) -> bool:
-        """Whether the stat cache has what was stored. Raises: Corruption when it cannot be brought to it.
+        """Whether the stat cache has the stored contents. Raises: Corruption when it cannot take them.
 
-        First the cache, then `told`: a change from a deferred entry to a stored one is known to be none,
-        the other way round it would be told.
+        First the cache, then the checkpoint: an entry that goes from deferred to stored counts as unchanged;
+        the other way round it would be recorded as a change.
         """
         fs, layout, root = self._fs, self._layout, self._list.root
         worktree = _worktree_of(root)

@@ -1,9 +1,9 @@
-"""Which turn a subagent's call counts in: the one that started the subagent, whatever runs by now.
+"""Which turn a subagent's call counts in: the one that started the subagent, even after that turn has ended.
 
 Claude Code gives the calls of a background subagent the prompt of the turn under way at that moment, so the
-end of a tool may name another turn than its beginning; Codex gives them no turn of the session. The turn of
-the subagent's start is noted, or without one that of the first call heard of it, in the notes of the session
-(docs/hooks.md). On the hook path.
+end of a tool may name another turn than its beginning. Codex gives them no turn of the session. The notes of
+the session hold the turn of the subagent's start or, without one, of its first call (docs/hooks.md). On the
+hook path.
 """
 
 from eventlog.agents.kit.call import Call, object_of, text_of
@@ -17,7 +17,7 @@ def count_in_its_turn(
     """Put `call` into the turn of its subagent.
 
     Args:
-        lines: gets what is to be noted of the session behind the append.
+        lines: receives what is to be noted of the session after the append.
         worktree: where the session's turn under way is noted, for a call that names none.
     """
     subagent, turn_under_way = (

@@ -1,9 +1,9 @@
 """Derived files that nobody reads any more: stat caches of directories that are gone, notes of old sessions.
 
 Called by maintenance. A file goes when it has not been written for a day: a cache when its working directory
-is gone, the notes of a session when no turn of it is under way in a process that lives. Who resumes such a
-session later reads its transcript anew; its events have the ids that they had (I8). Foreign files stay
-(S1-61). Any number of processes may sweep beside hooks.
+is gone, the notes of a session when no turn of it is under way in a living process. If such a session is
+resumed, its transcript is read anew; its events keep their ids (I8). Foreign files stay (S1-61). Any number
+of processes may sweep beside hooks.
 """
 
 from eventlog.base import activity
@@ -19,7 +19,7 @@ _NAME_SIZE = 16
 
 
 def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
-    """Remove them; the paths that went. Raises: OSError when a directory cannot be listed."""
+    """Remove them; the removed paths. Raises: OSError when a directory cannot be listed."""
     removed = statcache.sweep(fs, layout, age_s_min=AGE_S_MIN)
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))

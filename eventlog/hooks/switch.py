@@ -1,8 +1,8 @@
-"""From which look on a directory's ignored files are kept, or are kept no more (docs/capture.md §1).
+"""The first capture that keeps a directory's ignored files, or no longer keeps them (docs/capture.md §1).
 
-Nobody changed a file when somebody switches that. So the looks of turns under way go on as they began, and
-what comes into the tree or leaves it by the switch is told as no change. On the hook path, but loaded only
-where the switch says another thing than the last look did.
+Switching that setting changes no file. So the captures of turns under way go on as they began, and what the
+switch alone brings into the tree, or removes from it, is not recorded as a change. On the hook path, but
+loaded only where the setting differs from that of the last capture.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def may_switch(checkpoint: CaptureCheckpoint, call: Call, closing: "Closing | None") -> bool:
-    """Whether this look may be the first that follows the switch: no turn goes on over it."""
+    """Whether this capture may be the first that follows the switch: no turn spans it."""
     if call.moment not in (SESSION, TURN_START):
         return False
     closed = () if closing is None else closing.turns
@@ -27,9 +27,9 @@ def may_switch(checkpoint: CaptureCheckpoint, call: Call, closing: "Closing | No
 
 
 def changes_without(capture: "Capture", root: str, keeps: bool) -> "list[CapturedChange]":
-    """The changes that a look found, without what came or went by the switch alone.
+    """The changes that a capture found, without files that came or went by the switch alone.
 
-    Args: root: the directory; keeps: whether ignored files are kept from this look on.
+    Args: root: the directory; keeps: whether ignored files are kept from this capture on.
     """
     top = os.fsencode(root)
 

@@ -1,14 +1,14 @@
-"""Names for the calls of an agent that gives none: the turn of a call, and which tool call an end belongs to.
+"""Ids for the calls of an agent that gives none: the turn of a call, and which tool call an end belongs to.
 
-A call tells the time it was made at (`stamp`), which is the same however often it is told. The beginnings of
-turns, and beginnings and ends of tool calls, are lines in the notes of the session. Each call adds its own
-line before it reads them, so that calls told at once count one another.
+A call has the time at which it was made (`stamp`), however often it is reported. The beginnings of turns, and
+beginnings and ends of tool calls, are lines in the notes of the session. Each call adds its own line before
+it reads them, so that calls reported at once count one another.
 
-A model call without an id is named by its figures, and its number among equal ones of its turn: told again
-from the turn's prompt on, it has the same number.
+The id of a model call without one is made of its figures and its number among equal ones of its turn. If it
+is reported again, from the turn's prompt on, it has the same number.
 
-Where an agent's ids of tool calls come again (`call.py`), equal calls of a session are numbered in the
-same way: one that begins while an equal one is under way is that one, told by two hooks. On the hook path.
+Where an agent repeats the ids of tool calls (`call.py`), equal calls of a session are numbered in the same
+way: one that begins while an equal one is under way is that one, reported by two hooks. On the hook path.
 """
 
 import os
@@ -55,8 +55,8 @@ def complete(layout: Layout, call: Call) -> Calls:
 
 
 def _end_another(layout: Layout, call: Call, turn: str) -> None:
-    """What `call` ends answers another prompt than that of the last turn which the notes have: a turn of its
-    own, whose prompt was not heard."""
+    """`call` ends an answer to another prompt than that of the last noted turn: give it a turn of its own,
+    whose prompt was not reported."""
     assert call.session is not None
     call.columns["agent_turn_id"] = turn
     call.unheard = True
@@ -81,7 +81,7 @@ def number_model_call(layout: Layout, call: Call) -> None:
 
 
 def number(layout: Layout, call: Call) -> Calls:
-    """Number those of the tool calls that `call` tells whose ids come again; the notes of the session.
+    """Number the tool calls of `call` whose ids the agent repeats; the notes of the session.
 
     Raises: OSError when the notes cannot be written.
     """
@@ -104,7 +104,7 @@ def number(layout: Layout, call: Call) -> Calls:
 
 
 def _short(key: "tuple[str, ...]") -> str:
-    """What stands in the notes for the id, session and arguments of a call."""
+    """What the notes have for the id, session and arguments of a call."""
     return short("\0".join(key[-3:]))
 
 
@@ -116,21 +116,21 @@ def _name(call: Call, key: "tuple[str, ...]") -> None:
 
 
 def _point_to(call: Call, action: str) -> None:
-    """The action of the tool call that `call` begins or ends."""
+    """Set the action of the tool call that `call` begins or ends."""
     if call.moment == TOOL_START:
         call.begins = action
     else:
         call.cause, call.ended = action, [action]
 
 
-# -- what an import told first -------------------------------------------------------------------
+# -- what an import recorded first ---------------------------------------------------------------
 
 
 def _join_imported_turn(call: Call, notes: Calls) -> None:
-    """Give the turn of a prompt the name under which an import has told it.
+    """Give the turn of a prompt the id under which an import has recorded it.
 
-    The client writes a prompt to its chat once the hooks have heard it: so it is the next there with the same
-    words, else the one that follows at once, unless the hook of another prompt has it.
+    The client writes a prompt to its chat after it has called the hooks. So the prompt is the next one there
+    with the same words, else the one that follows at once, unless it belongs to the hook of another prompt.
     """
     if not notes.imported_turns or call.prompt is None:
         return
@@ -153,7 +153,7 @@ def _join_imported_turn(call: Call, notes: Calls) -> None:
 
 
 def _join_imported_call(call: Call, notes: Calls, call_key: "tuple[str, str]", number: int) -> None:
-    """Give the events of the `number`th equal tool call of a turn the ids under which an import told them."""
+    """Give the events of the `number`th equal tool call of a turn the ids that an import gave them."""
     ids: "dict[str, str | None]" = {}
     for event_type in _OF_CALL:
         imported_ids = notes.imported_calls.get((*call_key, event_type), [])

@@ -1,8 +1,8 @@
 """Texts of an event that stand in the blob store: those of files, large ones, images (docs/payload-texts.md).
 
-`payload.in_blobs` maps the place of what was moved (names and numbers joined by dots) to its blob, its size
-in bytes, and `base64` where the text was the base64 form of the blob. Nothing is moved before the gate has
-redacted it (P5). Pure but for `put` and `has`. On the hook path.
+`payload.in_blobs` maps the key path of a moved text (names and numbers joined by dots) to its blob, its size
+in bytes, and `base64` where the text was the base64 form of the blob. Nothing is moved before admission has
+redacted it (P5). Pure except for `put` and `has`. On the hook path.
 """
 
 from eventlog.agents.kit.tools import LEFT_OUT
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TEXT_SIZE_MAX = 16 << 10
 _PREFIX_SIZE = 1_000
-# What a person said is wanted in full wherever it is shown.
+# The words of a person are wanted in full wherever they are shown.
 _PERSON_SIZE_MAX = 1 << 20
 _PERSON_PREFIX_SIZE = 64 << 10
 _ENCODED = ("data", "base64")  # the names of what holds bytes
@@ -30,7 +30,7 @@ _PAYLOAD_SIZE_MAX = 4 << 20
 _DEPTH_MAX = 64
 
 OF_TOOLS = ("tool_start", "action")  # the types whose payload has `args`
-# What tools call the whole text of the file that stands beside it.
+# Arguments that hold the whole text of a file, beside one that holds its path.
 _FILE_TEXTS = ("content", "contents", "file_text")
 _PATHS = frozenset(PATH_ARGUMENTS)
 _REFERENCE_SIZE = 100  # of the JSON text of a reference: a shorter text is moved only where it is a file's
@@ -55,7 +55,7 @@ def move(event: Event, put: "Put", *, suspect: bool, has: "Has | None" = None) -
         return event
     is_persons = event["event_type"] in _PERSON_TYPES
     sizes = (_PERSON_SIZE_MAX, _PERSON_PREFIX_SIZE) if is_persons else (TEXT_SIZE_MAX, _PREFIX_SIZE)
-    moved: "Moved" = {}  # by the place, which is joined at the end
+    moved: "Moved" = {}  # by key path, which is joined at the end
     if has is not None and event["event_type"] in OF_TOOLS:
         for key_path, data in _file_texts(payload):
             content_id = put(data) if key_path[0] == "args" else _stored(data, has)
@@ -87,7 +87,7 @@ def _walk(
         if key_path in moved:
             return ""
         if key_path[-1] in _ENCODED:
-            sizes = (TEXT_SIZE_MAX, _PREFIX_SIZE)  # nobody reads it, in a prompt neither
+            sizes = (TEXT_SIZE_MAX, _PREFIX_SIZE)  # nobody reads it, not even in a prompt
         return _text(value, key_path, sizes, put, moved) if len(value) > sizes[0] // 4 else value
     if len(key_path) > _DEPTH_MAX:
         return value
@@ -151,7 +151,7 @@ def _file_texts(payload: "dict[object, object]") -> "Iterator[tuple[tuple[str, .
 
 
 def _stored(data: bytes, has: "Has") -> "bytes | None":
-    """The stored content that a text is: agents show some without their last line end."""
+    """The id of the stored content that equals a text; agents omit the last line end of some."""
     for content in (data, data + b"\n"):
         id = blob_id(content)
         if has(id):
@@ -165,7 +165,7 @@ def void(data: bytes) -> bytes:
 
 
 def forget_blobs(event: Event) -> None:
-    """The contents that its texts were moved to could not be stored: their hashes are all that stays."""
+    """Keep only the hashes of the contents that its texts were moved to, since these could not be stored."""
     payload = event["payload"]
     if isinstance(payload, dict) and "in_blobs" in payload:
         payload["lost_texts"] = payload.pop("in_blobs")

@@ -144,10 +144,10 @@ def test_an_event_never_contradicts_itself(found: str, others: list[Running]) ->
 
 def test_the_table_is_whole() -> None:
     """Every row has every column."""
-    columns = {a.NO_CALL, a.UNSEEN, a.ONE_CALL, a.ONE_TURN, a.MORE_TURNS}
+    columns = {a.NO_CALL, a.UNCAPTURED, a.ONE_CALL, a.ONE_TURN, a.MORE_TURNS}
     assert set(a.TABLE) == set(FOUND)
     assert all(set(row) == columns for row in a.TABLE.values())
     pairs = itertools.chain.from_iterable(row.values() for row in a.TABLE.values())
     assert {whose for whose, _ in pairs} == {
-        a.LOOKER, a.THAT_CALL, a.THEIR_TURN, a.THIS_TURN, a.UNKNOWN, a.NOBODY,
+        a.CAPTURING_CALL, a.THAT_CALL, a.THEIR_TURN, a.THIS_TURN, a.UNKNOWN, a.NOBODY,
     }  # fmt: skip
