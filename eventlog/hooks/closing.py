@@ -260,7 +260,9 @@ def close_dead_turns(
         ):
             continue
         if directories is None:
-            directories = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}
+            directories = {
+                short(path): os.fsdecode(path) for path in statcache.captured_directories(fs, layout)
+            }
         if worktree not in directories:
             continue  # its path is unknown
         try:

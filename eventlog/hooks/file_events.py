@@ -62,7 +62,7 @@ class FileEventBuilder:
         self._named = named if call.moment == TOOL else {}
         self._others = [tool for tool in calls if tool.cause not in (call.cause, call.begins)]
         self._writer = writer
-        self._kept_ignored = capture.kept
+        self._kept_ignored = capture.kept_ignored
         self._capture = capture
         self._skipped = dict(capture.skipped)
         self._lists: "dict[bytes, str | None]" = {

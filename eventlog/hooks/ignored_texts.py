@@ -80,7 +80,7 @@ class Outside:
                 ["check-ignore", "-z", "--stdin"],
                 b"./" + path + b"\0",
                 time.monotonic() + _GIT_TIMEOUT_S,
-                fine=(0, 1),
+                accepted=(0, 1),
             )
             return bool(answer)
         except git.GitFailed:

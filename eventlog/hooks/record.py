@@ -481,7 +481,7 @@ class HookRecorder:
             checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
         state.write_checkpoint(self.layout, directory.key, checkpoint)
         self.noted = True
-        if capture.kept or self._has_ignored_values():
+        if capture.kept_ignored or self._has_ignored_values():
             from eventlog.hooks import ignored_values
 
             ignored_values.note(self.layout, directory.key, capture.kept_contents())

@@ -35,7 +35,7 @@ def changes_without(capture: "Capture", root: str, keeps: bool) -> "list[Capture
 
     def is_switched(path: bytes) -> bool:
         if keeps:
-            return path in capture.kept
+            return path in capture.kept_ignored
         return is_kept(path) and os.path.lexists(os.path.join(top, path))
 
     changes = []
