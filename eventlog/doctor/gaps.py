@@ -11,7 +11,7 @@ from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.doctor.store import NOTE, OK, DoctorFinding
 from eventlog.importers import sources
-from eventlog.importers.known import LogFacts
+from eventlog.importers.known_sessions import LogFacts
 from eventlog.store import Store
 
 # Agents that delete what they leave, after weeks.
@@ -37,7 +37,7 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
     known = LogFacts(store).sessions
     for agent in _AGENTS:
         try:
-            kept = sources.kept(agent, directory, environ)
+            kept = sources.of_agent(agent, directory, environ)
         except (NotFound, EventLogError):
             continue  # it keeps nothing here
         unknown = [one for one in kept if known.get(agent, set()).isdisjoint(_names_of(one))]

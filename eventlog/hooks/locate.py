@@ -21,7 +21,7 @@ class HookDirectory:
 
     __slots__ = ("branch", "commit", "key", "root", "worktree")
 
-    def __init__(self, root: str, git: "worktree_git.GitRepository | None") -> None:
+    def __init__(self, root: str, git: "worktree_git.RepositoryPaths | None") -> None:
         self.root = root
         self.key = short(os.fsencode(root))
         self.worktree: "str | None" = None

@@ -308,7 +308,7 @@ def _withhold_kept(
         row = tables.flags.find(KEPT_IGNORED, row + 1)
 
 
-def _never(layout: "Layout", repository: "git.GitRepository | None") -> "set[tuple[int, int]]":
+def _never(layout: "Layout", repository: "git.RepositoryPaths | None") -> "set[tuple[int, int]]":
     """(device, inode) of directories that are never captured, whatever their names are."""
     paths = [os.fsencode(layout.root)]
     if repository is not None:
@@ -317,7 +317,7 @@ def _never(layout: "Layout", repository: "git.GitRepository | None") -> "set[tup
     return {(file_stat.st_dev, file_stat.st_ino) for file_stat in stats}
 
 
-def _repository_of(layout: "Layout", path: bytes, root: str) -> "git.GitRepository | None":
+def _repository_of(layout: "Layout", path: bytes, root: str) -> "git.RepositoryPaths | None":
     """The repository around `path`. Raises: NotFound, Refused when it may not be captured."""
     if not os.path.isdir(path):
         raise NotFound(f"{root} is not a directory; name the working directory to capture")
@@ -333,7 +333,7 @@ def _repository_of(layout: "Layout", path: bytes, root: str) -> "git.GitReposito
 
 
 def _options(
-    repository: "git.GitRepository | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
+    repository: "git.RepositoryPaths | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
 ) -> bytes:
     facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
     facts += [] if repository is None else [repository.top, repository.git_dir, repository.common_dir]

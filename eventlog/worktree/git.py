@@ -38,7 +38,7 @@ class GitFailed(Exception):
     """Git is missing, refused, or did not answer in time."""
 
 
-class GitRepository:
+class RepositoryPaths:
     """A repository as seen from a directory in its work tree. All paths are absolute."""
 
     __slots__ = ("common_dir", "git_dir", "top")
@@ -52,13 +52,13 @@ class GitRepository:
             self.common_dir = os.path.normpath(os.path.join(git_dir, common))
 
 
-def find(root: bytes) -> "GitRepository | None":
+def find(root: bytes) -> "RepositoryPaths | None":
     """The repository whose work tree `root` is in; None outside of any."""
     directory = root
     while True:
         git_dir = git_dir_at(directory)
         if git_dir is not None:
-            return GitRepository(directory, git_dir)
+            return RepositoryPaths(directory, git_dir)
         parent = os.path.dirname(directory)
         if parent == directory:
             return None
@@ -90,7 +90,7 @@ def is_git_dir(path: bytes) -> bool:
 
 def head(git_dir: bytes) -> "tuple[str | None, str | None]":
     """(commit, branch): no commit on an unborn branch, no branch when HEAD is detached."""
-    repository = GitRepository(git_dir, git_dir)
+    repository = RepositoryPaths(git_dir, git_dir)
     text = _read_line(git_dir + b"/HEAD")
     if text is None:
         return None, None
@@ -198,7 +198,7 @@ def settings_of(root: bytes, deadline: "float | None" = None) -> "Settings":
     return settings
 
 
-def rule_files(repository: GitRepository, root: bytes, settings: "Settings") -> "list[bytes]":
+def rule_files(repository: RepositoryPaths, root: bytes, settings: "Settings") -> "list[bytes]":
     """The files outside `root`, existing or not, that decide what git ignores below it."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from eventlog.worktree.git import GitRepository, Settings
+    from eventlog.worktree.git import RepositoryPaths, Settings
     from eventlog.worktree.git_index import GitIndex
 
 _CONVERTING = frozenset((b"text", b"crlf", b"eol", b"ident", b"filter", b"working-tree-encoding"))
@@ -73,7 +73,7 @@ class HeldByGit:
             self._doubtful += (directory + b"/" if directory else b"",)
 
 
-def index_of(repository: "GitRepository", root: bytes, settings: "Settings") -> "GitIndex | None":
+def index_of(repository: "RepositoryPaths", root: bytes, settings: "Settings") -> "GitIndex | None":
     """The index of a repository below `root`; None where git has to be asked."""
     if _last(settings, b"core.worktree") is not None:
         return None  # it may be about another directory
@@ -83,7 +83,7 @@ def index_of(repository: "GitRepository", root: bytes, settings: "Settings") -> 
 
 
 def held_by_git(
-    repository: "GitRepository",
+    repository: "RepositoryPaths",
     root: bytes,
     settings: "Settings",
     index: "GitIndex",
@@ -111,7 +111,7 @@ def _last(settings: "Settings", name: bytes) -> "bytes | None":
 
 
 def _has_attributes(
-    repository: "GitRepository", root: bytes, settings: "Settings", index: "GitIndex"
+    repository: "RepositoryPaths", root: bytes, settings: "Settings", index: "GitIndex"
 ) -> bool:
     """Whether any file that git tracks, or any outside the work tree, sets attributes."""
     if root != repository.top or _last(settings, b"core.attributesfile") is not None:
@@ -122,7 +122,7 @@ def _has_attributes(
     return any(map(os.path.lexists, _attribute_files(repository, settings)))
 
 
-def _attribute_files(repository: "GitRepository", settings: "Settings") -> "list[bytes]":
+def _attribute_files(repository: "RepositoryPaths", settings: "Settings") -> "list[bytes]":
     """The files outside the work tree, existing or not, that may set attributes."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"

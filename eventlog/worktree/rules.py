@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eventlog.worktree.git import GitRepository, Settings
+    from eventlog.worktree.git import RepositoryPaths, Settings
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
     from eventlog.worktree.statcache import StatCache
@@ -46,7 +46,7 @@ class TreeRules:
     def __init__(
         self,
         root: bytes,
-        repository: "GitRepository | None",
+        repository: "RepositoryPaths | None",
         cache: "StatCache | None",
         probe: "tuple[int, int]",
         include: "Sequence[str]",
@@ -141,7 +141,7 @@ class TreeRules:
         if index is not None and self._cache is None:
             self._find_held(self._repository, settings, index)
 
-    def _find_held(self, repository: "GitRepository", settings: "Settings", index: "GitIndex") -> None:
+    def _find_held(self, repository: "RepositoryPaths", settings: "Settings", index: "GitIndex") -> None:
         """Find files that git holds and a first capture need not read; in a later one little is new."""
         from eventlog.worktree import git_held
 

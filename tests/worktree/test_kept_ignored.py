@@ -219,7 +219,7 @@ def test_a_cached_capture_keeps_what_a_first_one_would(
             first = bench.uncached(keep_ignored=True)
             assert (done.root, done.kept_ignored, done.ignored_count) == (
                 first.root,
-                first.kept,
+                first.kept_ignored,
                 first.ignored_count,
             )
             if waits:
