@@ -78,8 +78,8 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
                     options,
                     retry_failed=given["retry_failed"],
                     follow=given["follow"],
-                    tell=None if as_json else _tell_following,
-                    teller=_teller(progress),
+                    on_all_sent=None if as_json else _tell_following,
+                    progress=_shown_progress(progress),
                 )
             courier.close()
     if as_json:
@@ -90,7 +90,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
         ctx.exit(exits.PARTIAL)
 
 
-def _teller(progress: Progress) -> "SendProgress":
+def _shown_progress(progress: Progress) -> "SendProgress":
     """Shows on stderr how sending goes."""
     from eventlog.exports.locusgraph.send import SendProgress
 
@@ -192,7 +192,7 @@ def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
         "api": endpoint.api,
         "position": known.position,
         "next_position": status.next_position,
-        "behind": status.behind,
+        "behind": status.lag,
         "answers": dict(known.counts),
         "contexts": len(known.states),
         "failed": [_failure(one) for one in status.failures],
@@ -207,7 +207,7 @@ def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(known.counts.items())) or "none"
     lines = [
         f"{endpoint.server}  {endpoint.graph_id}  ({endpoint.api})",
-        f"  position  {known.position:,} of {status.next_position:,}; {count(status.behind, 'event')} behind",
+        f"  position  {known.position:,} of {status.next_position:,}; {count(status.lag, 'event')} behind",
         f"  answers   {counts}",
         f"  last      {_moment(known.last_at) or 'never'}",
     ]
@@ -236,7 +236,7 @@ def _failures(failures: "list[RefusedRecord]") -> list[str]:
 def _next_step(status: "EndpointStatus") -> str:
     if status.delivered.last_error is not None:
         return "see to the error above, then export again: it goes on from the position"
-    if status.behind:
+    if status.lag:
         return "export again: it goes on from the position"
     if any(not one.passing for one in status.failures):
         return "--retry-failed sends what was refused once more"

@@ -20,7 +20,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.exports import withheld
 from eventlog.exports.conversation import (
     Conversation,
-    Said,
+    JsonObject,
     conversations,
     doubt_at_end,
     moment,
@@ -52,9 +52,9 @@ class TraceReport:
 class _Change:
     """What a turn did to one path, first to last."""
 
-    first: Said
-    last: Said
-    known: bool  # each of the changes is known to be the agent's
+    first: JsonObject
+    last: JsonObject
+    is_agents: bool  # each of the changes is known to be the agent's
 
 
 def records(
@@ -63,7 +63,7 @@ def records(
     *,
     session_id: "str | Sequence[str] | None" = None,
     since: "int | None" = None,
-) -> "Iterator[Said]":
+) -> "Iterator[JsonObject]":
     """A record for each turn that left lines in files; `report` is filled on the way."""
     with store.view() as view:
         exposure = withheld.Exposure(view, store.redactor)
@@ -83,21 +83,21 @@ def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
         if event["turn"] is None:
             continue
         files = turns.setdefault(event["turn"], {})
-        known = event["cause"] is not None or event["tool_use_id"] is not None
-        told = files.get(event["path"])
-        if told is None:
-            files[event["path"]] = _Change(event, event, known)
+        is_agents = event["cause"] is not None or event["tool_use_id"] is not None
+        change = files.get(event["path"])
+        if change is None:
+            files[event["path"]] = _Change(event, event, is_agents)
         else:
-            told.last, told.known = event, told.known and known
+            change.last, change.is_agents = event, change.is_agents and is_agents
     return turns
 
 
 def _record(
     store: "Store", conversation: Conversation, turn: int, files: "dict[str, _Change]",
     exposure: withheld.Exposure, report: TraceReport,
-) -> "Said | None":  # fmt: skip
-    called = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
-    told = []
+) -> "JsonObject | None":  # fmt: skip
+    models = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
+    file_records = []
     for path, change in sorted(files.items()):
         if is_outside(path):
             report.missing.append((path, "it lies outside of the repository"))
@@ -108,21 +108,23 @@ def _record(
             if change.last["operation"] != "delete" and not is_directory:
                 report.missing.append((path, "its content after the change is not known"))
             continue
-        ranges, why = _ranges(store, change, exposure)
-        if why is not None:
-            report.missing.append((path, why))
+        ranges, reason = _ranges(store, change, exposure)
+        if reason is not None:
+            report.missing.append((path, reason))
         elif ranges:
-            contributor = _contributor(conversation, change, called[-1] if called else None)
-            told.append({"path": path, "conversations": [{"contributor": contributor, "ranges": ranges}]})
-    if not told:
+            contributor = _contributor(conversation, change, models[-1] if models else None)
+            file_records.append(
+                {"path": path, "conversations": [{"contributor": contributor, "ranges": ranges}]}
+            )
+    if not file_records:
         return None
     last = max((change.last for change in files.values()), key=lambda event: int(event["position"]))
     session = conversation.session
-    record: Said = {
+    record: JsonObject = {
         "version": VERSION,
         "id": _uuid(session["session_id"], turn),
         "timestamp": moment(happened_at(last)) or "1970-01-01T00:00:00.000000Z",
-        "files": told,
+        "files": file_records,
         "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
     }
     doubt = doubt_at_end(event for event in conversation.events if event["turn"] == turn)
@@ -136,9 +138,9 @@ def _record(
     return record
 
 
-def _contributor(conversation: Conversation, change: _Change, model: "str | None") -> Said:
+def _contributor(conversation: Conversation, change: _Change, model: "str | None") -> JsonObject:
     """`ai` only for what a tool call of the agent is known to have done."""
-    if not change.known or conversation.session["agent"] == "git":
+    if not change.is_agents or conversation.session["agent"] == "git":
         return {"type": "unknown"}
     if model is None:
         return {"type": "ai"}
@@ -147,12 +149,16 @@ def _contributor(conversation: Conversation, change: _Change, model: "str | None
     return {"type": "ai", "model_id": name[:_MODEL_MAX]}
 
 
-def _ranges(store: "Store", change: _Change, exposure: withheld.Exposure) -> "tuple[list[Said], str | None]":
+def _ranges(
+    store: "Store", change: _Change, exposure: withheld.Exposure
+) -> "tuple[list[JsonObject], str | None]":
     """The new lines, or why they cannot be told."""
     before, after = change.first["before_hash"], change.last["after_hash"]
     if before is None and change.first["operation"] != "add":
         return [], "its content before the change is not known"
-    if not all(exposure.may_leave(one) for one in (before, after) if one is not None):
+    if not all(
+        exposure.may_leave(content_hash) for content_hash in (before, after) if content_hash is not None
+    ):
         return [], withheld.WITHHELD
     try:
         old = b"" if before is None else store.blobs.get(from_text(before))
@@ -164,7 +170,7 @@ def _ranges(store: "Store", change: _Change, exposure: withheld.Exposure) -> "tu
     return new_lines(old, new), None
 
 
-def new_lines(old: bytes, new: bytes) -> "list[Said]":
+def new_lines(old: bytes, new: bytes) -> "list[JsonObject]":
     """The ranges of lines of `new` that `old` does not have there."""
     blocks = changes(BytesIO(old).readlines(), BytesIO(new).readlines())
     return [{"start_line": b1 + 1, "end_line": b2} for _, _, b1, b2 in blocks if b2 > b1]

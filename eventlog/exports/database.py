@@ -69,9 +69,9 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
     except (duckdb.Error, QueryError) as error:
         raise EventLogError(f"{path} cannot be written: {error}. Nothing was exported.") from error
     finally:
-        for left in (staging, f"{staging}.wal"):
-            if os.path.lexists(left):
-                os.unlink(left)
+        for leftover in (staging, f"{staging}.wal"):
+            if os.path.lexists(leftover):
+                os.unlink(leftover)
     return report
 
 
@@ -86,8 +86,8 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
         for name in ("events", *PROJECTIONS, PRICES):
             con.execute(f"CREATE TABLE made.{name} AS FROM {name} {ORDER[name]}")
             con.execute("CHECKPOINT made")
-            found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
-            yield name, found[0] if found else 0
+            counted = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
+            yield name, counted[0] if counted else 0
         bind_counts(con, f"made.{LINE_COUNTS}", store.line_counts)
         con.execute("USE made")
         for name in NAMES:

@@ -63,9 +63,9 @@ _DIGITS_MAX = 4_000  # Python makes no integers of more than 4,300
 class DamagedFile(Corruption):
     """A file that is not what an export wrote; the message names the line."""
 
-    def __init__(self, path: str, line: int | None, what: str, then: str) -> None:
-        where = path if line is None else f"{path}, line {line}"
-        Exception.__init__(self, f"{where}: {what}. {then}")
+    def __init__(self, path: str, line: int | None, what: str, advice: str) -> None:
+        location = path if line is None else f"{path}, line {line}"
+        Exception.__init__(self, f"{location}: {what}. {advice}")
         self.path = path
         self.offset = None
         self.what = what
@@ -113,27 +113,27 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(file, copy, _CHUNK_BYTES)
             return read(store, copy, path, salvage=salvage)
-    head, unsound = _header(file, path, salvage)
+    header, skipped = _header(file, path, salvage)
     if not salvage:
-        _check_whole(file, path, head.get("count"))
-    foreign = head.get("repo_hash") != store.repo_hash
+        _check_whole(file, path, header.get("count"))
+    foreign = header.get("repo_hash") != store.repo_hash
     report = JsonlImportReport(
-        str(head.get("repo_hash")), str(head.get("project_name")), foreign, bool(head.get("contents"))
+        str(header.get("repo_hash")), str(header.get("project_name")), foreign, bool(header.get("contents"))
     )
-    report.skipped += unsound
+    report.skipped += skipped
     file.seek(0)
-    with bulk_prefilter.looking(store.redactor), _Import(store, path, report, salvage) as into:
+    with bulk_prefilter.looking(store.redactor), _Import(store, path, report, salvage) as importer:
         for number, line in _lines(file, path):
             if number == 1:
                 continue
             try:
-                into.take(number, line)
+                importer.take(number, line)
             except (DamagedFile, InvalidEvent) as error:
                 if not salvage:
-                    into.commit()  # what stands before it
+                    importer.commit()  # what stands before it
                     raise
                 report.skipped.append((number, error.what if isinstance(error, DamagedFile) else str(error)))
-        into.commit()
+        importer.commit()
     return report
 
 
@@ -179,7 +179,7 @@ class _Import:
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
-        said = self._check_payload(number, payload)
+        payload_value = self._check_payload(number, payload)
         event_id = event.get("event_id")
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
@@ -187,7 +187,7 @@ class _Import:
         if self._known.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
-        line = self._line(number, event_id, event, payload, said)
+        line = self._line(number, event_id, event, payload, payload_value)
         in_place = self._known.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
@@ -201,40 +201,40 @@ class _Import:
             self.commit()
 
     def _line(
-        self, number: int, event_id: str, event: Event, payload: bytes, said: "dict[str, Any]"
+        self, number: int, event_id: str, event: Event, payload: bytes, payload_value: "dict[str, Any]"
     ) -> bytes:
         """The journal line with the payload's own bytes, to be looked at before it is written.
 
         Of an event that an append refuses, `salvage` keeps all in the payload (`gate.fitted`).
         """
         try:
-            whole = admission.completed(self._store.fs, event)
+            completed = admission.completed(self._store.fs, event)
             try:
-                check_payload(whole["event_type"], said)
-                line = self._encoded(whole, payload)
+                check_payload(completed["event_type"], payload_value)
+                line = self._encoded(completed, payload)
             except InvalidEvent as error:
-                fitted = admission.fitted({**whole, "payload": said})
-                if not self._salvage or fitted["payload"] is said:
+                fitted = admission.fitted({**completed, "payload": payload_value})
+                if not self._salvage or fitted["payload"] is payload_value:
                     raise
                 self._report.skipped.append((number, f"{error}; what was there is in its payload"))
                 payload = jsontext.encode(fitted.pop("payload"))
-                whole = fitted
-                line = self._encoded(whole, payload)
+                completed = fitted
+                line = self._encoded(completed, payload)
         except (InvalidEvent, ValueError, TypeError, RecursionError) as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
-        self._unseen.append((event_id, whole, payload))
+        self._unseen.append((event_id, completed, payload))
         return line
 
     def _encoded(self, event: Event, payload: bytes) -> bytes:
-        named: dict[str, set[str]] = {}
-        line = encode_line(event, _no_payload, jsontext.encode_without_floats, named)
-        admission.keep_ours(named)
+        names: dict[str, set[str]] = {}
+        line = encode_line(event, _no_payload, jsontext.encode_without_floats, names)
+        admission.keep_ours(names)
         line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
         if len(line) >= PAYLOAD_SIZE_MAX:
             raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
         return line
 
-    def _look(self) -> None:
+    def _redact_unseen(self) -> None:
         """Take secrets out of the lines that were not looked at yet."""
         unseen, redactor = self._unseen, self._store.redactor
         if redactor.enabled:
@@ -284,7 +284,7 @@ class _Import:
 
     def commit(self) -> None:
         """Make what was taken durable: contents first, then the events. Raises: as `Store.append`."""
-        self._look()
+        self._redact_unseen()
         if self._writer is not None:
             self._writer.flush()
         known = self._known.among(list(self._batch))
@@ -292,10 +292,10 @@ class _Import:
         if lines:
             # A note of a position must not come to stand elsewhere because somebody else appended.
             expected = self._known.next_position - len(lines) if self._tells_position else None
-            more = self._withheld_lines()
-            self._store.journal.append([*lines, *more], expect_position=expected)
+            withheld_lines = self._withheld_lines()
+            self._store.journal.append([*lines, *withheld_lines], expect_position=expected)
             self._store.blobs.forget_withheld()
-            self._known.next_position += len(more)
+            self._known.next_position += len(withheld_lines)
         self._report.known += len(known)
         self._report.events += len(lines)
         self._batch, self._bytes, self._tells_position = {}, 0, False
@@ -303,9 +303,9 @@ class _Import:
 
     def _withheld_lines(self) -> "list[bytes]":
         """What is to be said of contents in the file that hold a secret, by the rules of this store."""
-        said = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
-        known = self._known.among([str(event["event_id"]) for event in said])
-        admitted = admission.admit_all(self._store.fs, [e for e in said if e["event_id"] not in known])
+        events = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
+        known = self._known.among([str(event["event_id"]) for event in events])
+        admitted = admission.admit_all(self._store.fs, [e for e in events if e["event_id"] not in known])
         return [encode_line(event) for event in admitted]
 
     def _close_writer(self) -> None:
@@ -390,12 +390,12 @@ class _Parts:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def add(self, id: bytes, size: int, at: int, text: str) -> bytes | None:
+    def add(self, id: bytes, size: int, offset: int, text: str) -> bytes | None:
         """The content when this was its last part. Raises: ValueError when it does not continue it."""
         part = base64.b64decode(text, validate=True)
-        if at == 0:
+        if offset == 0:
             self._id, self._parts, self._size = id, [], 0
-        if id != self._id or at != self._size:
+        if id != self._id or offset != self._size:
             raise ValueError("the part before it is missing")
         self._parts.append(part)
         self._size += len(part)
@@ -458,19 +458,23 @@ def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any],
     line = file.readline(_LAST_LINE_MAX)
     what = "it does not begin like a file of `locus export jsonl`"
     try:
-        head = orjson.loads(line)
+        header = orjson.loads(line)
     except ValueError:
-        head = None
-    if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("version"), int):
+        header = None
+    if (
+        not isinstance(header, dict)
+        or header.get("format") != FORMAT
+        or not isinstance(header.get("version"), int)
+    ):
         if salvage:
             return {}, [(1, what)]
         raise DamagedFile(path, 1, what, _NOTHING)
-    if head["version"] > VERSION:
+    if header["version"] > VERSION:
         raise Unsupported(
-            f"{path} has format version {head['version']}; this version of Locus reads {VERSION}. "
+            f"{path} has format version {header['version']}; this version of Locus reads {VERSION}. "
             "Upgrade Locus to import it."
         )
-    return head, []
+    return header, []
 
 
 def _check_whole(file: IO[bytes], path: str, count: object) -> None:
@@ -490,12 +494,12 @@ def _check_whole(file: IO[bytes], path: str, count: object) -> None:
         count = sum(1 for _ in _lines(file, path, from_start=True))
         raise DamagedFile(path, count, "the file ends here without its last line: it was cut off", _NOTHING)
     digest, lines = blake3(), 0
-    left = size - len(last)
+    unread_size = size - len(last)
     file.seek(0)
-    while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+    while unread_size and (chunk := file.read(min(unread_size, _CHUNK_BYTES))):
         digest.update(chunk)
         lines += chunk.count(b"\n")
-        left -= len(chunk)
+        unread_size -= len(chunk)
     if digest.hexdigest() != end.get("blake3"):
         raise _first_unsound(file, path)
     counted = end.get("events") if count is None else count  # files of the first versions

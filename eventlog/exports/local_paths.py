@@ -12,7 +12,7 @@ from collections.abc import Iterable
 MARK = "[local path]"
 
 # Where people and their programs keep files; /usr, /etc and the like are the same on every machine.
-_PLACES = (
+_DIRECTORIES = (
     "home", "Users", "root", "tmp", "var", "private", "proc", "mnt", "media", "Volumes", "srv", "opt", "run",
     "data", "work", "workspace", "workspaces",
 )  # fmt: skip
@@ -40,10 +40,10 @@ class LocalPaths:
     """What to take out, for the projects that lie in `roots`."""
 
     def __init__(self, roots: Iterable[str]) -> None:
-        self._roots = [_root(one) for one in _outermost(roots)]
-        own = "|".join(re.escape(one) for one in _own())
-        self._anywhere = _places(_PLACES, own)
-        self._of_people = _places(_OF_PEOPLE, own)
+        self._roots = [_root(root) for root in _outermost(roots)]
+        own_pattern = "|".join(map(re.escape, _own_directories()))
+        self._anywhere = _local_path_pattern(_DIRECTORIES, own_pattern)
+        self._of_people = _local_path_pattern(_OF_PEOPLE, own_pattern)
 
     def payload(self, text: str) -> str:
         """A payload's JSON text without measurements of hooks and without paths of this machine."""
@@ -71,23 +71,24 @@ def _root(root: str) -> tuple[str, "re.Pattern[str]"]:
     return root, re.compile(rf"{_FILE}{re.escape(root)}(?:/+(?={_NAME})|/*(?![\w.\-/]))")
 
 
-def _places(places: tuple[str, ...], own: str) -> "re.Pattern[str]":
-    named = rf"/(?:{'|'.join(places)})/{_NAME}+|~/{_NAME}+|(?:{own})(?:/{_NAME}*)?"
+def _local_path_pattern(directories: tuple[str, ...], own_pattern: str) -> "re.Pattern[str]":
+    named = rf"/(?:{'|'.join(directories)})/{_NAME}+|~/{_NAME}+|(?:{own_pattern})(?:/{_NAME}*)?"
     return re.compile(rf"{_BEFORE}(?:{_FILE}(?:{named})|{_WINDOWS})")
 
 
-def _own() -> list[str]:
+def _own_directories() -> list[str]:
     """Directories of who runs this, longest first."""
-    found = {os.path.expanduser("~"), tempfile.gettempdir()}
-    return sorted((one.rstrip("/") for one in found if one.count("/") > 1), key=len, reverse=True) or ["\0"]
+    directories = {os.path.expanduser("~"), tempfile.gettempdir()}
+    own = [directory.rstrip("/") for directory in directories if directory.count("/") > 1]
+    return sorted(own, key=len, reverse=True) or ["\0"]
 
 
 def _outermost(roots: Iterable[str]) -> list[str]:
     """Those that are inside no other; neither a root of everything nor a home is a project."""
     home = os.path.expanduser("~")
-    kept: list[str] = []
-    for root in sorted({one.rstrip("/") for one in roots}, key=len):
-        above = root.count("/") < 2 or root == home
-        if not above and not any(root.startswith(f"{one}/") for one in kept):
-            kept.append(root)
-    return kept
+    outermost: list[str] = []
+    for root in sorted({root.rstrip("/") for root in roots}, key=len):
+        is_too_high = root.count("/") < 2 or root == home
+        if not is_too_high and not any(root.startswith(f"{other}/") for other in outermost):
+            outermost.append(root)
+    return outermost

@@ -15,7 +15,7 @@ from blake3 import blake3
 from eventlog.base.types import happened_at
 from eventlog.exports.conversation import (
     Conversation,
-    Said,
+    JsonObject,
     conversations,
     doubt_at_end,
     payload_of,
@@ -55,7 +55,7 @@ def requests(
     since: "int | None" = None,
     contents: bool = False,
     left_out: "dict[str, str] | None" = None,
-) -> "Iterator[Said]":
+) -> "Iterator[JsonObject]":
     """A request for that session, or for each since that time (µs), with at least one span: of a session of
     which nobody knows when it happened there is none.
 
@@ -95,7 +95,7 @@ def provider_of(model: "str | None") -> "str | None":
     return next((provider for beginning, provider in _PROVIDERS if name.startswith(beginning)), None)
 
 
-def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
+def _resource(store: "Store", conversation: Conversation) -> "list[JsonObject]":
     return _attributes(
         {
             "service.name": conversation.session["agent"] or "unknown",
@@ -107,48 +107,50 @@ def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
     )
 
 
-def _spans(conversation: Conversation, contents: bool) -> "Iterator[Said]":
-    turns: dict[int | None, list[Said]] = {}
+def _spans(conversation: Conversation, contents: bool) -> "Iterator[JsonObject]":
+    turns: dict[int | None, list[JsonObject]] = {}
     for event in conversation.events:
         if event["turn"] is None and event["event_type"] not in _SPANS:
             continue
         turns.setdefault(event["turn"], []).append(event)
     for turn, events in turns.items():
-        if not _place_in_time(events):
+        if not _assign_times(events):
             continue
-        of = (conversation.session["session_id"], "outside" if turn is None else str(turn))
-        trace, root = _id(16, "trace", *of), _id(8, "turn", *of)
+        key = (conversation.session["session_id"], "outside" if turn is None else str(turn))
+        trace, root = _id(16, "trace", *key), _id(8, "turn", *key)
         below = [span for event in events for span in _span(conversation, event, trace, root, contents)]
         yield _root(conversation, turn, events, trace, root, below, contents)
         yield from below
 
 
-def _place_in_time(events: "Sequence[Said]") -> bool:
+def _assign_times(events: "Sequence[JsonObject]") -> bool:
     """Let each event of a turn have an `_at`: its time, else that of the one before it, else the first known.
 
     False when nobody knows when the turn happened: a span needs a time.
     """
-    latest = next((at for event in events if (at := happened_at(event)) is not None), None)
+    latest = next((occurred_us for event in events if (occurred_us := happened_at(event)) is not None), None)
     if latest is None:
         return False
     for event in events:
-        at = happened_at(event)
-        event["_at"] = latest = latest if at is None else at
+        occurred_us = happened_at(event)
+        event["_at"] = latest = latest if occurred_us is None else occurred_us
     return True
 
 
 def _root(
-    conversation: Conversation, turn: "int | None", events: "Sequence[Said]", trace: str, root: str,
-    below: "Sequence[Said]", contents: bool,
-) -> Said:  # fmt: skip
+    conversation: Conversation, turn: "int | None", events: "Sequence[JsonObject]", trace: str, root: str,
+    below: "Sequence[JsonObject]", contents: bool,
+) -> JsonObject:  # fmt: skip
     session = conversation.session
-    asked = next((e for e in events if e["event_type"] == "intent"), None)
-    ended = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
-    failed = next((e["status"] for e in ended if e["status"] in ("failed", "error")), None)
+    intent = next((e for e in events if e["event_type"] == "intent"), None)
+    end_events = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
+    failed = next((e["status"] for e in end_events if e["status"] in ("failed", "error")), None)
     times = [event["_at"] for event in events]
-    begins = min([*(at * 1000 for at in times), *(int(span["startTimeUnixNano"]) for span in below)])
-    prompt = payload_of(asked).get("message") if asked is not None else None
-    outcome = payload_of(ended[-1]).get("outcome") if ended else None
+    begins = min(
+        [*(occurred_us * 1000 for occurred_us in times), *(int(span["startTimeUnixNano"]) for span in below)]
+    )
+    prompt = payload_of(intent).get("message") if intent is not None else None
+    outcome = payload_of(end_events[-1]).get("outcome") if end_events else None
     attributes = {
         **_common(conversation, "invoke_agent"),
         "gen_ai.provider.name": provider_of(conversation.model),
@@ -160,7 +162,7 @@ def _root(
     if contents:
         attributes["gen_ai.input.messages"] = _message("user", prompt)
         attributes["gen_ai.output.messages"] = _message("assistant", outcome, finish_reason="stop")
-    return _made(
+    return _span_document(
         f"invoke_agent {session['agent'] or 'unknown'}", _INTERNAL, trace, root, "", begins,
         max(times) * 1000, attributes, failed,
     )  # fmt: skip
@@ -172,7 +174,9 @@ def _message(role: str, text: Any, **more: str) -> "str | None":
     return text_of([{"role": role, "parts": [{"type": "text", "content": text}], **more}])
 
 
-def _span(conversation: Conversation, event: Said, trace: str, root: str, contents: bool) -> "Iterator[Said]":
+def _span(
+    conversation: Conversation, event: JsonObject, trace: str, root: str, contents: bool
+) -> "Iterator[JsonObject]":
     kind = event["event_type"]
     if kind == "llm":
         name, span_kind = f"chat {event['model'] or 'unknown'}", _CLIENT
@@ -194,10 +198,10 @@ def _span(conversation: Conversation, event: Said, trace: str, root: str, conten
             "gen_ai.tool.call.id": event["tool_use_id"],
         }
         if contents:
-            said = payload_of(event)
+            payload = payload_of(event)
             for attribute, key in (("arguments", "args"), ("result", "result")):
-                if said.get(key) is not None:
-                    attributes[f"gen_ai.tool.call.{attribute}"] = text_of(said[key])
+                if payload.get(key) is not None:
+                    attributes[f"gen_ai.tool.call.{attribute}"] = text_of(payload[key])
     else:
         return
     failed = (event["error_type"] or "_OTHER") if event["success"] is False else None
@@ -207,17 +211,17 @@ def _span(conversation: Conversation, event: Said, trace: str, root: str, conten
     # An event is written when what it tells of has ended.
     ends = event["_at"] * 1000
     begins = ends - max(event["duration_ms"] or 0, 0) * 1_000_000
-    begun = conversation.begun.get(event["position"])
-    if begun is not None:
-        begins = begun * 1000
+    begun_us = conversation.begun.get(event["position"])
+    if begun_us is not None:
+        begins = begun_us * 1000
         attributes["locus.duration"] = "derived"
     if happened_at(event) is None:
         attributes["locus.time"] = "unknown"
-    own = _id(8, "event", event["event_id"])
-    yield _made(name, span_kind, trace, own, root, begins, ends, attributes, failed)
+    span_id = _id(8, "event", event["event_id"])
+    yield _span_document(name, span_kind, trace, span_id, root, begins, ends, attributes, failed)
 
 
-def _common(conversation: Conversation, operation: str) -> Said:
+def _common(conversation: Conversation, operation: str) -> JsonObject:
     session = conversation.session
     return {
         "gen_ai.operation.name": operation,
@@ -228,13 +232,13 @@ def _common(conversation: Conversation, operation: str) -> Said:
     }
 
 
-def _made(
-    name: str, kind: int, trace: str, own: str, parent: str, begins: int, ends: int,
+def _span_document(
+    name: str, kind: int, trace: str, span_id: str, parent: str, begins: int, ends: int,
     attributes: "Mapping[str, Any]", failed: "str | None",
-) -> Said:  # fmt: skip
-    span: Said = {
+) -> JsonObject:  # fmt: skip
+    span: JsonObject = {
         "traceId": trace,
-        "spanId": own,
+        "spanId": span_id,
         "name": name,
         "kind": kind,
         "startTimeUnixNano": str(_nanoseconds(begins)),
@@ -248,17 +252,17 @@ def _made(
     return span
 
 
-def _nanoseconds(at: int) -> int:
+def _nanoseconds(nanoseconds: int) -> int:
     """What the protocol can hold, whatever a clock said."""
-    return min(max(at, 0), 2**64 - 1)
+    return min(max(nanoseconds, 0), 2**64 - 1)
 
 
-def _attributes(said: "Mapping[str, Any]") -> "list[Said]":
+def _attributes(attributes: "Mapping[str, Any]") -> "list[JsonObject]":
     """Known ones only: an unknown value is left out (P7). 64-bit integers are text in this JSON."""
-    return [{"key": key, "value": _value(value)} for key, value in said.items() if value is not None]
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value is not None]
 
 
-def _value(value: "str | int | float") -> Said:
+def _value(value: "str | int | float") -> JsonObject:
     if isinstance(value, float):
         return {"doubleValue": value}
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}

@@ -62,7 +62,7 @@ def export(store: "Store", directory: str, *, force: bool = False, rows: int = R
                 report = ParquetReport(directory, view.next_position)
                 _write_all(store, view, staging, report, rows)
             files.sync_directory(staging)
-            _take_place(staging, directory, force)
+            _publish(staging, directory, force)
     except (duckdb.Error, QueryError) as error:
         raise EventLogError(f"{directory} cannot be written: {error}. Nothing was exported.") from error
     finally:
@@ -91,8 +91,10 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
         "locus.repo_hash": store.repo_hash,
         "locus.next_position": str(view.next_position),
     }
-    said = ", ".join(f"{source.literal(name)}: {source.literal(mark)}" for name, mark in marks.items())
-    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_group_rows(view)}, KV_METADATA {{{said}}}"
+    metadata = ", ".join(f"{source.literal(name)}: {source.literal(mark)}" for name, mark in marks.items())
+    options = (
+        f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_group_rows(view)}, KV_METADATA {{{metadata}}}"
+    )
     selects = {f"{name}.parquet": f"{name} {ORDER[name]}" for name in (*PROJECTIONS, PRICES)}
     # Also of a log without events there is a file: readers find the columns.
     for number, base in enumerate(range(0, view.next_position or 1, rows)):
@@ -102,10 +104,10 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
     def fill(con: "duckdb.DuckDBPyConnection") -> "Iterator[tuple[str, int]]":
         for name, select in selects.items():
             path = f"{staging}/{name}"
-            done = con.execute(f"COPY (FROM {select}) TO {source.literal(path)} ({options})").fetchone()
+            counts = con.execute(f"COPY (FROM {select}) TO {source.literal(path)} ({options})").fetchone()
             os.chmod(path, 0o600)
             files.sync(path)
-            yield name, done[0] if done else 0
+            yield name, counts[0] if counts else 0
 
     report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS, PRICES), fill))
 
@@ -118,14 +120,14 @@ def _group_rows(view: "LogView") -> int:
     return max(_VECTOR_ROWS, min(_GROUP_ROWS, _GROUP_BYTES * rows // size)) if rows else _VECTOR_ROWS
 
 
-def _take_place(staging: str, directory: str, force: bool) -> None:
+def _publish(staging: str, directory: str, force: bool) -> None:
     """Give the directory its name; with `force`, its files theirs, where the directory is there already."""
     if force and os.path.isdir(directory) and os.listdir(directory):
-        made = os.listdir(staging)
-        for name in made:
+        new_names = os.listdir(staging)
+        for name in new_names:
             os.rename(f"{staging}/{name}", f"{directory}/{name}")
         for name in os.listdir(directory):
-            if _OURS.fullmatch(name) and name not in made:
+            if _OURS.fullmatch(name) and name not in new_names:
                 os.unlink(f"{directory}/{name}")
         files.sync_directory(directory)
     else:

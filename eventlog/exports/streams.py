@@ -53,7 +53,7 @@ def of_views(
     Raises: Corruption, QueryError.
     """
     people = allowed(store.fs, store.layout, homes=homes)
-    given = 0
+    row_count = 0
     use_index = True
     sizes = iter(_MEMORY_BYTES)
     memory = next(sizes)
@@ -64,9 +64,9 @@ def of_views(
                 binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
                 if columns is None:
                     _hide(con, store, names)
-                for one in islice(ask(con), given, None):
-                    given += 1
-                    yield one
+                for row in islice(ask(con), row_count, None):
+                    row_count += 1
+                    yield row
                 return
             except source.ERRORS as error:
                 more = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
@@ -85,24 +85,24 @@ def of_views(
 def _hide(con: duckdb.DuckDBPyConnection, store: "Store", names: Collection[str]) -> None:
     """Put views before those of the same names that show no secret in the name of a file."""
     redactor = store.redactor
-    named = con.execute(_NAMES_OF_FILES).fetchall()
-    if not redactor.kinds_in("\n".join(name for (name,) in named).encode()):
+    file_names = con.execute(_NAMES_OF_FILES).fetchall()
+    if not redactor.kinds_in("\n".join(name for (name,) in file_names).encode()):
         return
-    hidden = {name: new for (name,) in named if (new := redactor.text(name)) != name}
-    hidden |= {jsontext.encode(name)[1:-1].decode(): new for name, new in hidden.items()}
+    hidden = {name: shown_name for (name,) in file_names if (shown_name := redactor.text(name)) != name}
+    hidden |= {jsontext.encode(name)[1:-1].decode(): shown_name for name, shown_name in hidden.items()}
     con.execute("CREATE SCHEMA memory.leaving")
     for name in names:
         kinds = {column: kind for column, kind, *_ in con.execute(f"DESCRIBE {name}").fetchall()}
         select = f"FROM memory.main.{name}"
-        for old in sorted(hidden, key=len, reverse=True):
-            shown = []
+        for file_name in sorted(hidden, key=len, reverse=True):
+            replaced = []
             for column, kind in kinds.items():
-                value = f"replace({{}}, {source.literal(old)}, {source.literal(hidden[old])})"
+                value = f"replace({{}}, {source.literal(file_name)}, {source.literal(hidden[file_name])})"
                 if kind == "VARCHAR":
-                    shown.append(f'{value.format(column)} AS "{column}"')
+                    replaced.append(f'{value.format(column)} AS "{column}"')
                 elif kind == "VARCHAR[]":
-                    shown.append(f'list_transform({column}, lambda x: {value.format("x")}) AS "{column}"')
-            select = f"SELECT * REPLACE ({', '.join(shown)}) FROM ({select})"
+                    replaced.append(f'list_transform({column}, lambda x: {value.format("x")}) AS "{column}"')
+            select = f"SELECT * REPLACE ({', '.join(replaced)}) FROM ({select})"
         con.execute(f"CREATE VIEW memory.leaving.{name} AS {select}")
     con.execute("SET search_path = 'memory.leaving,memory.main'")
 
@@ -120,16 +120,16 @@ def rows(con: duckdb.DuckDBPyConnection, select: str, at_once: int | None = None
     """The rows of a SELECT as dicts. Its times must be without a zone: DuckDB needs pytz for others."""
     con.execute(select)
     names = [column[0] for column in con.description or ()]
-    while found := con.fetchmany(at_once or _FETCH_ROWS):
-        for row in found:
+    while batch := con.fetchmany(at_once or _FETCH_ROWS):
+        for row in batch:
             yield dict(zip(names, row, strict=True))
 
 
 @contextmanager
 def _connected(store: "Store", memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with so much memory, and a directory for the rest that is gone afterwards."""
-    within = store.layout.directory(TMP_DIR)
-    spill = tempfile.mkdtemp(prefix="export-", dir=within if os.access(within, os.W_OK) else None)
+    tmp = store.layout.directory(TMP_DIR)
+    spill = tempfile.mkdtemp(prefix="export-", dir=tmp if os.access(tmp, os.W_OK) else None)
     try:
         with source.connect() as con:
             con.execute(

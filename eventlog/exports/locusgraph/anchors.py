@@ -85,14 +85,14 @@ def changed(
 
     The projections are folded once, and read as they are asked for.
     """
-    told = ContextFacts() if facts is None else facts
+    collected = ContextFacts() if facts is None else facts
 
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[Anchor]:
         con.execute(_ENDS)
         con.execute(_WAITING)
         con.execute(_touched(since))
         con.execute(_derived(con.execute(_FIRST).fetchall()[0][0]))
-        _tell(con, since, told, store)
+        _collect_facts(con, since, collected, store)
         yield from _masters(list(streams.rows(con, _MASTERS)), store)
         yield from map(_session, streams.rows(con, _SESSIONS))
         yield from map(_provisional, streams.rows(con, _NAMED))
@@ -102,7 +102,7 @@ def changed(
     return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)), homes=True)
 
 
-def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextFacts, store: "Store") -> None:
+def _collect_facts(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextFacts, store: "Store") -> None:
     facts.waiting = dict(con.execute("SELECT session_id, agent FROM waiting ORDER BY place").fetchall())
     facts.late = dict(con.execute(_LATE.format(since=since)).fetchall()) if since > 0 else {}
     facts.untouched = [row[0] for row in con.execute(_UNTOUCHED).fetchall()]
@@ -230,12 +230,12 @@ def _derived(first: int) -> str:
         (SELECT session_id FROM sessions_touched) OR (event_type = 'error' AND resolved)))"""
     turns = "(SELECT t.* FROM turns t JOIN turns_touched USING (session_id, turn))"
     sessions = "(SELECT s.* FROM sessions s JOIN sessions_touched USING (session_id))"
-    of = partial(joins.derived, events=events)
+    derive = partial(joins.derived, events=events)
     return f"""
         CREATE TABLE turns_derived AS SELECT session_id, turn, files_read, decisions, actions_taken
-            FROM {joins.with_anchors(turns, of, frozenset(("acts", "decided")))};
+            FROM {joins.with_anchors(turns, derive, frozenset(("acts", "decided")))};
         CREATE TABLE sessions_derived AS SELECT session_id, errors_resolved
-            FROM ({joins.sessions(sessions, of, frozenset(("resolved",)))})"""
+            FROM ({joins.sessions(sessions, derive, frozenset(("resolved",)))})"""
 
 
 _MASTERS = """
@@ -390,8 +390,10 @@ def _turn(row: _Row) -> Anchor:
         if row["end_certainty"] not in (EXACT, NONE):
             data["files_certainty"] = row["end_certainty"]
     else:
-        said = row["user_request"]
-        data["user_message"] = None if said is None else wire.cut_text(said, USER_MESSAGE_BYTES_MAX)
+        user_request = row["user_request"]
+        data["user_message"] = (
+            None if user_request is None else wire.cut_text(user_request, USER_MESSAGE_BYTES_MAX)
+        )
     return Anchor(
         "turns",
         "observation",

@@ -33,7 +33,7 @@ _INTERIM_MAX = 10  # answers in front of the true one
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 60.0
 _MINUTE_S = 60.0
-_SAID_MAX = 200
+_SHOWN_MAX = 200
 _WRONG_BODY = (400, 409, 413, 422)  # a smaller or another body may be taken
 _PASSING = (408, 425, 429)
 
@@ -137,28 +137,28 @@ class Courier:
         pause_s = _PAUSE_FIRST_S
         while True:
             self._keep_pace()
-            found = self._try(body)
-            if isinstance(found, ServerAnswer):
+            result = self._try(body)
+            if isinstance(result, ServerAnswer):
                 self.trouble = None
-                return found
+                return result
             now = self._clock.monotonic()
             first_fault_at = now if first_fault_at is None else first_fault_at
             # Half of it for sure, the rest at random: callers who failed together come back apart.
             wait_s = pause_s * self._draw.uniform(0.5, 1.0)
-            if found.pause_s is not None:
-                wait_s = found.pause_s + self._draw.uniform(0.0, min(pause_s, 1.0))
-            self._check_patience(found, now - first_fault_at, wait_s)
+            if result.pause_s is not None:
+                wait_s = result.pause_s + self._draw.uniform(0.0, min(pause_s, 1.0))
+            self._check_patience(result, now - first_fault_at, wait_s)
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             self.retries += 1
-            self.trouble = self._trouble(found, wait_s, first_fault_at)
+            self.trouble = self._trouble(result, wait_s, first_fault_at)
             self.pause(wait_s)
 
     def _trouble(self, fault: Fault, wait_s: float, first_at: float) -> str:
-        said = f"{self.endpoint.server}: {fault.what}; trying again in {max(1, round(wait_s))} s"
+        message = f"{self.endpoint.server}: {fault.what}; trying again in {max(1, round(wait_s))} s"
         if self._patience_s is None:
-            return said
+            return message
         left_s = max(0.0, self._patience_s - (self._clock.monotonic() - first_at))
-        return f"{said}, for {left_s / 60:.0f} min more"
+        return f"{message}, for {left_s / 60:.0f} min more"
 
     def pause(self, seconds: float) -> None:
         if self._clock.wait(seconds):
@@ -216,7 +216,7 @@ class Courier:
         except urllib3.exceptions.SSLError as error:
             raise ServiceError(
                 f"{self.endpoint.server} has no certificate that this machine trusts "
-                f"({self._said(str(error))}). Nothing was sent. See to the address and the certificates."
+                f"({self._shown(str(error))}). Nothing was sent. See to the address and the certificates."
             ) from None
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
             return Fault(f"no answer in time ({type(error).__name__})")
@@ -254,7 +254,7 @@ class Courier:
             if value is None and data.lstrip()[:1] == b"{":
                 return Fault("its answer was cut short")
             if not isinstance(value, dict):
-                kind = self._said(headers.get("Content-Type") or "no type")
+                kind = self._shown(headers.get("Content-Type") or "no type")
                 raise ServiceError(
                     f"{self.endpoint.server} answered {status} with what is no JSON object ({kind}), so "
                     "something else answers there, or a gateway in between. Nothing of this batch is noted "
@@ -263,30 +263,30 @@ class Courier:
             return ServerAnswer(status, value)
         if status in _WRONG_BODY:
             return ServerAnswer(status, value)
-        said = self._said(reason_of(value))
-        raise ServiceError(self._hopeless(status, headers, said and f" ({said})"))
+        reason = self._shown(reason_of(value))
+        raise ServiceError(self._hopeless(status, headers, reason and f" ({reason})"))
 
-    def _hopeless(self, status: int, headers: "urllib3.HTTPHeaderDict", said: str) -> str:
+    def _hopeless(self, status: int, headers: "urllib3.HTTPHeaderDict", reason: str) -> str:
         server = self.endpoint.server
         if 300 <= status < 400:
-            where = self._said(headers.get("Location") or "nowhere")
+            location = self._shown(headers.get("Location") or "nowhere")
             return (
-                f"{server} redirects ({status}) to {where}. The key is not sent elsewhere; if that is the "
+                f"{server} redirects ({status}) to {location}. The key is not sent elsewhere; if that is the "
                 "right place, give it as --server."
             )
         if status == 401:
-            return f"{server} rejects the key{said}. See to {KEY_VARIABLE}; a revoked key needs a new one."
+            return f"{server} rejects the key{reason}. See to {KEY_VARIABLE}; a revoked key needs a new one."
         if status == 403:
             return (
-                f"{server} does not let this key write to graph {self.endpoint.graph_id!r}{said}. Give the "
+                f"{server} does not let this key write to graph {self.endpoint.graph_id!r}{reason}. Give the "
                 "graph that the key is for as --graph, or a key with memory.write."
             )
         if status == 404:
             return (
                 f"{server} knows no {self.endpoint.events_url.removeprefix(server)}, or no graph "
-                f"{self.endpoint.graph_id!r}{said}. See to --server and --graph."
+                f"{self.endpoint.graph_id!r}{reason}. See to --server and --graph."
             )
-        return f"{server} answers {status}{said}, which trying again will not change. Nothing was noted."
+        return f"{server} answers {status}{reason}, which trying again will not change. Nothing was noted."
 
     def _pause_asked(self, text: str | None) -> float | None:
         """Seconds from a `Retry-After`: a number or a date; None when it says nothing of use."""
@@ -300,7 +300,7 @@ class Courier:
         except (ValueError, OverflowError, TypeError):
             return None
 
-    def _said(self, text: str) -> str:
+    def _shown(self, text: str) -> str:
         """A text of the server's for a message: short, on one line, without the key."""
         return plain(self._key.hide(text))
 
@@ -317,16 +317,16 @@ def check_library() -> None:
 
 def plain(text: str) -> str:
     """A foreign text on one line, without control characters, shortened."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: _SAID_MAX * 8]).split())
-    return line if len(line) <= _SAID_MAX else f"{line[: _SAID_MAX - 1]}…"
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: _SHOWN_MAX * 8]).split())
+    return line if len(line) <= _SHOWN_MAX else f"{line[: _SHOWN_MAX - 1]}…"
 
 
 def reason_of(value: Any) -> str:
     """The words of an error as the service spells them: `error` is a text, or has `code` and `message`."""
-    said = value.get("error", value.get("message")) if isinstance(value, dict) else None
-    if isinstance(said, dict):
-        return ": ".join(str(said[name]) for name in ("code", "message") if said.get(name))
-    return said if isinstance(said, str) else ""
+    error = value.get("error", value.get("message")) if isinstance(value, dict) else None
+    if isinstance(error, dict):
+        return ": ".join(str(error[name]) for name in ("code", "message") if error.get(name))
+    return error if isinstance(error, str) else ""
 
 
 def _decoded(data: bytes) -> Any:

@@ -92,30 +92,30 @@ class States:
 
     def put(self, key: str, state: str, has_id: bool) -> None:
         number = _number(key)
-        which = number % _TABLES
-        table = self._tables[which]
-        at = _place(table, number)
-        self._counts[which] += not table[at]
-        table[at : at + 2] = array("Q", (number, _value(state, has_id)))
-        if self._counts[which] * 8 > len(table) * 3:
-            self._tables[which] = _twice(table)
+        table_index = number % _TABLES
+        table = self._tables[table_index]
+        slot = _slot(table, number)
+        self._counts[table_index] += not table[slot]
+        table[slot : slot + 2] = array("Q", (number, _value(state, has_id)))
+        if self._counts[table_index] * 8 > len(table) * 3:
+            self._tables[table_index] = _twice(table)
 
     def holds(self, key: str, state: str) -> bool:
         """Whether the context was last taken in this state."""
         number = _number(key)
         table = self._tables[number % _TABLES]
-        at = _place(table, number)
-        return table[at] != 0 and table[at + 1] | 1 == _value(state, True)
+        slot = _slot(table, number)
+        return table[slot] != 0 and table[slot + 1] | 1 == _value(state, True)
 
     def __contains__(self, key: str) -> bool:
         number = _number(key)
         table = self._tables[number % _TABLES]
-        return table[_place(table, number)] != 0
+        return table[_slot(table, number)] != 0
 
     def has_id(self, key: str) -> bool:
         number = _number(key)
         table = self._tables[number % _TABLES]
-        return bool(table[_place(table, number) + 1] & 1)
+        return bool(table[_slot(table, number) + 1] & 1)
 
 
 def _number(key: str) -> int:
@@ -127,20 +127,20 @@ def _value(state: str, has_id: bool) -> int:
     return int(state, 16) & ~1 | has_id
 
 
-def _place(table: "array[int]", number: int) -> int:
+def _slot(table: "array[int]", number: int) -> int:
     """Where the entry of that key stands, or would."""
-    at = number // _TABLES * 2 % len(table)
-    while table[at] not in (0, number):
-        at = (at + 2) % len(table)
-    return at
+    slot = number // _TABLES * 2 % len(table)
+    while table[slot] not in (0, number):
+        slot = (slot + 2) % len(table)
+    return slot
 
 
 def _twice(table: "array[int]") -> "array[int]":
     grown = array("Q", bytes(2 * len(table) * table.itemsize))
-    for old in range(0, len(table), 2):
-        if table[old]:
-            at = _place(grown, table[old])
-            grown[at : at + 2] = table[old : old + 2]
+    for old_slot in range(0, len(table), 2):
+        if table[old_slot]:
+            slot = _slot(grown, table[old_slot])
+            grown[slot : slot + 2] = table[old_slot : old_slot + 2]
     return grown
 
 
@@ -166,7 +166,7 @@ class Delivered:
     last_at: int | None = None  # of the last receipt, in microseconds
     last_error: str | None = None
 
-    def take(self, receipt: dict[str, Any], at: int | None) -> None:
+    def take(self, receipt: dict[str, Any], recorded_us: int | None) -> None:
         self.position = max(self.position, receipt.get("position") or 0)
         self.counts.update(receipt.get("counts") or {})
         passing = receipt.get("passing")
@@ -179,7 +179,7 @@ class Delivered:
             self.failures.pop(key, None)
         for key in receipt.get("resolved") or ():
             self.failures.pop(key, None)
-        self.last_at = at
+        self.last_at = recorded_us
         self.last_error = receipt.get("error")
 
 
@@ -196,16 +196,16 @@ def read(store: Store, endpoint: Endpoint) -> Delivered:
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[dict[str, Any]]:
         return streams.rows(con, _RECEIPTS.format(endpoint.consumer), _RECEIPTS_AT_ONCE)
 
-    found = Delivered()
+    delivered = Delivered()
     with store.view() as view:
         for row in streams.of_views(view, store, ("events",), ask, _COLUMNS):
             receipt = jsontext.decode(row["payload"])
             if isinstance(receipt, dict):
-                found.take(receipt, row["at"])
-    return found
+                delivered.take(receipt, row["at"])
+    return delivered
 
 
-class Receipts:
+class DeliveryLog:
     """The writer of an endpoint's receipts; `delivered` is the fold with everything noted so far."""
 
     def __init__(self, store: Store, endpoint: Endpoint) -> None:
@@ -226,19 +226,19 @@ class Receipts:
     def full(self) -> bool:
         return len(self._contexts) + len(self._refused) + len(self._resolved) >= _ENTRIES_MAX
 
-    def note(self, item: SentRecord, outcome: SendOutcome, at: int) -> "RefusedRecord | None":
+    def note(self, item: SentRecord, outcome: SendOutcome, noted_s: int) -> "RefusedRecord | None":
         """What became of one item, `at` that many seconds since 1970; what is left to do where it failed."""
         self._counts[outcome.status] += 1
         if item.is_counted_by_position and outcome.status != "failed" and not self.delivered.failures:
             return None  # as nearly always: an event that arrived is told by the position
         key = item.key
         if outcome.status == "failed":
-            before = self.delivered.failures.get(key)
-            tries = 1 + (before.tries if before is not None else 0) if outcome.passing else 0
-            found = (key, item.group, item.position, outcome.reason, tries, at)
-            if outcome.waits_for is None or before is None:
-                self._refused.append(found)
-            return RefusedRecord(*found, item.context_id)
+            earlier = self.delivered.failures.get(key)
+            tries = 1 + (earlier.tries if earlier is not None else 0) if outcome.passing else 0
+            entry = (key, item.group, item.position, outcome.reason, tries, noted_s)
+            if outcome.waits_for is None or earlier is None:
+                self._refused.append(entry)
+            return RefusedRecord(*entry, item.context_id)
         if not item.is_counted_by_position:
             self._contexts[key] = (item.state, outcome.locus_id or "")
         elif key in self.delivered.failures:
@@ -257,7 +257,7 @@ class Receipts:
 
     def stopped_by(self, error: str) -> None:
         """Why an export ended early; said once however often it is met in a row."""
-        if error != self.delivered.last_error or self._said():
+        if error != self.delivered.last_error or self._has_news():
             self._error = error
 
     def drop(self) -> None:
@@ -266,7 +266,7 @@ class Receipts:
 
     def flush(self) -> None:
         """Write what was noted as one receipt, durably; nothing where there is nothing to say."""
-        if not self._said() and self._error is None:
+        if not self._has_news() and self._error is None:
             return
         receipt = dict(self._fields())
         self._store.append(
@@ -285,7 +285,7 @@ class Receipts:
         self.delivered.take(receipt, None)
         self._clear()
 
-    def _said(self) -> bool:
+    def _has_news(self) -> bool:
         moved = self._position is not None and self._position > self.delivered.position
         return bool(moved or self._counts or self._resolved)
 

@@ -65,8 +65,8 @@ class Endpoint:
     @property
     def consumer(self) -> str:
         """The name in the ledger. A digest: an address may look like a secret, a name must not change."""
-        said = f"{self.server}\0{self.graph_id}".encode("utf-8", "surrogatepass")
-        return f"export:locusgraph:{blake3(said).digest(8).hex()}"
+        identity = f"{self.server}\0{self.graph_id}".encode("utf-8", "surrogatepass")
+        return f"export:locusgraph:{blake3(identity).digest(8).hex()}"
 
     @property
     def events_url(self) -> str:
@@ -101,6 +101,6 @@ def endpoint_of(server: str, graph_id: str, api: str = "1.0") -> Endpoint:
             f"http://{host} would send the key and the records unencrypted; use https (http is for this "
             "machine only)"
         )
-    shown = f"[{host}]" if ":" in host else host
-    place = shown if port is None else f"{shown}:{port}"
-    return Endpoint(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", graph_id, api)
+    bracketed_host = f"[{host}]" if ":" in host else host
+    address = bracketed_host if port is None else f"{bracketed_host}:{port}"
+    return Endpoint(f"{parts.scheme}://{address}{parts.path.rstrip('/')}", graph_id, api)

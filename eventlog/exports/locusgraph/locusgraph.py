@@ -237,9 +237,9 @@ class RecordBatch:
             if session_id is None or anchor.session_id in (None, session_id):
                 yield self.entry_of(anchor)
         categories = self._categories()
-        for late, first in self._facts.late.items():
+        for late, first_position in self._facts.late.items():
             if session_id in (None, late):
-                for entry in self._timeline(first, min(since, until), late):
+                for entry in self._timeline(first_position, min(since, until), late):
                     yield from categories
                     yield entry._replace(late=True)
         for entry in self._timeline(since, until, session_id):
@@ -250,14 +250,14 @@ class RecordBatch:
     def contexts(self, since: int) -> Iterator[anchors.Anchor]:
         """The contexts that changed, and what is known of the others once the first of them is there."""
         facts = self._facts
-        told = False
+        is_complete = False
         for anchor in anchors.changed(self._view, self._store, since, facts):
-            if not told:
-                told = True
+            if not is_complete:
+                is_complete = True
                 self._take(facts)
             if anchor.group != "renamed" or self._has_ghost(anchor):
                 yield anchor
-        if not told:
+        if not is_complete:
             self._take(facts)
 
     def _take(self, facts: anchors.ContextFacts) -> None:
@@ -292,21 +292,21 @@ class RecordBatch:
     def _timeline(self, since: int, until: int, session_id: str | None = None) -> Iterator[SourcedRecord]:
         for batch in self._view.batches(since, until, columns=_COLUMNS, session_id=session_id):
             for event in _rows(batch):
-                kind = event["event_type"]
-                if kind in _NOT_EVENTS:
+                event_type = event["event_type"]
+                if event_type in _NOT_EVENTS:
                     continue
                 if event["session_id"] in self._facts.waiting:
                     self.passed += 1
-                elif kind == "snapshot" and event["operation"] == "tool":
+                elif event_type == "snapshot" and event["operation"] == "tool":
                     # S0-18: a snapshot is of a turn's start or end; the files tell what was in between.
                     self.passed += 1
                     self._left_out["snapshot tool"] += 1
-                elif self._types is not None and kind not in self._types:
+                elif self._types is not None and event_type not in self._types:
                     self.passed += 1
-                    self._left_out[kind] += 1
+                    self._left_out[event_type] += 1
                 else:
-                    seen = self._store.redactor.leaving(self._settled.event(event))
-                    yield SourcedRecord("events", event["position"], self._of_event(seen))
+                    visible = self._store.redactor.leaving(self._settled.event(event))
+                    yield SourcedRecord("events", event["position"], self._of_event(visible))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
         names = self._store.redactor.leaving({"event_type": "file", "payload": anchor.payload})
@@ -317,20 +317,22 @@ class RecordBatch:
             anchor.source,
             self._paths.payload(str(names["payload"])),
             anchor.context_id,
-            {"extends": [self._settled(one) for one in anchor.extends], "related_to": anchor.related_to},
+            {"extends": [self._settled(link) for link in anchor.extends], "related_to": anchor.related_to},
             anchor.at,
         )
 
     def _of_event(self, event: dict[str, Any]) -> dict[str, Any]:
         event = _in_present_version(event)
         event_type, event_id = event["event_type"], event["event_id"]
-        where = f"event {event_id}"
+        location = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
         text = people.text_without(self._people, event["payload"] or "{}", is_json=True)
         if people.names_people(event):
-            said = wire.decode(text)
-            if isinstance(said, dict) and said != (kept := people.within(self._people, event, said)):
-                text = wire.encode(kept)
+            payload = wire.decode(text)
+            if isinstance(payload, dict) and payload != (
+                visible := people.within(self._people, event, payload)
+            ):
+                text = wire.encode(visible)
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
@@ -343,7 +345,7 @@ class RecordBatch:
                     columns = {**wire.lines_of(diff), **columns}
                 text = self._paths.payload(wire.with_columns(text, columns))
                 columns = {"diff": None if diff is None else self._paths.diff(diff)}
-                where += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
+                location += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
             text = wire.with_columns(text, columns)
         if "diff" not in columns:
             text = self._paths.payload(text)
@@ -354,7 +356,7 @@ class RecordBatch:
             wire.context(context_id) or wire.context(context_of_event(event_type, event_id)),
             event["source"],
             text,
-            where,
+            location,
             event,
             happened_at(event),
         )
@@ -366,18 +368,18 @@ class RecordBatch:
         context_id: str,
         source: str | None,
         payload: str,
-        where: str,
+        location: str,
         links: Mapping[str, Any],
-        at: int | None,
+        happened_us: int | None,
     ) -> dict[str, Any]:
-        fitted = wire.fit(payload, self._payload_bytes_max, where)
+        fitted = wire.fit(payload, self._payload_bytes_max, location)
         linked = wire.links(self._parents.links(links))
         (self._parents.add_event if group == "events" else self._parents.add)(context_id)
         report = self.report
         report.records[group] = report.records.get(group, 0) + 1
         report.payloads_cut += fitted.cut
         report.links_left_out += linked.left_out
-        return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, at)
+        return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, happened_us)
 
     @property
     def _paths(self) -> LocalPaths:
@@ -387,18 +389,20 @@ class RecordBatch:
 
     def _roots(self) -> Iterator[str]:
         """Where the project lies on this machine, and where it lay for those who recorded."""
-        place = self._store.layout.root
-        yield os.path.dirname(os.path.realpath(place))
-        yield os.path.dirname(os.path.abspath(place))
-        seen: set[str] = set()
+        store_root = self._store.layout.root
+        yield os.path.dirname(os.path.realpath(store_root))
+        yield os.path.dirname(os.path.abspath(store_root))
+        directories: set[str] = set()
         for batch in self._view.batches(columns=("cwd",)):
-            seen.update(batch.column(0).unique().to_pylist())
-        yield from (one for one in seen if one and one.startswith("/"))
+            directories.update(batch.column(0).unique().to_pylist())
+        yield from (directory for directory in directories if directory and directory.startswith("/"))
 
     def _diff(self, event: dict[str, Any]) -> str | None:
         """The change of a file event as text, from contents that may leave (S1-31)."""
         hashes = (event["before_hash"], event["after_hash"])
-        if not all(self._exposure.may_leave(str(one)) for one in hashes if one is not None):
+        if not all(
+            self._exposure.may_leave(str(content_hash)) for content_hash in hashes if content_hash is not None
+        ):
             return None
         return diff_of({**event, "payload": wire.decode(str(event["payload"])) or {}}, self._store.blobs)
 
@@ -422,9 +426,9 @@ def _in_own_context(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     Earlier versions gave all decisions, or all errors, that agents told over MCP the context of their
     category. On the wire it is that of the category alone; each event has its place in its turn.
     """
-    given = event["context_id"] or ""
-    if given not in wire.CATEGORIES.values():
-        return given, event
+    context_id = event["context_id"] or ""
+    if context_id not in wire.CATEGORIES.values():
+        return context_id, event
     session_id, turn, seq = event["session_id"], event["turn"], event["seq"]
     if session_id is None or seq is None:
         return "", event

@@ -39,15 +39,15 @@ class Parents:
     def __contains__(self, context_id: str) -> bool:
         return hash(context_id) in self._here or (self._sent is not None and context_id in self._sent)
 
-    def links(self, given: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    def links(self, stated: Mapping[str, Any]) -> dict[str, Sequence[str]]:
         """The four lists, those of `extends` that did not go as `related_to`."""
-        lists = {name: given.get(name) or () for name in LINK_NAMES}
-        extends = [link for link in lists["extends"] if self._went(link)]
+        lists = {name: stated.get(name) or () for name in LINK_NAMES}
+        extends = [link for link in lists["extends"] if self._was_sent(link)]
         if len(extends) < len(lists["extends"]):
             others = [link for link in lists["extends"] if link not in extends]
             lists["related_to"] = [*lists["related_to"], *others]
             lists["extends"] = extends
         return lists
 
-    def _went(self, link: str) -> bool:
+    def _was_sent(self, link: str) -> bool:
         return wire.context(wire.CATEGORIES.get(link, link)) in self

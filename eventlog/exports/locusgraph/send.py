@@ -20,10 +20,10 @@ from eventlog.base.errors import LockTimeout, Refused
 from eventlog.base.types import LIFECYCLE_TYPES
 from eventlog.exports.locusgraph import anchors, rest, wire
 from eventlog.exports.locusgraph.courier import Clock, Courier, ServiceError, StoppedError
-from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, Receipts, RefusedRecord, read
+from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, DeliveryLog, RefusedRecord, read
 from eventlog.exports.locusgraph.endpoint import Endpoint
 from eventlog.exports.locusgraph.locusgraph import ALL_TYPES, BOOKKEEPING, TYPES, RecordBatch, SourcedRecord
-from eventlog.exports.locusgraph.rest import LyingError, SendOutcome, SentRecord
+from eventlog.exports.locusgraph.rest import ProtocolError, SendOutcome, SentRecord
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -106,7 +106,7 @@ class SendProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parcel:
+class _CallBatch:
     """The items of one call; with their answers, everything in front of `reaches` is dealt with."""
 
     items: list[SentRecord]
@@ -120,7 +120,7 @@ class EndpointStatus:
 
     delivered: Delivered
     next_position: int
-    behind: int
+    lag: int
     failures: list[RefusedRecord] = field(default_factory=list)
 
 
@@ -128,11 +128,11 @@ def status(store: "Store", endpoint: Endpoint) -> EndpointStatus:
     """How far exports to `endpoint` have come, and what they met."""
     delivered = read(store, endpoint)
     kinds = ", ".join(f"'{kind}'" for kind in sorted(BOOKKEEPING))
-    behind = store.query(
+    lag = store.query(
         f"SELECT count(*) FROM events WHERE position >= $1 AND event_type NOT IN ({kinds})",
         [delivered.position],
     ).rows[0][0]
-    return EndpointStatus(delivered, store.journal.next_position(), behind, _named(store, delivered.failures))
+    return EndpointStatus(delivered, store.journal.next_position(), lag, _named(store, delivered.failures))
 
 
 def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRecord]:
@@ -140,7 +140,7 @@ def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRe
     if not failures:
         return []
     names: dict[str, str] = {}
-    positions = [one.position for one in failures.values() if one.position is not None]
+    positions = [failure.position for failure in failures.values() if failure.position is not None]
     with store.view() as view:
         for anchor in anchors.changed(view, store, 0):
             names[rest.key_of(wire.context(anchor.context_id))] = wire.context(anchor.context_id)
@@ -150,7 +150,7 @@ def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRe
                 names[rest.key_of(entry.record["context_id"])] = entry.record["context_id"]
     for name in wire.CATEGORIES.values():
         names[rest.key_of(name)] = name
-    return [replace(one, context_id=names.get(key)) for key, one in failures.items()]
+    return [replace(failure, context_id=names.get(key)) for key, failure in failures.items()]
 
 
 def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
@@ -161,9 +161,9 @@ def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
     known = Delivered() if options.since is not None else delivered
     with store.view() as view:
         maker = _Maker(store, view, endpoint, options, known, delivered, report)
-        for parcel in maker.parcels(delivered.position if options.since is None else options.since):
+        for call_batch in maker.call_batches(delivered.position if options.since is None else options.since):
             report.requests += 1
-            report.bytes += parcel.size
+            report.bytes += call_batch.size
     return report
 
 
@@ -176,8 +176,8 @@ def send(
     *,
     retry_failed: bool = False,
     follow: bool = False,
-    tell: Callable[[SendReport], None] | None = None,
-    teller: SendProgress | None = None,
+    on_all_sent: Callable[[SendReport], None] | None = None,
+    progress: SendProgress | None = None,
 ) -> SendReport:
     """Send what is new, or with `retry_failed` what was refused; with `follow` go on until stopped.
 
@@ -197,15 +197,15 @@ def send(
             "is new. Nothing was sent here."
         ) from None
     with lock:
-        sender = _Sender(store, endpoint, courier, clock, options, teller or SendProgress())
+        sender = _Sender(store, endpoint, courier, clock, options, progress or SendProgress())
         try:
             if retry_failed:
                 sender.again()
             else:
-                sender.run(follow, tell)
+                sender.run(follow, on_all_sent)
         except StoppedError:
             sender.report.stopped = True
-        except (ServiceError, LyingError) as error:
+        except (ServiceError, ProtocolError) as error:
             if isinstance(error, _RefusesAllError):
                 sender.receipts.drop()
             sender.receipts.stopped_by(str(error))
@@ -216,7 +216,10 @@ def send(
 
 
 def _listed(include: frozenset[str]) -> str:
-    return ", ".join(f"'{kind}'" for kind in sorted(TYPES | {one for one in include if one.isidentifier()}))
+    return ", ".join(
+        f"'{kind}'"
+        for kind in sorted(TYPES | {event_type for event_type in include if event_type.isidentifier()})
+    )
 
 
 def _name(endpoint: Endpoint) -> str:
@@ -241,9 +244,9 @@ class _Sender:
         courier: Courier,
         clock: Clock,
         options: Options,
-        teller: SendProgress,
+        progress: SendProgress,
     ) -> None:
-        self.receipts = Receipts(store, endpoint)
+        self.receipts = DeliveryLog(store, endpoint)
         self.report = _report_of(endpoint)
         self.report.reached = self.receipts.delivered.position
         self._store = store
@@ -256,7 +259,7 @@ class _Sender:
         self._noted_at = clock.monotonic()
         self._accepted = False
         self._refused: list[str] = []  # reasons, until something was taken
-        self._teller = teller
+        self._progress = progress
         self._trouble: str | None = None  # that was told last
         self._missing = set(self.receipts.delivered.failures)  # keys of what the server does not have
         self._failed = False  # a call, or the run; no call follows
@@ -272,35 +275,35 @@ class _Sender:
 
     # -- what is new -------------------------------------------------------------------------------
 
-    def run(self, follow: bool, tell: Callable[[SendReport], None] | None) -> None:
-        given = self._options.since
-        at = self.receipts.delivered.position if given is None else given
-        self.report.since = self.report.until = at
+    def run(self, follow: bool, on_all_sent: Callable[[SendReport], None] | None) -> None:
+        wanted_start = self._options.since
+        position = self.receipts.delivered.position if wanted_start is None else wanted_start
+        self.report.since = self.report.until = position
         # The ledger follows unless that would leave positions out.
-        counts = self._options.session_id is None and at <= self.receipts.delivered.position
-        news = self._news(at) if follow else None
+        counts = self._options.session_id is None and position <= self.receipts.delivered.position
+        new_positions = self._news(position) if follow else None
         while True:
             self._try_passing()
-            at, done = self._pass(at, counts)
+            position, done = self._pass(position, counts)
             if not done:
                 continue
             self.receipts.flush()
             self.report.reached = self.receipts.delivered.position
-            if news is None or self._at_limit:
+            if new_positions is None or self._at_limit:
                 return
-            if tell is not None:
-                tell(self.report)
-            self._await(news, at)
+            if on_all_sent is not None:
+                on_all_sent(self.report)
+            self._await(new_positions, position)
             self._courier.pause(_LINGER_S)
 
-    def _await(self, news: Iterator[int], at: int) -> None:
+    def _await(self, new_positions: Iterator[int], reached: int) -> None:
         """Until something comes, or until what failed before may be tried again."""
         if not any(failure.passing for failure in self.receipts.delivered.failures.values()):
-            if next((True for position in news if position >= at), None) is None:
+            if next((True for position in new_positions if position >= reached), None) is None:
                 raise StoppedError
             return
-        while self._store.journal.next_position() <= max(at, self.receipts.delivered.position):
-            if self._due():
+        while self._store.journal.next_position() <= max(reached, self.receipts.delivered.position):
+            if self._retriable():
                 return
             self._courier.pause(_LINGER_S)
 
@@ -319,29 +322,29 @@ class _Sender:
             maker = self._maker(view, self._known)
             if not self.report.expected and self._options.session_id is None:
                 self.report.expected = self.report.tried + self._expected(since)
-            at = since
+            position = since
             held_too_long = False
 
-            def in_time() -> Iterator[_Parcel]:
+            def in_time() -> Iterator[_CallBatch]:
                 nonlocal held_too_long
-                for parcel in maker.parcels(since, self._left()):
-                    yield parcel
-                    if self._clock.monotonic() - began > _VIEW_S_MAX and parcel.reaches is not None:
+                for call_batch in maker.call_batches(since, self._left()):
+                    yield call_batch
+                    if self._clock.monotonic() - began > _VIEW_S_MAX and call_batch.reaches is not None:
                         held_too_long = True
                         return
 
-            for parcel in self._answered(in_time()):
-                if parcel.reaches is not None:
-                    at = parcel.reaches
+            for call_batch in self._answered(in_time()):
+                if call_batch.reaches is not None:
+                    position = call_batch.reaches
                     if counts:
-                        self.receipts.reached(at)
-                self._note_if_due()
+                        self.receipts.reached(position)
+                self._flush_if_needed()
             if held_too_long:
-                self.report.until = at
-                return at, False
+                self.report.until = position
+                return position, False
             if self._at_limit:
-                self.report.until = at
-                return at, True
+                self.report.until = position
+                return position, True
             if counts and maker.made:
                 self.receipts.reached(view.next_position)
             self.report.until = view.next_position
@@ -349,16 +352,16 @@ class _Sender:
 
     def _expected(self, since: int) -> int:
         """Some number of records that a pass has to make, from counts alone."""
-        own = ", ".join(f"'{kind}'" for kind in sorted(_UNCOUNTED))
+        types = ", ".join(f"'{kind}'" for kind in sorted(_UNCOUNTED))
         limits = self._options
-        found = self._store.query(
-            f"SELECT (SELECT count(*) FROM events WHERE position >= {since} AND event_type NOT IN ({own})"
+        total = self._store.query(
+            f"SELECT (SELECT count(*) FROM events WHERE position >= {since} AND event_type NOT IN ({types})"
             + ("" if ALL_TYPES in limits.include else f" AND event_type IN ({_listed(limits.include)})")
             + f") + (SELECT count(*) FROM turns WHERE last_position >= {since})"
             f" + (SELECT count(*) FROM sessions WHERE last_position >= {since}) + 2"
         ).rows[0][0]
         left = self._left()
-        return int(found) if left is None else min(int(found), left)
+        return int(total) if left is None else min(int(total), left)
 
     def _left(self) -> int | None:
         limit = self._options.limit
@@ -368,7 +371,7 @@ class _Sender:
     def _at_limit(self) -> bool:
         return self._left() == 0
 
-    def _note_if_due(self) -> None:
+    def _flush_if_needed(self) -> None:
         now = self._clock.monotonic()
         if self.receipts.full or now - self._noted_at >= _NOTE_EVERY_S:
             self.receipts.flush()
@@ -376,16 +379,20 @@ class _Sender:
 
     # -- what was refused --------------------------------------------------------------------------
 
-    def _due(self) -> dict[str, RefusedRecord]:
+    def _retriable(self) -> dict[str, RefusedRecord]:
         """What failed of the moment and may be tried again by now."""
         now = self._clock.now()
         failures = self.receipts.delivered.failures
         # A time that is still to come was noted before the clock was put back.
-        return {key: one for key, one in failures.items() if one.passing and not one.at <= now < one.next_at}
+        return {
+            key: failure
+            for key, failure in failures.items()
+            if failure.passing and not failure.at <= now < failure.next_at
+        }
 
     def _try_passing(self) -> None:
-        if due := self._due():
-            self._send_again(due, anew=False)
+        if retriable := self._retriable():
+            self._send_again(retriable, anew=False)
             self.receipts.flush()
 
     def again(self) -> None:
@@ -397,7 +404,7 @@ class _Sender:
             view.make_durable()
             maker = self._maker(view, Delivered())
             for _ in self._answered(maker.again(failures, anew)):
-                self._note_if_due()
+                self._flush_if_needed()
         for key in failures.keys() - maker.keys:
             self.report.gone += 1
             self.receipts.forget(failures[key])
@@ -408,47 +415,47 @@ class _Sender:
 
     # -- calls and their answers -------------------------------------------------------------------
 
-    def _answered(self, parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
+    def _answered(self, call_batches: Iterator[_CallBatch]) -> Iterator[_CallBatch]:
         """Each parcel once its answer is noted.
 
         One call is under way while the next bodies are made. It is answered before the next one goes out, and
         none goes out behind one that failed; but its answer may be noted a moment later.
         """
-        waiting: deque[tuple[_Parcel, Future[list[SendOutcome]]]] = deque()
-        for parcel in parcels:
-            waiting.append((parcel, self._pool.submit(self._deliver, parcel.items)))
+        waiting: deque[tuple[_CallBatch, Future[list[SendOutcome]]]] = deque()
+        for call_batch in call_batches:
+            waiting.append((call_batch, self._pool.submit(self._deliver, call_batch.items)))
             if len(waiting) > _AHEAD:
                 yield self._settled(*waiting.popleft())
         while waiting:
             yield self._settled(*waiting.popleft())
 
-    def _settled(self, parcel: _Parcel, answer: "Future[list[SendOutcome]]") -> _Parcel:
+    def _settled(self, call_batch: _CallBatch, answer: "Future[list[SendOutcome]]") -> _CallBatch:
         self._wait_for(answer)
         report = self.report
         outcomes = answer.result()
         now = int(self._clock.now())
-        for item, outcome in zip(parcel.items, outcomes, strict=True):
+        for item, outcome in zip(call_batch.items, outcomes, strict=True):
             failure = self.receipts.note(item, outcome, now)
             report.answers[outcome.status] = report.answers.get(outcome.status, 0) + 1
             report.tried += outcome.waits_for is None
             if failure is not None:
-                self._tell_failure(failure, outcome)
+                self._report_failure(failure, outcome)
                 continue
             report.records[item.group] = report.records.get(item.group, 0) + 1
             report.bytes += len(item.text) + 1
             if not item.is_counted_by_position and self._known is not self.receipts.delivered:
                 self._known.states.put(item.key, item.state, has_id=False)
-        self._teller.going(report)
-        if sum(one.reason != rest.WAITS for one in report.failures) >= _FAILED_MAX:
+        self._progress.going(report)
+        if sum(failure.reason != rest.WAITS for failure in report.failures) >= _FAILED_MAX:
             raise ServiceError(
                 f"{self._endpoint.server} refused {_FAILED_MAX:,} records, the last one with: "
                 f"{report.failures[-1].reason}. They are noted; see `--status`."
             )
-        return parcel
+        return call_batch
 
-    def _tell_failure(self, failure: RefusedRecord, outcome: SendOutcome) -> None:
+    def _report_failure(self, failure: RefusedRecord, outcome: SendOutcome) -> None:
         if not self.report.failures:
-            self._teller.trouble(f"not taken: {failure.context_id}: {outcome.reason}")
+            self._progress.trouble(f"not taken: {failure.context_id}: {outcome.reason}")
         self.report.failures.append(failure)
 
     def _wait_for(self, answer: "Future[list[SendOutcome]]") -> None:
@@ -457,24 +464,24 @@ class _Sender:
         while patience < _ABANDON_S:
             try:
                 answer.exception(timeout=0.25)
-                self._tell_trouble()
+                self._report_trouble()
                 return
             except TimeoutError:
-                self._tell_trouble()
+                self._report_trouble()
                 if self._clock.stopped():
                     if not patience:
-                        self._teller.trouble("waiting for the call under way; Ctrl-C again drops it")
+                        self._progress.trouble("waiting for the call under way; Ctrl-C again drops it")
                     patience += 0.25
         raise StoppedError
 
-    def _tell_trouble(self) -> None:
+    def _report_trouble(self) -> None:
         """The first fault of a call is told at once, and noted for who asks meanwhile."""
         trouble = self._courier.trouble
         if trouble is None or self._trouble is not None:
             self._trouble = trouble
             return
         self._trouble = trouble
-        self._teller.trouble(trouble)
+        self._progress.trouble(trouble)
         self.receipts.stopped_by(trouble)
         self.receipts.flush()
 
@@ -483,11 +490,13 @@ class _Sender:
         if self._failed:
             raise StoppedError  # who waits for it has seen why
         try:
-            kept = [self._missing_parent(item) for item in items]
-            sent = [item for item, missing in zip(items, kept, strict=True) if missing is None]
-            self._check_refused([self._refused[-1]] * (len(items) - len(sent)) if self._refused else [])
-            answers = iter(self._posted_patiently(sent) if sent else ())
-            outcomes = [next(answers) if missing is None else rest.waiting(missing) for missing in kept]
+            missing_parents = [self._missing_parent(item) for item in items]
+            sendable = [item for item, missing in zip(items, missing_parents, strict=True) if missing is None]
+            self._check_refused([self._refused[-1]] * (len(items) - len(sendable)) if self._refused else [])
+            answers = iter(self._posted_patiently(sendable) if sendable else ())
+            outcomes = [
+                next(answers) if missing is None else rest.waiting(missing) for missing in missing_parents
+            ]
             for item, outcome in zip(items, outcomes, strict=True):
                 (self._missing.add if outcome.status == "failed" else self._missing.discard)(item.key)
             return outcomes
@@ -497,21 +506,23 @@ class _Sender:
 
     def _missing_parent(self, item: SentRecord) -> str | None:
         """What the item extends and the server does not have; such an item is not sent (I37)."""
-        return next((one for one in item.parents if rest.key_of(one) in self._missing), None)
+        return next((parent for parent in item.parents if rest.key_of(parent) in self._missing), None)
 
     def _posted_patiently(self, items: list[SentRecord]) -> list[SendOutcome]:
         """Post the items, and those for which the moment was wrong a few times more."""
-        found = self._posted(items)
+        outcomes = self._posted(items)
         pause_s = 1.0
         for _ in range(_MOMENT_TRIES - 1):
-            passing = [at for at, outcome in enumerate(found) if outcome.passing]
+            passing = [index for index, outcome in enumerate(outcomes) if outcome.passing]
             if not passing:
                 break
             self._courier.pause(pause_s)
             pause_s *= 2
-            for at, outcome in zip(passing, self._posted([items[at] for at in passing]), strict=True):
-                found[at] = outcome
-        return found
+            for index, outcome in zip(
+                passing, self._posted([items[index] for index in passing]), strict=True
+            ):
+                outcomes[index] = outcome
+        return outcomes
 
     def _posted(self, items: list[SentRecord]) -> list[SendOutcome]:
         """Post the items; a body that is refused as a whole is halved until it is known for which item."""
@@ -519,8 +530,8 @@ class _Sender:
         if answer.taken:
             try:
                 outcomes = rest.outcomes(answer.value, items)
-            except LyingError as error:
-                raise LyingError(
+            except ProtocolError as error:
+                raise ProtocolError(
                     f"{self._endpoint.server} cannot be believed: {error}. Nothing of this batch is noted as "
                     "delivered, and the next export sends it again. See to --server and --api."
                 ) from None
@@ -535,10 +546,14 @@ class _Sender:
 
     def _check_some_taken(self, outcomes: Sequence[SendOutcome]) -> None:
         """A server that refuses one record after the other is the wrong one, or is addressed wrongly."""
-        refused = [one for one in outcomes if one.status == "failed" and not one.passing and not one.conflict]
+        refused = [
+            outcome
+            for outcome in outcomes
+            if outcome.status == "failed" and not outcome.passing and not outcome.conflict
+        ]
         if len(refused) < len(outcomes):
             self._accepted = True
-        self._check_refused([one.reason for one in refused])
+        self._check_refused([outcome.reason for outcome in refused])
 
     def _check_refused(self, reasons: list[str]) -> None:
         if self._accepted:
@@ -577,17 +592,17 @@ class _Maker:
         self._owned = owned
         self._report = report
 
-    def parcels(self, since: int, limit: int | None = None) -> Iterator[_Parcel]:
+    def call_batches(self, since: int, limit: int | None = None) -> Iterator[_CallBatch]:
         """What is new from `since` on; contexts that the service has in this state are left out."""
         batch = self._batch(since)
         items = self._new(batch.entries(self._options.session_id), self._options.since is not None)
         limit = self._options.limit if limit is None else limit
         try:
-            yield from self._parcelled(items if limit is None else islice(items, limit))
+            yield from self._batched(items if limit is None else islice(items, limit))
         finally:
             self._take_facts(batch)
 
-    def again(self, failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_Parcel]:
+    def again(self, failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_CallBatch]:
         """What was refused, wherever it stands; with `anew` in place of what is held there."""
         batch = self._batch(0)
 
@@ -600,9 +615,9 @@ class _Maker:
                 yield from batch.events_at(position)
 
         items = (self._item(entry, anew) for entry in entries())
-        for parcel in self._parcelled(items):
-            self.keys.update(item.key for item in parcel.items)
-            yield _Parcel(parcel.items, None, parcel.size)
+        for call_batch in self._batched(items):
+            self.keys.update(item.key for item in call_batch.items)
+            yield _CallBatch(call_batch.items, None, call_batch.size)
         self._take_facts(batch)
 
     def _batch(self, since: int) -> RecordBatch:
@@ -660,25 +675,25 @@ class _Maker:
             late=entry.late,
         )
 
-    def _parcelled(self, items: Iterator[SentRecord]) -> Iterator[_Parcel]:
+    def _batched(self, items: Iterator[SentRecord]) -> Iterator[_CallBatch]:
         """Parcels within the limits of number and size, in order; no item extends one of its own."""
-        some: list[SentRecord] = []
-        here: set[str] = set()
+        pending: list[SentRecord] = []
+        pending_contexts: set[str] = set()
         size = 0
         for item in items:
-            full = len(some) == self._options.batch or size + len(item.text) > rest.BODY_BYTES_MAX
-            if some and (full or not here.isdisjoint(item.parents)):
-                yield _parcel(some, size)
-                some, size = [], 0
-                here.clear()
-            some.append(item)
-            here.add(item.context_id)
+            full = len(pending) == self._options.batch or size + len(item.text) > rest.BODY_BYTES_MAX
+            if pending and (full or not pending_contexts.isdisjoint(item.parents)):
+                yield _call_batch(pending, size)
+                pending, size = [], 0
+                pending_contexts.clear()
+            pending.append(item)
+            pending_contexts.add(item.context_id)
             size += len(item.text) + 1
-        if some:
-            yield _parcel(some, size)
+        if pending:
+            yield _call_batch(pending, size)
 
 
-def _parcel(items: list[SentRecord], size: int) -> _Parcel:
+def _call_batch(items: list[SentRecord], size: int) -> _CallBatch:
     last = items[-1]
     reaches = last.position if last.is_counted_by_position else None
-    return _Parcel(items, None if reaches is None else reaches + 1, size)
+    return _CallBatch(items, None if reaches is None else reaches + 1, size)

@@ -111,20 +111,20 @@ def context(text: str) -> str:
     return f"{short[: CONTEXT_ID_SIZE_MAX - len(digest) - 1]}_{digest}"
 
 
-def links(given: Mapping[str, Sequence[str] | None]) -> Links:
+def links(stated: Mapping[str, Sequence[str] | None]) -> Links:
     """Links with a type, each once, within the limits."""
     lists: dict[str, list[str]] = {name: [] for name in LINK_NAMES}
     room = LINKS_TOTAL_MAX
     left_out = 0
     for name in _LINKS_BY_WORTH:
-        said = given.get(name)
-        if not said:
+        wanted = stated.get(name)
+        if not wanted:
             continue
-        wanted = dict.fromkeys([context(CATEGORIES.get(link, link)) for link in said])
-        typed = [link for link in wanted if ":" in link]
+        spelled = dict.fromkeys([context(CATEGORIES.get(link, link)) for link in wanted])
+        typed = [link for link in spelled if ":" in link]
         lists[name] = typed[: min(LINKS_MAX, room)]
         room -= len(lists[name])
-        left_out += len(wanted) - len(lists[name])
+        left_out += len(spelled) - len(lists[name])
     return Links(lists, left_out)
 
 
@@ -186,7 +186,7 @@ def encode(value: Any) -> str:
     return jsontext.encode_fast(value).decode("utf-8")
 
 
-def fit(text: str, bytes_max: int, where: str) -> Payload:
+def fit(text: str, bytes_max: int, location: str) -> Payload:
     """The payload within its limit.
 
     Long texts end in a mark, then long lists and objects do, as far as it takes; then everything gives
@@ -199,38 +199,40 @@ def fit(text: str, bytes_max: int, where: str) -> Payload:
         return Payload(text)
     value = decode(text)
     if value is not None:
-        for keep in _TEXT_BYTES:
-            short = encode(_shortened(value, keep, where, _DEPTH_MAX))
+        for text_bytes in _TEXT_BYTES:
+            short = encode(_shortened(value, text_bytes, location, _DEPTH_MAX))
             if len(short.encode("utf-8")) <= bytes_max:
                 return Payload(short, cut=True)
     payload_kind = value.get("kind") if isinstance(value, dict) else None
     rest = {"kind": payload_kind} if isinstance(payload_kind, str) and len(payload_kind) <= 64 else {}
-    return Payload(encode({**rest, "cut": _mark(f"a payload of {size:,} bytes", where)}), cut=True)
+    return Payload(encode({**rest, "cut": _mark(f"a payload of {size:,} bytes", location)}), cut=True)
 
 
-def _shortened(value: Any, keep: int, where: str, depth: int) -> Any:
+def _shortened(value: Any, text_bytes: int, location: str, depth: int) -> Any:
     if isinstance(value, str):
-        begun = cut_text(value, keep)
-        if begun == value:
+        beginning = cut_text(value, text_bytes)
+        if beginning == value:
             return value
         size = len(value.encode("utf-8", "replace"))
-        return begun + _mark(f"{size - len(begun.encode('utf-8', 'replace')):,} of {size:,} bytes", where)
+        return beginning + _mark(
+            f"{size - len(beginning.encode('utf-8', 'replace')):,} of {size:,} bytes", location
+        )
     if not isinstance(value, (list, dict)):
         return value
     if depth == 0:
-        return _mark("what is nested deeper", where)
-    items = keep // _ITEMS_PER_BYTE
+        return _mark("what is nested deeper", location)
+    items_max = text_bytes // _ITEMS_PER_BYTE
     if isinstance(value, list):
-        kept = [_shortened(item, keep, where, depth - 1) for item in value[:items]]
-        if len(value) > items:
-            kept.append(_mark(f"{len(value) - items:,} of {len(value):,} items", where))
-        return kept
-    keys = list(value)[: max(items, _KEYS_MIN)]
-    short = {key: _shortened(value[key], keep, where, depth - 1) for key in keys}
+        items = [_shortened(item, text_bytes, location, depth - 1) for item in value[:items_max]]
+        if len(value) > items_max:
+            items.append(_mark(f"{len(value) - items_max:,} of {len(value):,} items", location))
+        return items
+    keys = list(value)[: max(items_max, _KEYS_MIN)]
+    short = {key: _shortened(value[key], text_bytes, location, depth - 1) for key in keys}
     if len(value) > len(keys):
-        short["…"] = _mark(f"{len(value) - len(keys):,} of {len(value):,} keys", where)
+        short["…"] = _mark(f"{len(value) - len(keys):,} of {len(value):,} keys", location)
     return short
 
 
-def _mark(what: str, where: str) -> str:
-    return f"…[cut: {what}; whole in {where}]"
+def _mark(what: str, location: str) -> str:
+    return f"…[cut: {what}; whole in {location}]"
