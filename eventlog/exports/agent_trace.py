@@ -1,8 +1,8 @@
 """Which lines an agent wrote, as records of Agent Trace 0.1, one a line. docs/exports.md has the mapping.
 
-A record is what one turn did to files: for each the lines that stand in it after the turn's last change and
-did not before its first one, in numbers of the content after. Made from contents, which are read one file at
-a time; one that is withheld, erased or gone gives no lines and is told in the report. One thread.
+A record covers the files that one turn changed: for each, the lines that are in it after the turn's last
+change and were not before its first one, by their numbers after. It is made from contents, which are read one
+file at a time. One that is withheld, erased or gone gives no lines and is listed in the report. One thread.
 """
 
 import uuid
@@ -42,7 +42,7 @@ _DIRECTORY_MODE = "040000"
 
 @dataclass(slots=True)
 class TraceReport:
-    """What was not told: (path, why) of changes without lines, in order."""
+    """What is not in the records: (path, reason) of changes without lines, in order."""
 
     records: int = 0
     missing: "list[tuple[str, str]]" = field(default_factory=list)
@@ -50,7 +50,7 @@ class TraceReport:
 
 @dataclass(slots=True)
 class _Change:
-    """What a turn did to one path, first to last."""
+    """The changes of one path in a turn, first and last."""
 
     first: JsonObject
     last: JsonObject
@@ -139,7 +139,7 @@ def _record(
 
 
 def _contributor(conversation: Conversation, change: _Change, model: "str | None") -> JsonObject:
-    """`ai` only for what a tool call of the agent is known to have done."""
+    """`ai` only for changes that are known to be of a tool call of the agent."""
     if not change.is_agents or conversation.session["agent"] == "git":
         return {"type": "unknown"}
     if model is None:
@@ -152,7 +152,7 @@ def _contributor(conversation: Conversation, change: _Change, model: "str | None
 def _ranges(
     store: "Store", change: _Change, exposure: withheld.Exposure
 ) -> "tuple[list[JsonObject], str | None]":
-    """The new lines, or why they cannot be told."""
+    """The new lines, or why they are not known."""
     before, after = change.first["before_hash"], change.last["after_hash"]
     if before is None and change.first["operation"] != "add":
         return [], "its content before the change is not known"
@@ -177,7 +177,7 @@ def new_lines(old: bytes, new: bytes) -> "list[JsonObject]":
 
 
 def _uuid(session_id: str, turn: int) -> str:
-    """Of version 8, which leaves the digits to whoever makes it: the same turn has the same one."""
+    """A UUID of version 8, whose digits the maker chooses: the same turn has the same one."""
     digest = bytearray(blake3(f"agent trace\0{session_id}\0{turn}".encode()).digest(length=16))
     digest[6] = 0x80 | digest[6] & 0x0F
     digest[8] = 0x80 | digest[8] & 0x3F

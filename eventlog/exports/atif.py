@@ -1,9 +1,9 @@
 """A session as a document of the Agent Trajectory Interchange Format, ATIF-v1.8: docs/exports.md.
 
-A step of the agent is one response of its model, as far as the log tells which belongs together: events with
-one message id, else what follows without a tool's result in between. Model calls count once (P3). What has
-no place in a step (changes of files, decisions, errors) is listed in its `extra`, without hashes and
-contents. One thread.
+A step of the agent is one response of its model, as far as the log shows which events belong together: those
+with one message id, else consecutive ones without a tool's result in between. Model calls count once (P3).
+Events that no field of a step can hold (changes of files, decisions, errors) are listed in its `extra`,
+without hashes and contents. One thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ def documents(
     since: "int | None" = None,
     left_out: "dict[str, str] | None" = None,
 ) -> "Iterator[JsonObject]":
-    """A document for that session, or for each since that time (µs) in which there is a step to tell.
+    """A document for that session, or for each since that time (µs) that has a step.
 
-    Args: left_out: takes the other sessions, with the reason.
+    Args: left_out: receives the other sessions, with the reason.
     """
     with store.view() as view:
         for conversation in conversations(store, view, session_id=session_id, since=since, priced=True):
@@ -98,7 +98,7 @@ def trajectory(conversation: Conversation) -> "JsonObject | None":
 
 
 def _doubts(events: "Sequence[JsonObject]") -> "dict[str, str]":
-    """Turn → how well its last files are known, of the turns where that is not `exact`."""
+    """Turn → how well its last files are known, for turns where that is not `exact`."""
     turns: dict[int, list[JsonObject]] = {}
     for event in events:
         if event["turn"] is not None:
@@ -156,7 +156,7 @@ class _Step:
                 "tool_calls": self.calls or None,
                 "observation": {"results": self.results} if self.results else None,
                 "metrics": _summed(self.metrics),
-                # No call is known of steps that hooks told of; that is not the same as none.
+                # No model call is known of steps that hooks recorded; that is not the same as none.
                 "llm_call_count": len(self.metrics) or None if is_agent else None,
                 "extra": {"locus": _without_nulls(extra)},
             }
@@ -202,7 +202,7 @@ def _steps(
             text = payload.get("message", payload.get("user_message"))
             if isinstance(text, str) and text:
                 by_person = event["source"] == "user" or event_type == "turn"
-                # Inside a subagent it is the agent above that asks, as its user.
+                # Inside a subagent the agent that started it asks, as its user.
                 begin("user" if by_person or inside else "system", event).message.append(text)
         elif event_type == "message" and isinstance(payload.get("text"), str):
             step = step_of(event, speaks=True)
@@ -227,7 +227,7 @@ def _add_call(
 ) -> None:
     known_ids = {call["tool_call_id"] for call in step.calls}
     call_id = event["tool_use_id"] or event["event_id"]
-    if call_id in known_ids:  # told again, by another event
+    if call_id in known_ids:  # recorded again, by another event
         call_id = event["event_id"]
     args = payload.get("args")
     extra = {
@@ -272,7 +272,7 @@ def _listed_event(event: JsonObject, payload: JsonObject) -> JsonObject:
 
 
 def _summed(calls: "Sequence[JsonObject]") -> "JsonObject | None":
-    """Metrics of a step; a sum only where every call tells its part (P7)."""
+    """Metrics of a step; a sum only where every call has its part (P7)."""
     names = {
         "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens",
         "cached_tokens": "cache_read_tokens",

@@ -1,6 +1,6 @@
-"""One session of one moment of the log, as the exports of conversations need it. One thread.
+"""One session in one view of the log, as the exports of conversations need it. One thread.
 
-Model calls are those that count (P3): an `llm` event that another one outdoes is passed over.
+Model calls are those that count (P3): an `llm` event that another one supersedes is left out.
 """
 
 import datetime
@@ -25,7 +25,7 @@ JsonObject = dict[str, Any]
 
 _COUNTED = "select position, null from llm_calls where session_id = $1"
 _BEGUN = "select position, if(derived_ms is null, null, epoch_us(started_at)) from"
-# The prices of all calls are looked up for each statement, so it asks for as many sessions at once.
+# Each statement looks up the prices of all calls, so it covers this many sessions.
 _PRICED_AT_ONCE = 500
 _COSTS = (
     "select position, cost_usd, (select max(source) from prices) from llm_calls "
@@ -44,9 +44,9 @@ _SESSION = (
 class Conversation:
     """The row of a session, and its events in order without calls that do not count.
 
-    `begun` has when calls began of which only other events show how long they took: position → µs. `costs`
-    are those of model calls that have a price: position → dollars; `prices` is the library with its version
-    that says so, None without any cost (docs/costs.md).
+    `begun` has the starts of calls whose duration is derived from other events: position → µs. `costs` are
+    those of model calls that have a price: position → dollars; `prices` is the price library with its
+    version, None without any cost (docs/costs.md).
     """
 
     session: JsonObject
@@ -57,12 +57,12 @@ class Conversation:
 
     @property
     def agent_version(self) -> "str | None":
-        """The last one that was told."""
+        """The last one that was recorded."""
         return next((e["agent_version"] for e in reversed(self.events) if e["agent_version"]), None)
 
     @property
     def model(self) -> "str | None":
-        """The one that was called most."""
+        """The model that was called most."""
         called = [e["model"] for e in self.events if e["event_type"] == "llm" and e["model"]]
         return max(sorted(set(called)), key=called.count, default=None)
 
@@ -103,7 +103,7 @@ def conversations(
 def _costs(
     store: "Store", view: "LogView", sessions: "Sequence[JsonObject]"
 ) -> "tuple[dict[int, Decimal], str | None]":
-    """What the calls of these sessions cost, by position, and by whose prices."""
+    """The costs of the calls of these sessions, by position, and the source of the prices."""
     names = [session["session_id"] for session in sessions]
     placeholders = ", ".join(f"${n}" for n in range(1, len(names) + 1))
     rows = _ask(store, view, _COSTS.format(sessions=placeholders), names).rows if names else []
@@ -146,7 +146,7 @@ def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> 
 
 def doubt_at_end(events: "Iterable[JsonObject]") -> "str | None":
     """How well the files at the end of the turn with these events are known, where that is not `exact`
-    (docs/certainty.md); None too where the turn records no tree."""
+    (docs/certainty.md); None also where the turn records no tree."""
     state = certainty_of(events).state
     return None if state in (EXACT, NONE) else state
 
@@ -170,7 +170,7 @@ def moment(us: "int | None") -> "str | None":
 
 
 def text_of(value: Any) -> str:
-    """What a tool got or gave, as text: a text as it is, texts of blocks joined, anything else as JSON."""
+    """An argument or result of a tool as text: a text as it is, texts of blocks joined, others as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(map(_is_text, value)):

@@ -1,8 +1,8 @@
-"""The log as lines of JSON: every column of every visible event, and with `contents` what they name.
+"""The log as lines of JSON: every column of every visible event, and with `contents` the contents they name.
 
-The format is docs/design.md §19.2: a header, one line an event by position, contents in front of the
-first event that needs them, and a last line with a digest of all the others. Payloads keep their bytes.
-Same log, same bytes. One thread; the export pins one view and is not disturbed by writers.
+The format is docs/design.md §19.2: a header, one line for each event by position, contents before the first
+event that needs them, and a last line with a digest of all the others. Payloads keep their bytes. The same
+log gives the same bytes. One thread; the export pins one view, so writers do not affect it.
 """
 
 import base64
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 FORMAT = "locus jsonl"
 VERSION = 1
 
-# Where an event's payload begins. No envelope holds these bytes: in its texts a quote is escaped, and
-# it has no objects in it.
+# Where an event's payload begins. No envelope has these bytes: in its texts a quote is escaped, and it
+# contains no objects.
 PAYLOAD_MARK = b',"payload":'
 
 # A content's bytes in one line; a multiple of 3, so that only the last part is padded.
@@ -46,7 +46,7 @@ class JsonlReport:
     """What was written, and what is not in it.
 
     `missing` are contents that events name and the file lacks, with the reasons; `lost` are ranges of
-    positions whose events the log itself has no more.
+    positions whose events the log itself has lost.
     """
 
     since: int
@@ -69,7 +69,7 @@ def export(
 ) -> JsonlReport:
     """Write the events from position `since` on to the file `path`.
 
-    Args: people: how much of who worked where, as config.PEOPLE has it; by default as the settings say.
+    Args: people: how much about people may leave, as in config.PEOPLE; by default as the settings say.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
     files.check_free(path, force=force)
@@ -130,7 +130,7 @@ def header(store: "Store", report: JsonlReport, contents: bool) -> dict[str, Any
 
 
 def _with_people(policy: of_people.People, event: Event) -> Event:
-    """The event with as much of who worked where as may leave; untouched where it says nothing of that."""
+    """The event with only what may leave about people; unchanged where it names none."""
     if policy.mode == of_people.FULL:
         return event
     for name in ("title", "cwd", "worktree"):
@@ -154,7 +154,7 @@ def event_line(event: Event) -> bytes:
 
 
 class _Contents:
-    """Puts each content in front of the first event that needs it, children before their tree."""
+    """Puts each content before the first event that needs it, children before their tree."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Contents:
             try:
                 id = from_text(text)
             except InvalidEvent:
-                continue  # a hash of another kind names nothing in a store
+                continue  # a hash of another kind names no content of a store
             self._write_with_children(id)
 
     def _write_with_children(self, id: bytes) -> None:
@@ -211,7 +211,7 @@ class _Contents:
             waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._written]
 
     def _is_tree(self, id: bytes) -> bool:
-        location = self._blobs.places((id,)).get(id)  # says so without reading it
+        location = self._blobs.places((id,)).get(id)  # without reading the content
         return location[1] == TREE if location is not None else self._blobs.kind_of(id) == "tree"
 
     def _put_parts(self, kind: str, id: bytes, data: bytes) -> None:

@@ -1,13 +1,13 @@
-"""The log back from lines of JSON: what `jsonl` wrote, into a store that is empty or not.
+"""Import of lines of JSON that `jsonl` wrote, into a store that is empty or not.
 
-Before anything is written the whole file is read once and held against its last line: a file that was
-cut off or changed is refused, and nothing of it is imported. `salvage` is for when there is no better
-copy: it takes every line that is sound by itself, and lists the others.
+Before anything is written the whole file is read once and compared with its last line: a file that was cut
+off or changed is refused, and nothing of it is imported. `salvage` is for when there is no better copy: it
+takes every line that is valid by itself, and lists the others.
 
-Events keep their ids, so repeating an import changes nothing, and one that was killed is finished by
-repeating it: what the store has is passed over, and positions come out as if it had run through. The
-bytes in memory are those of one batch, of one content, and, where the store held other events before,
-the ids of its tail. Contents are durable before the events that name them (I24). One thread.
+Events keep their ids, so repeating an import changes nothing, and an import that was killed is finished by
+repeating it: events that the store has are skipped, and positions are the same as without the interruption.
+Memory holds one batch, one content, and, where the store had other events before, the ids of its tail.
+Contents are durable before the events that name them (I24). One thread.
 """
 
 import base64
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.writer import BlobWriter
     from eventlog.store import Store
 
-# A frame of a quarter of what one may be keeps the append lock short, and memory low.
+# A frame of a quarter of the largest allowed keeps the append lock short, and memory low.
 _BATCH_BYTES = 4 << 20
 _BATCH_LINES = 16_384
 _PACK_BYTES = 64 << 20
@@ -47,7 +47,7 @@ _PACK_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _LAST_LINE_MAX = 4096
 
-# Between the tokens of JSON text control bytes are spaces; inside of texts there are none.
+# Control bytes between the tokens of JSON text count as spaces; inside texts there are none.
 _AS_SPACES = bytes.maketrans(b"\t\r\n", b"   ")
 
 _NO_PAYLOAD = b"{}"
@@ -61,7 +61,7 @@ _DIGITS_MAX = 4_000  # Python makes no integers of more than 4,300
 
 
 class DamagedFile(Corruption):
-    """A file that is not what an export wrote; the message names the line."""
+    """A file that differs from what an export wrote; the message names the line."""
 
     def __init__(self, path: str, line: int | None, what: str, advice: str) -> None:
         location = path if line is None else f"{path}, line {line}"
@@ -74,11 +74,11 @@ class DamagedFile(Corruption):
 
 @dataclass(slots=True)
 class JsonlImportReport:
-    """What came of an import.
+    """The result of an import.
 
     `known` events and `known_contents` were in the store before; `contents` are new. `ledger_left_out` are
-    notes of how far a consumer had come which would be wrong here, because positions differ. `skipped`
-    are unsound lines and why.
+    cursors of consumers that would be wrong here, because positions differ. `skipped` are invalid lines, with
+    the reason.
     """
 
     repo_hash: str
@@ -108,7 +108,8 @@ def load(store: "Store", path: str, *, salvage: bool = False) -> JsonlImportRepo
 
 
 def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -> JsonlImportReport:
-    """The same from an open file; `path` names it in errors. What cannot be read twice is copied first."""
+    """The same from an open file; `path` names it in errors. A file that cannot be read twice is copied
+    first."""
     if not file.seekable():
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(file, copy, _CHUNK_BYTES)
@@ -130,7 +131,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
                 importer.take(number, line)
             except (DamagedFile, InvalidEvent) as error:
                 if not salvage:
-                    importer.commit()  # what stands before it
+                    importer.commit()  # the lines before it
                     raise
                 report.skipped.append((number, error.what if isinstance(error, DamagedFile) else str(error)))
         importer.commit()
@@ -148,8 +149,8 @@ class _Import:
         self._known = _Known(store)
         self._batch: dict[str, bytes] = {}  # event id → journal line
         self._bytes = 0
-        self._unseen: list[_Unseen] = []  # those of the batch that were not looked at for secrets yet
-        self._tells_position = False  # whether the batch holds a note that is true at its position only
+        self._unseen: list[_Unseen] = []  # those of the batch that were not scanned for secrets yet
+        self._tells_position = False  # whether the batch has a cursor that is true at its position only
         self._writer: BlobWriter | None = None
         self._parts = _Parts()
 
@@ -161,7 +162,7 @@ class _Import:
         self._known.close()
 
     def take(self, number: int, line: bytes) -> None:
-        """A line behind the header. Raises: DamagedFile, InvalidEvent, and as `commit`."""
+        """Take a line after the header. Raises: DamagedFile, InvalidEvent, and as `commit`."""
         head, mark, rest = line.partition(PAYLOAD_MARK)
         if mark:
             self._take_event(number, head, rest)
@@ -203,9 +204,9 @@ class _Import:
     def _line(
         self, number: int, event_id: str, event: Event, payload: bytes, payload_value: "dict[str, Any]"
     ) -> bytes:
-        """The journal line with the payload's own bytes, to be looked at before it is written.
+        """The journal line with the payload's own bytes, to be scanned before it is written.
 
-        Of an event that an append refuses, `salvage` keeps all in the payload (`gate.fitted`).
+        Of an event that an append refuses, `salvage` keeps everything in the payload (`admission.fitted`).
         """
         try:
             completed = admission.completed(self._store.fs, event)
@@ -235,22 +236,22 @@ class _Import:
         return line
 
     def _redact_unseen(self) -> None:
-        """Take secrets out of the lines that were not looked at yet."""
+        """Redact the lines that were not scanned yet."""
         unseen, redactor = self._unseen, self._store.redactor
         if redactor.enabled:
             lines = [self._batch[event_id] for event_id, _, _ in unseen]
             suspects = set(redactor.suspects(lines, lambda i: texts_of(*unseen[i][1:])))
             for i, (event_id, event, payload) in enumerate(unseen):
-                # A text that is spelled in another way than ours is not seen in the payload's bytes.
+                # The scan of the payload's bytes misses texts that are escaped in another way than ours.
                 if i in suspects or b"\\u" in payload or b"\\/" in payload:
                     self._redact(event_id, event, payload)
-        unseen.clear()  # only now: what could not be looked at to the end is never written
+        unseen.clear()  # only now: lines that were not scanned to the end are never written
 
     def _redact(self, event_id: str, event: Event, payload: bytes) -> None:
         event["payload"] = _checked(payload)
         redacted = self._store.redactor.redact(event)
         exact, twice = _exactly(payload)
-        if redacted is not event or twice:  # of a key that stands twice the last one counts
+        if redacted is not event or twice:  # the last one of a repeated key counts
             redacted = self._store.redactor.redact(event if exact is None else {**event, "payload": exact})
             payload = jsontext.encode_fast(redacted["payload"])
         self._batch[event_id] = self._encoded({**redacted, "payload": None}, payload)
@@ -283,14 +284,14 @@ class _Import:
             self._writer.flush()
 
     def commit(self) -> None:
-        """Make what was taken durable: contents first, then the events. Raises: as `Store.append`."""
+        """Make the lines taken so far durable: contents first, then the events. Raises: as `Store.append`."""
         self._redact_unseen()
         if self._writer is not None:
             self._writer.flush()
         known = self._known.among(list(self._batch))
         lines = [line for event_id, line in self._batch.items() if event_id not in known]
         if lines:
-            # A note of a position must not come to stand elsewhere because somebody else appended.
+            # A cursor must not get another position because somebody else appended.
             expected = self._known.next_position - len(lines) if self._tells_position else None
             withheld_lines = self._withheld_lines()
             self._store.journal.append([*lines, *withheld_lines], expect_position=expected)
@@ -302,7 +303,7 @@ class _Import:
         self._close_writer()
 
     def _withheld_lines(self) -> "list[bytes]":
-        """What is to be said of contents in the file that hold a secret, by the rules of this store."""
+        """Events about contents of the file that hold a secret by the rules of this store."""
         events = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
         known = self._known.among([str(event["event_id"]) for event in events])
         admitted = admission.admit_all(self._store.fs, [e for e in events if e["event_id"] not in known])
@@ -338,9 +339,9 @@ class _Import:
 class _Known:
     """Which events the store has already.
 
-    While its events are those of the file, in the same order, the two are walked side by side: that
-    covers the empty store and the import that was killed. From the first difference on, ids are looked
-    up batch by batch. Events that others append meanwhile are not seen; readers drop those that come twice.
+    While its events are those of the file, in the same order, both are read in parallel. That covers the
+    empty store and the import that was killed. From the first difference on, ids are looked up batch by
+    batch. Events that others append meanwhile are not noticed; readers drop duplicates.
     """
 
     def __init__(self, store: "Store") -> None:
@@ -357,7 +358,7 @@ class _Known:
         self._view.close()
 
     def passes(self, event_id: str, position: object) -> bool:
-        """Whether the store's next event is this one, which it then passes."""
+        """Whether the store's next event is this one; then it is skipped."""
         if not self._side_by_side or self._ahead is None:
             return False
         if self._ahead["event_id"] == event_id:
@@ -370,20 +371,20 @@ class _Known:
         return False
 
     def comes_to(self, position: object) -> bool:
-        """Take note of a new event; whether it, and all before it, stand where they stood."""
+        """Note a new event; whether it, and all before it, have the positions that they had."""
         self._same_positions &= position == self.next_position
         self.next_position += 1
         return self._same_positions
 
     def among(self, event_ids: "list[str]") -> "set[str]":
-        """Those that the store has."""
+        """Those of `event_ids` that the store has."""
         if self._side_by_side:
             return set()
         return self._prefix.seen(event_ids) | self._tail.intersection(event_ids)
 
 
 class _Parts:
-    """Puts the parts of one content together."""
+    """Joins the parts of one content."""
 
     def __init__(self) -> None:
         self._id = b""
@@ -391,7 +392,7 @@ class _Parts:
         self._size = 0
 
     def add(self, id: bytes, size: int, offset: int, text: str) -> bytes | None:
-        """The content when this was its last part. Raises: ValueError when it does not continue it."""
+        """The content when this was its last part. Raises: ValueError when the part does not continue it."""
         part = base64.b64decode(text, validate=True)
         if offset == 0:
             self._id, self._parts, self._size = id, [], 0
@@ -408,9 +409,9 @@ class _Parts:
 
 
 def _checked(text: bytes) -> Any:
-    """What JSON text holds, for its texts: numbers may come out as others. ValueError when it is none.
+    """The value of JSON text, exact in its texts but not in its numbers. Raises: ValueError.
 
-    Numbers of any length and lone surrogates written as escapes are JSON; bytes that are no UTF-8 are not.
+    Numbers of any length and lone surrogates written as escapes are JSON; bytes that are not UTF-8 are not.
     """
     try:
         return orjson.loads(text)
@@ -426,9 +427,9 @@ def _not_json(name: str) -> Any:
 
 
 def _exactly(text: bytes) -> "tuple[Any, bool]":
-    """JSON with all digits of its numbers, and whether a key stands twice in an object of it.
+    """JSON with all digits of its numbers, and whether an object in it repeats a key.
 
-    None where it is nested too deeply. A number of more digits than Python takes becomes a text.
+    None where it is nested too deeply. A number with more digits than Python takes becomes a text.
     """
     twice = False
 
@@ -453,7 +454,7 @@ def _no_payload(_: object) -> bytes:
 
 
 def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any], list[tuple[int, str]]]":
-    """The first line, and with `salvage` what is wrong with it. Raises: DamagedFile, Unsupported."""
+    """The first line, and with `salvage` its problem. Raises: DamagedFile, Unsupported."""
     file.seek(0)
     line = file.readline(_LAST_LINE_MAX)
     what = "it does not begin like a file of `locus export jsonl`"
@@ -478,7 +479,7 @@ def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any],
 
 
 def _check_whole(file: IO[bytes], path: str, count: object) -> None:
-    """Hold the file against its last line. Args: count: of events, as the header says it.
+    """Compare the file with its last line. Args: count: of events, from the header.
 
     Raises: DamagedFile.
     """
@@ -511,7 +512,7 @@ def _check_whole(file: IO[bytes], path: str, count: object) -> None:
 
 
 def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
-    """The first line that shows by itself that the file was changed, else the file as a whole."""
+    """The error for the first line that is invalid by itself, else for the file as a whole."""
     count = 0
     for count, line in _lines(file, path, from_start=True):
         try:
@@ -524,7 +525,7 @@ def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
 
 
 def _lines(file: IO[bytes], path: str, *, from_start: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, from 1. Raises: DamagedFile for one that no export writes."""
+    """Lines with their numbers, from 1. Raises: DamagedFile for a line that no export writes."""
     if from_start:
         file.seek(0)
     number = 0

@@ -1,7 +1,7 @@
-"""Paths of this machine, taken out of what leaves it (P5; docs/locusgraph.md, "What stays here").
+"""Paths of this machine, removed from texts that leave it (P5; docs/locusgraph.md, "What stays here").
 
-A path inside the project becomes relative to it, any other path of somebody's machine becomes a mark. Works
-on JSON text, in which the bytes that are no path stay as they are. Pure; any thread.
+A path inside the project becomes relative to it; any other path of a person's machine becomes a mark. Works
+on JSON text, in which all other bytes stay as they are. Pure; any thread.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 MARK = "[local path]"
 
-# Where people and their programs keep files; /usr, /etc and the like are the same on every machine.
+# Directories where people and their programs keep files; /usr, /etc and the like are the same everywhere.
 _DIRECTORIES = (
     "home", "Users", "root", "tmp", "var", "private", "proc", "mnt", "media", "Volumes", "srv", "opt", "run",
     "data", "work", "workspace", "workspaces",
@@ -26,7 +26,7 @@ _KEYS = (
 )  # fmt: skip
 
 _NAME = r"""[^\s"'`<>|;,()\[\]{}\\]"""
-_BEFORE = r"(?:(?<![\w.\-])|(?<=\\[nrtbf]))"  # no relative path and no URL ends here; a line may
+_BEFORE = r"(?:(?<![\w.\-])|(?<=\\[nrtbf]))"  # neither a relative path nor a URL ends here; a line may
 _FILE = r"(?:file://[^/\s\"]*)?"
 _WINDOWS = rf"[A-Za-z]:(?:\\\\|/){_NAME}+(?:\\\\{_NAME}*)*"
 _TEXT = r"(?:[^\"\\]|\\.)*"
@@ -37,7 +37,7 @@ _ESCAPED_SLASH = re.compile(r"\\/|\\u002[fF]")
 
 
 class LocalPaths:
-    """What to take out, for the projects that lie in `roots`."""
+    """The paths to remove, for the projects in `roots`."""
 
     def __init__(self, roots: Iterable[str]) -> None:
         self._roots = [_root(root) for root in _outermost(roots)]
@@ -57,7 +57,7 @@ class LocalPaths:
         return self._anywhere.sub(MARK, text)
 
     def diff(self, text: str) -> str:
-        """A diff: what its lines say of other places than homes is content of the project."""
+        """A diff without homes of people; other paths in its lines are content of the project."""
         return self._of_people.sub(MARK, self._relative(text))
 
     def _relative(self, text: str) -> str:
@@ -77,14 +77,14 @@ def _local_path_pattern(directories: tuple[str, ...], own_pattern: str) -> "re.P
 
 
 def _own_directories() -> list[str]:
-    """Directories of who runs this, longest first."""
+    """Directories of the user who runs this, longest first."""
     directories = {os.path.expanduser("~"), tempfile.gettempdir()}
     own = [directory.rstrip("/") for directory in directories if directory.count("/") > 1]
     return sorted(own, key=len, reverse=True) or ["\0"]
 
 
 def _outermost(roots: Iterable[str]) -> list[str]:
-    """Those that are inside no other; neither a root of everything nor a home is a project."""
+    """The roots that are inside no other; neither the root directory nor a home is a project."""
     home = os.path.expanduser("~")
     outermost: list[str] = []
     for root in sorted({root.rstrip("/") for root in roots}, key=len):

@@ -1,10 +1,10 @@
 """Sessions as spans in OTLP/JSON, one request of the trace service a line. docs/exports.md has the mapping.
 
 A turn is a trace: a span `invoke_agent` and below it `chat` for each model call that counts (P3) and
-`execute_tool` for each tool call; what stands outside turns is one more. Attributes are those of the semantic
-conventions for generative AI, which are in development: their names stand here as texts of our own. Ids are
-digests of the log's own, so the same log gives the same spans, and a collector that gets them twice can tell.
-Contents of conversations only when asked for. One thread.
+`execute_tool` for each tool call. Calls outside turns are one more trace. Attributes follow the semantic
+conventions for generative AI, which are in development, so their names are constants of ours. Ids are digests
+of the log's ids, so the same log gives the same spans, and a collector can recognise repeated ones. Contents
+of conversations are included only on request. One thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _ERROR = 2
 
 _SPANS = ("llm", "action", "mcp_action")
 
-# How the conventions name the makers of models, by how models are called.
+# Beginning of a model's name → its maker's name in the conventions.
 _PROVIDERS = (
     ("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"),
     ("codex", "openai"), ("gemini", "gcp.gemini"), ("mistral", "mistral_ai"), ("codestral", "mistral_ai"),
@@ -56,10 +56,10 @@ def requests(
     contents: bool = False,
     left_out: "dict[str, str] | None" = None,
 ) -> "Iterator[JsonObject]":
-    """A request for that session, or for each since that time (µs), with at least one span: of a session of
-    which nobody knows when it happened there is none.
+    """A request for that session, or for each since that time (µs), that has at least one span. A session
+    without any known time has none.
 
-    Args: left_out: takes the other sessions, with the reason.
+    Args: left_out: receives the other sessions, with the reason.
     """
     from eventlog import __version__
 
@@ -90,7 +90,7 @@ def _why_not(conversation: Conversation) -> str:
 
 
 def provider_of(model: "str | None") -> "str | None":
-    """The maker of a model by the beginning of its name; None when that is not one that is known."""
+    """The maker of a model by the beginning of its name; None when it is not known."""
     name = (model or "").lower().rpartition("/")[2]
     return next((provider for beginning, provider in _PROVIDERS if name.startswith(beginning)), None)
 
@@ -124,9 +124,9 @@ def _spans(conversation: Conversation, contents: bool) -> "Iterator[JsonObject]"
 
 
 def _assign_times(events: "Sequence[JsonObject]") -> bool:
-    """Let each event of a turn have an `_at`: its time, else that of the one before it, else the first known.
+    """Give each event of a turn an `_at`: its time, else that of the event before it, else the first known.
 
-    False when nobody knows when the turn happened: a span needs a time.
+    False when no time of the turn is known: a span needs one.
     """
     latest = next((occurred_us for event in events if (occurred_us := happened_at(event)) is not None), None)
     if latest is None:
@@ -208,7 +208,7 @@ def _span(
     attributes |= {
         "error.type": failed, "locus.event_id": event["event_id"], "locus.subagent_id": event["subagent_id"]
     }  # fmt: skip
-    # An event is written when what it tells of has ended.
+    # An event is written when its call has ended.
     ends = event["_at"] * 1000
     begins = ends - max(event["duration_ms"] or 0, 0) * 1_000_000
     begun_us = conversation.begun.get(event["position"])
@@ -253,12 +253,12 @@ def _span_document(
 
 
 def _nanoseconds(nanoseconds: int) -> int:
-    """What the protocol can hold, whatever a clock said."""
+    """The value within the range of the protocol, whatever a clock showed."""
     return min(max(nanoseconds, 0), 2**64 - 1)
 
 
 def _attributes(attributes: "Mapping[str, Any]") -> "list[JsonObject]":
-    """Known ones only: an unknown value is left out (P7). 64-bit integers are text in this JSON."""
+    """The known attributes; unknown values are left out (P7). 64-bit integers are text in this JSON."""
     return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value is not None]
 
 

@@ -1,8 +1,8 @@
-"""Answers of any size in bounded memory: one connection for the whole of an answer, which is read as it goes.
+"""Answers of any size in bounded memory: one connection for a whole answer, which is read row by row.
 
-What an export asks is as long as the log, so it is neither made whole nor cut into pages that would each
-fold the projections anew. DuckDB gets little memory; what does not fit it (a sort, a fold without an index)
-it writes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
+The answer for an export is as long as the log. So it is neither made at once nor cut into pages that would
+each fold the projections anew. DuckDB gets little memory; what does not fit (a sort, a fold without an index)
+goes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# What DuckDB may keep. Not everything can be written out: where the first is too little, more beats nothing.
+# Memory for DuckDB. It cannot spill everything: where the first limit is too low, the next one is tried.
 _MEMORY_BYTES = (96 << 20, 480 << 20, 2 << 30)
 _FETCH_ROWS = 1_000
 
@@ -45,10 +45,10 @@ def of_views(
     *,
     homes: bool = False,
 ) -> Iterator[_T]:
-    """What `ask` gives of a connection on which the views `names` (docs/sql.md) are, some at a time.
+    """The items that `ask` yields from a connection that has the views `names` (docs/sql.md).
 
-    An index that turns out damaged counts as absent: `ask` is asked again, and what it gives, which is the
-    same in the same order, is passed over as far as it was given already (I22).
+    An index that turns out to be damaged counts as absent: `ask` is called again, and its items, which are
+    the same in the same order, are skipped as far as they were given already (I22).
     Args: columns: of events, where it needs no others; homes: names of homes stay, as in `people.People`.
     Raises: Corruption, QueryError.
     """
@@ -83,7 +83,7 @@ def of_views(
 
 
 def _hide(con: duckdb.DuckDBPyConnection, store: "Store", names: Collection[str]) -> None:
-    """Put views before those of the same names that show no secret in the name of a file."""
+    """Put views over those of the same names that hide secrets in names of files."""
     redactor = store.redactor
     file_names = con.execute(_NAMES_OF_FILES).fetchall()
     if not redactor.kinds_in("\n".join(name for (name,) in file_names).encode()):
@@ -117,7 +117,7 @@ _NAMES_OF_FILES = """
 
 
 def rows(con: duckdb.DuckDBPyConnection, select: str, at_once: int | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a SELECT as dicts. Its times must be without a zone: DuckDB needs pytz for others."""
+    """The rows of a SELECT as dicts. Its times must have no zone: DuckDB needs pytz for others."""
     con.execute(select)
     names = [column[0] for column in con.description or ()]
     while batch := con.fetchmany(at_once or _FETCH_ROWS):
@@ -127,7 +127,7 @@ def rows(con: duckdb.DuckDBPyConnection, select: str, at_once: int | None = None
 
 @contextmanager
 def _connected(store: "Store", memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with so much memory, and a directory for the rest that is gone afterwards."""
+    """A connection with this much memory, and a temporary directory for the rest."""
     tmp = store.layout.directory(TMP_DIR)
     spill = tempfile.mkdtemp(prefix="export-", dir=tmp if os.access(tmp, os.W_OK) else None)
     try:

@@ -1,10 +1,10 @@
 """The batch export to LocusGraph: wire records, one a line, resumed from the ledger.
 
-A batch covers the positions [since, until) of one pinned view: the final state of every context that
-changed there, parents first, then the timeline events of that range by position. Same log and same
-range, same bytes. The ledger (recorder/ledger.py) moves to `until` only after the file is durable under
-its name, so a crash makes the next batch begin where this one did: positions repeat, none is left out
-(I36). What a record extends stands in front of it, or went before (I37). One thread a store; any number of
+A batch covers the positions [since, until) of one pinned view: the final state of every context that changed
+there, parents first, then the timeline events of that range by position. The same log and range give the same
+bytes. The ledger (recorder/ledger.py) moves to `until` only after the file is durable under its name. So
+after a crash the next batch begins where this one did: positions repeat, none is left out (I36). The parents
+of a record come before it, or were exported earlier (I37). One thread for each store; any number of
 processes, of which the slower one repeats.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 CONSUMER = "export:locusgraph"
-GRAPH_ID = "locus-agent"  # what the client of the service takes when nothing is configured
+GRAPH_ID = "locus-agent"  # the default of the service's client
 
 # Columns that the log promotes out of payloads, as the keys that payloads have on the wire (S1-29…S1-37).
 _AS_KEYS = (
@@ -86,7 +86,7 @@ _COLUMNS = (
 )
 _ROWS_AT_ONCE = 1_024
 
-# Types of events that the seeds name (S0, S1-38): what a graph is for. The rest goes when it is asked for.
+# Types of events that the seeds name (S0, S1-38): what a graph is for. Others go on request.
 TYPES = frozenset(
     ("intent", "action", "file", "snapshot", "decision", "error", "llm", "feedback", "mcp_action", "test_run",
      "git_op", "project_convention", "skill", "tool_schema", "tool_usage")
@@ -100,7 +100,7 @@ _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 class SourcedRecord(NamedTuple):
     """A record and where it comes from: `position` of a timeline event, None for a context's state.
 
-    `late`: an event in front of the batch, of a session that waited for its name until now.
+    `late`: an event from before the batch, of a session that waited for its name until now.
     """
 
     group: str
@@ -111,9 +111,9 @@ class SourcedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class ExportReport:
-    """What a batch holds. `advanced`: the ledger moved to `until`. `path` is None when no file was made.
+    """The contents of a batch. `advanced`: the ledger moved to `until`. `path` is None when no file was made.
 
-    `lost` are ranges of positions whose events damage took from the log.
+    `lost` are ranges of positions whose events are lost by damage of the log.
     """
 
     since: int
@@ -147,8 +147,8 @@ def export(
 ) -> ExportReport:
     """Write the next batch to the file `path`; where nothing is new there is no file.
 
-    Args: since: where the batch begins; by default where the ledger stands. The ledger follows unless
-    that would leave positions out. include: types of events beside TYPES, or ALL_TYPES.
+    Args: since: where the batch begins; by default the ledger's position. The ledger follows unless that
+    would leave positions out. include: types of events beside TYPES, or ALL_TYPES.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
     if payload_bytes_max < wire.PAYLOAD_BYTES_MIN:
@@ -168,7 +168,7 @@ def export(
             for _ in lines:
                 pass
             return batch.report
-        view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
+        view.make_durable()  # exported records must not outlive the events they were made of (I5)
         with files.staged(path, force=force) as file:
             file.write(first)
             for line in lines:
@@ -181,7 +181,7 @@ def export(
             ledger.advance(report.until, **facts)
             report.advanced = True
         except Conflict:
-            pass  # another export went further meanwhile; what it wrote is here twice
+            pass  # another export went further meanwhile; its records were written twice
     return report
 
 
@@ -200,13 +200,14 @@ class RecordBatch:
         include: frozenset[str] = frozenset(),
         sent: Sent | None = None,
     ) -> None:
-        """Args: sent: what an endpoint has; None where what has not changed since went in earlier files."""
+        """Args: sent: the contexts of an endpoint; None for files, where unchanged ones were in earlier
+        files."""
         lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
         self._exposure = withheld.Exposure(view, store.redactor)
-        self._people = people.allowed(store.fs, store.layout, homes=True)  # no path of this machine leaves
+        self._people = people.allowed(store.fs, store.layout, homes=True)  # paths of this machine are removed
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
@@ -231,7 +232,7 @@ class RecordBatch:
             yield entry.record
 
     def entries(self, session_id: str | None = None) -> Iterator[SourcedRecord]:
-        """The records in their order; with `session_id` those of one session and of what it extends."""
+        """The records in their order; with `session_id` those of one session and of its parents."""
         since, until = self.report.since, self.report.until
         for anchor in self.contexts(since):
             if session_id is None or anchor.session_id in (None, session_id):
@@ -248,7 +249,7 @@ class RecordBatch:
         self.report.not_included = dict(self._left_out)
 
     def contexts(self, since: int) -> Iterator[anchors.Anchor]:
-        """The contexts that changed, and what is known of the others once the first of them is there."""
+        """The contexts that changed; facts about the others are taken when the first one is there."""
         facts = self._facts
         is_complete = False
         for anchor in anchors.changed(self._view, self._store, since, facts):
@@ -272,7 +273,7 @@ class RecordBatch:
         return not self._is_file and wire.context(anchor.context_id) in self._parents
 
     def _categories(self) -> Iterator[SourcedRecord]:
-        """The anchors of categories, which events relate to: once, in front of the first event."""
+        """The anchors of categories, which events relate to: once, before the first event."""
         for name, context_id in wire.CATEGORIES.items():
             if self._is_file and self.report.since > 0:
                 return
@@ -298,7 +299,7 @@ class RecordBatch:
                 if event["session_id"] in self._facts.waiting:
                     self.passed += 1
                 elif event_type == "snapshot" and event["operation"] == "tool":
-                    # S0-18: a snapshot is of a turn's start or end; the files tell what was in between.
+                    # S0-18: a snapshot is of a turn's start or end; file events show what was in between.
                     self.passed += 1
                     self._left_out["snapshot tool"] += 1
                 elif self._types is not None and event_type not in self._types:
@@ -388,7 +389,7 @@ class RecordBatch:
         return self._local_paths
 
     def _roots(self) -> Iterator[str]:
-        """Where the project lies on this machine, and where it lay for those who recorded."""
+        """The directories of the project on this machine, and those recorded for it."""
         store_root = self._store.layout.root
         yield os.path.dirname(os.path.realpath(store_root))
         yield os.path.dirname(os.path.abspath(store_root))
@@ -423,8 +424,8 @@ def _rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
 def _in_own_context(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The context id of an event of a turn, and the event.
 
-    Earlier versions gave all decisions, or all errors, that agents told over MCP the context of their
-    category. On the wire it is that of the category alone; each event has its place in its turn.
+    Earlier versions gave all decisions, or all errors, that agents recorded over MCP the context of their
+    category. On the wire that is the category's own context; each event gets one of its turn.
     """
     context_id = event["context_id"] or ""
     if context_id not in wire.CATEGORIES.values():
@@ -437,7 +438,7 @@ def _in_own_context(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _in_present_version(event: dict[str, Any]) -> dict[str, Any]:
-    """The event upcast (I23); its payload is text again, the stored one unless a step had to be taken."""
+    """The event upcast (I23); its payload is text, the stored one unless a step changed it."""
     if upcast.version_of(event) > len(upcast.STEPS):
         return event
     upcasted = upcast.upcast({**event, "payload": wire.decode(str(event["payload"]))})

@@ -1,7 +1,7 @@
-"""Which contexts a record may extend: those that went before it (docs/locusgraph.md, "A law of the wire").
+"""Which contexts a record may extend: those sent before it (docs/locusgraph.md, "A law of the wire").
 
-What a record would extend, and what never went, becomes a related context: a server would wait for it for
-ever, but nothing of what the log says is lost. One thread.
+A parent that was never sent becomes a related context: a server would wait for it for ever, and so no link of
+the log is lost. One thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ from eventlog.recorder.requests import LINK_NAMES
 
 
 class Sent(Protocol):
-    """Contexts that went in earlier exports, by their wire spelling."""
+    """Contexts that were sent in earlier exports, by their wire spelling."""
 
     def __contains__(self, context_id: str) -> bool: ...
 
 
 class Parents:
-    """The contexts that went, in the order in which they go. `wanted`: of timeline events, those extended."""
+    """The contexts sent so far. `wanted`: of timeline events, those that others extend."""
 
     def __init__(self, sent: Sent | None) -> None:
         self.wanted: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Parents:
         return hash(context_id) in self._here or (self._sent is not None and context_id in self._sent)
 
     def links(self, stated: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-        """The four lists, those of `extends` that did not go as `related_to`."""
+        """The four lists; parents that were not sent move from `extends` to `related_to`."""
         lists = {name: stated.get(name) or () for name in LINK_NAMES}
         extends = [link for link in lists["extends"] if self._was_sent(link)]
         if len(extends) < len(lists["extends"]):

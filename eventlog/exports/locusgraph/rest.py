@@ -1,7 +1,7 @@
 """Bodies and answers of LocusGraph's REST call that stores a batch, in both published interfaces.
 
-Pure functions; any thread. A body is made of items that are JSON text already, so that a payload goes
-out in the bytes that were measured. Answers are foreign: `outcomes` takes nothing on trust.
+Pure functions; any thread. A body is made of items that are JSON text already, so that a payload is sent in
+the bytes that were measured. Answers are foreign: `outcomes` checks everything in them.
 """
 
 import re
@@ -16,7 +16,7 @@ from eventlog.exports.locusgraph import wire
 from eventlog.exports.locusgraph.courier import is_passing, plain, reason_of
 from eventlog.recorder.requests import LINK_NAMES
 
-BODY_BYTES_MAX = 4 << 20  # ours: what stands in front of a service seldom takes more
+BODY_BYTES_MAX = 4 << 20  # our limit: gateways of services seldom take more
 
 # The ladder of 1.0, and the names that it takes for steps of it; 0.x has our five among these.
 SOURCES = frozenset(
@@ -58,7 +58,7 @@ WAITS = "it waits for what it extends, which was refused"
 
 
 class ProtocolError(EventLogError):
-    """An answer that cannot be true of what was sent."""
+    """An answer that does not fit what was sent."""
 
 
 class SentRecord(NamedTuple):
@@ -70,11 +70,11 @@ class SentRecord(NamedTuple):
     replace: bool
     text: bytes
     parents: tuple[str, ...] = ()  # what it extends
-    late: bool = False  # an event in front of the position, noted as contexts are
+    late: bool = False  # an event from before the position, noted as contexts are
 
     @property
     def is_counted_by_position(self) -> bool:
-        """Whether the position alone says that it arrived."""
+        """Whether the position alone shows that it arrived."""
         return self.position is not None and not self.late
 
     @property
@@ -87,12 +87,12 @@ class SentRecord(NamedTuple):
 
 
 class SendOutcome(NamedTuple):
-    """What became of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
+    """The outcome of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
 
-    `locus_id` is the service's id of the memory. `held`: a project of that name is there already and is
-    left as it is. `reason` says why an item failed, without texts of the record. `passing`: the moment was
-    wrong, not the record. `conflict`: something else is held there. `waits_for`: the context whose refusal
-    kept it from being sent.
+    `locus_id` is the service's id of the memory. `held`: a project of that name exists already and is left as
+    it is. `reason` says why an item failed, without texts of the record. `passing`: the fault was transient,
+    not the record's. `conflict`: the service holds something else there. `waits_for`: the context whose
+    refusal kept it from being sent.
     """
 
     status: str
@@ -104,12 +104,12 @@ class SendOutcome(NamedTuple):
 
 
 def waiting(parent: str) -> SendOutcome:
-    """Of an item that is not sent because what it extends was refused."""
+    """The outcome of an item that is not sent because its parent was refused."""
     return SendOutcome("failed", reason=WAITS, passing=True, waits_for=parent)
 
 
 def key_of(context_id: str) -> str:
-    """A context in the ledger: a digest, because names of sessions are texts of somebody."""
+    """A context in the ledger: a digest, because names of sessions are texts of people."""
     return blake3(context_id.encode("utf-8", "surrogatepass")).digest(_STATE_BYTES).hex()
 
 
@@ -129,7 +129,7 @@ def item(
         fields["source"] = record["source"]
     replace = replace and api != "0.x"
     for name in LINK_NAMES:
-        # In 1.0 a list that is left out keeps its links, so that of a replaced memory is always said.
+        # In 1.0 a memory keeps the links of a list that is left out, so a replacing one has all its lists.
         if record[name] or replace:
             fields[name] = record[name]
     if record["timestamp"] is not None and not record["timestamp"].startswith("-"):
@@ -150,7 +150,7 @@ def body(graph_id: str, items: Sequence[SentRecord]) -> bytes:
 
 
 def outcomes(value: Mapping[str, Any], items: Sequence[SentRecord]) -> list[SendOutcome]:
-    """What the answer of a 2xx says of each item, in order. Raises: LyingError."""
+    """The outcome of each item from the answer of a 2xx, in order. Raises: ProtocolError."""
     data = value.get("data", value)
     if value.get("success") is False or not isinstance(data, dict):
         raise ProtocolError("it answers 200 and says that it failed" + _in_brackets(reason_of(value), items))
@@ -169,7 +169,7 @@ def outcomes(value: Mapping[str, Any], items: Sequence[SentRecord]) -> list[Send
 
 
 def refusal(status: int, value: Any, sent: SentRecord) -> SendOutcome:
-    """What became of the one item of a body that was refused as a whole."""
+    """The outcome of the only item of a body that was refused as a whole."""
     message = reason_of(value)
     if status == 409:
         return _conflict(message, sent)
@@ -222,7 +222,7 @@ def _code_of(result: Mapping[str, Any]) -> int | None:
 
 
 def _same_context(context_id: Any, ours: str) -> bool:
-    """Services spell ids in fewer letters than we do; two that differ only in these are one."""
+    """Whether two ids are equal in the fewer characters that services use."""
     return context_id == ours or (isinstance(context_id, str) and _plain_id(context_id) == _plain_id(ours))
 
 
@@ -239,7 +239,7 @@ def _conflict(message: str, sent: SentRecord) -> SendOutcome:
 
 
 def _without_texts(message: str, sent: SentRecord) -> str:
-    """The reason without words of the record: the ledger holds no text of anybody, and erasure skips it."""
+    """The reason without words of the record: the ledger has no texts of people, and erasure skips it."""
     record = sent.text.decode("utf-8", "replace").lower()
     reduced = _WORD.sub(lambda m: m[0] if m[0] in _FIELDS or m[0].lower() not in record else "…", message)
     return plain(reduced)

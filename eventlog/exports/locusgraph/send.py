@@ -1,11 +1,11 @@
-"""Sending what is recorded to a LocusGraph server: each context in its final state, each event once.
+"""Sending the log to a LocusGraph server: each context in its final state, each event once.
 
-Calls follow one another, parents first, and each is acknowledged before the next one goes out; meanwhile
-the next body is made. What the server took is noted in receipts (deliveries.py) at most a second later,
-so a crash repeats a second of calls at most, under the same context ids and with the same texts, which
-changes nothing there; and the position moves only behind what was answered, so none is left out (I36).
-What a record extends was answered in an earlier call; where that was refused, the record waits (I37).
-One process at a time sends to an endpoint (a lock); a view is held for minutes at most.
+Calls follow one another, parents first. Each is acknowledged before the next one is sent; meanwhile the next
+body is made. Receipts (deliveries.py) record what the server took at most a second later. So a crash repeats
+at most a second of calls, with the same context ids and texts, which changes nothing on the server. The
+position moves only after the answers, so none is left out (I36). The parents of a record were answered in an
+earlier call; where one was refused, the record waits (I37). One process at a time sends to an endpoint (a
+lock); a view is held for minutes at most.
 """
 
 from collections import deque
@@ -34,18 +34,18 @@ BATCH = 100  # what both interfaces take
 _NOTE_EVERY_S = 1.0
 _VIEW_S_MAX = 600.0
 _AHEAD = 2  # calls that are made beside the one under way
-_LINGER_S = 2.0  # while following: what comes together goes together
+_LINGER_S = 2.0  # while following: events that come together are sent together
 _REFUSED_ALL_MIN = 10
 _FAILED_MAX = 1_000
 _MOMENT_TRIES = 4
 _CATEGORIES = frozenset(wire.CATEGORIES.values())
 _UNCOUNTED = BOOKKEEPING.union(LIFECYCLE_TYPES)
-_ABANDON_S = 10.0  # how long the answer to the last call is waited for when asked to stop
+_ABANDON_S = 10.0  # to wait for the answer to the last call when asked to stop
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to send. `since` begins elsewhere than the ledger says, and sends again what was taken."""
+    """What to send. `since` begins at another position than the ledger's, and sends taken records again."""
 
     since: int | None = None
     session_id: str | None = None
@@ -58,10 +58,10 @@ class Options:
 
 @dataclass(slots=True)
 class SendReport:
-    """What one run did. `since`, `until`: the positions covered; `reached`: where the ledger stands.
+    """The result of one run. `since`, `until`: the positions covered; `reached`: the ledger's position.
 
-    `records` and `bytes` are what the server took, `tried` is all that was sent. `expected`: some number of
-    records there were to send when it began, to show how far it is.
+    `records` and `bytes` are those that the server took, `tried` is all that was sent. `expected`: about how
+    many records there were to send at the beginning, to show progress.
     """
 
     server: str
@@ -73,7 +73,7 @@ class SendReport:
     records: dict[str, int] = field(default_factory=dict)  # by group, those taken
     tried: int = 0
     expected: int = 0
-    answers: dict[str, int] = field(default_factory=dict)  # by status (rest.Outcome)
+    answers: dict[str, int] = field(default_factory=dict)  # by status (rest.SendOutcome)
     known: int = 0  # contexts that the service has in this state already
     requests: int = 0
     retries: int = 0
@@ -81,7 +81,7 @@ class SendReport:
     payloads_cut: int = 0
     links_left_out: int = 0
     failures: list[RefusedRecord] = field(default_factory=list)
-    gone: int = 0  # refused before, and not in the log any more
+    gone: int = 0  # refused before, and no longer in the log
     stopped: bool = False
     lost: list[tuple[int, int]] = field(default_factory=list)
     not_included: dict[str, int] = field(default_factory=dict)  # events by type, of types not asked for
@@ -93,7 +93,7 @@ class SendReport:
 
 
 class SendProgress:
-    """Is told how a run goes, while it goes; this one keeps it to itself."""
+    """Receives the progress of a run; this one ignores it."""
 
     def going(self, report: SendReport) -> None:
         """After each answer."""
@@ -102,12 +102,12 @@ class SendProgress:
         """At the first failure of a call or a record, and when one is asked to stop."""
 
     def all_sent(self, report: SendReport) -> None:
-        """While following, whenever nothing is left."""
+        """While following, whenever everything is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CallBatch:
-    """The items of one call; with their answers, everything in front of `reaches` is dealt with."""
+    """The items of one call; after their answers, everything before `reaches` is dealt with."""
 
     items: list[SentRecord]
     reaches: int | None
@@ -116,7 +116,7 @@ class _CallBatch:
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """What is known of an endpoint. `behind`: events that are still to be sent; `failures` have names."""
+    """What is known of an endpoint. `lag`: number of events still to be sent; `failures` have names."""
 
     delivered: Delivered
     next_position: int
@@ -125,7 +125,7 @@ class EndpointStatus:
 
 
 def status(store: "Store", endpoint: Endpoint) -> EndpointStatus:
-    """How far exports to `endpoint` have come, and what they met."""
+    """How far exports to `endpoint` have come, and their failures."""
     delivered = read(store, endpoint)
     kinds = ", ".join(f"'{kind}'" for kind in sorted(BOOKKEEPING))
     lag = store.query(
@@ -136,7 +136,7 @@ def status(store: "Store", endpoint: Endpoint) -> EndpointStatus:
 
 
 def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRecord]:
-    """The failures with their contexts: the ledger holds no names, which are texts of somebody."""
+    """The failures with their contexts: the ledger has no names, which are texts of people."""
     if not failures:
         return []
     names: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRe
 
 
 def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
-    """What `send` would send, in records, calls and bytes; nothing is asked of the server."""
+    """What `send` would send, in records, calls and bytes; the server is not called."""
     report = _report_of(endpoint)
     delivered = read(store, endpoint)
     report.reached = delivered.position
@@ -181,9 +181,9 @@ def send(
 ) -> SendReport:
     """Send what is new, or with `retry_failed` what was refused; with `follow` go on until stopped.
 
-    Asked to stop by its clock it ends after the call under way, with `stopped` in the report.
-    Args: tell: called while following, with the report so far, whenever all was sent.
-    Raises: ServiceError, LyingError (what was acknowledged is noted), LockTimeout while another process
+    When its clock is stopped it ends after the call under way, with `stopped` in the report.
+    Args: on_all_sent: called while following, with the report so far, whenever everything is sent.
+    Raises: ServiceError, ProtocolError (what was acknowledged is noted), LockTimeout while another process
     sends to this endpoint, Refused, and as `Store.append`.
     """
     options = options or Options()
@@ -231,11 +231,11 @@ def _report_of(endpoint: Endpoint) -> SendReport:
 
 
 class _RefusesAllError(ServiceError):
-    """Nothing was taken, so the server or the interface is the wrong one."""
+    """Nothing was taken, so the server or the interface is wrong."""
 
 
 class _Sender:
-    """One run: what it made, what was answered, what was noted."""
+    """One run: its records, their answers, and what was noted."""
 
     def __init__(
         self,
@@ -254,14 +254,14 @@ class _Sender:
         self._courier = courier
         self._clock = clock
         self._options = options
-        # Whoever says where to begin wants it sent again.
+        # A given start means that records are sent again.
         self._known = Delivered() if options.since is not None else self.receipts.delivered
         self._noted_at = clock.monotonic()
         self._accepted = False
         self._refused: list[str] = []  # reasons, until something was taken
         self._progress = progress
-        self._trouble: str | None = None  # that was told last
-        self._missing = set(self.receipts.delivered.failures)  # keys of what the server does not have
+        self._trouble: str | None = None  # reported last
+        self._missing = set(self.receipts.delivered.failures)  # keys of contexts that the server lacks
         self._failed = False  # a call, or the run; no call follows
         self._pool = ThreadPoolExecutor(1, "locus-send")
 
@@ -297,7 +297,7 @@ class _Sender:
             self._courier.pause(_LINGER_S)
 
     def _await(self, new_positions: Iterator[int], reached: int) -> None:
-        """Until something comes, or until what failed before may be tried again."""
+        """Wait for new events, or until a failed record may be retried."""
         if not any(failure.passing for failure in self.receipts.delivered.failures.values()):
             if next((True for position in new_positions if position >= reached), None) is None:
                 raise StoppedError
@@ -315,10 +315,10 @@ class _Sender:
                 yield event["position"] or 0
 
     def _pass(self, since: int, counts: bool) -> tuple[int, bool]:
-        """Send from `since` to the end of one view: where it came to, and whether that is the end."""
+        """Send from `since` to the end of one view: the position reached, and whether that is the end."""
         began = self._clock.monotonic()
         with self._store.view() as view:
-            view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
+            view.make_durable()  # sent records must not outlive the events they were made of (I5)
             maker = self._maker(view, self._known)
             if not self.report.expected and self._options.session_id is None:
                 self.report.expected = self.report.tried + self._expected(since)
@@ -351,7 +351,7 @@ class _Sender:
             return view.next_position, True
 
     def _expected(self, since: int) -> int:
-        """Some number of records that a pass has to make, from counts alone."""
+        """About how many records a pass has to make, from counts alone."""
         types = ", ".join(f"'{kind}'" for kind in sorted(_UNCOUNTED))
         limits = self._options
         total = self._store.query(
@@ -380,10 +380,10 @@ class _Sender:
     # -- what was refused --------------------------------------------------------------------------
 
     def _retriable(self) -> dict[str, RefusedRecord]:
-        """What failed of the moment and may be tried again by now."""
+        """The records whose refusal was transient and that may be retried now."""
         now = self._clock.now()
         failures = self.receipts.delivered.failures
-        # A time that is still to come was noted before the clock was put back.
+        # A time in the future was noted before the clock was set back.
         return {
             key: failure
             for key, failure in failures.items()
@@ -396,7 +396,7 @@ class _Sender:
             self.receipts.flush()
 
     def again(self) -> None:
-        """Send what was refused once more, in its present state and in place of what is held there."""
+        """Send refused records once more, in their present state, replacing what the server holds."""
         self._send_again(dict(self.receipts.delivered.failures), anew=True)
 
     def _send_again(self, failures: dict[str, RefusedRecord], *, anew: bool) -> None:
@@ -416,10 +416,10 @@ class _Sender:
     # -- calls and their answers -------------------------------------------------------------------
 
     def _answered(self, call_batches: Iterator[_CallBatch]) -> Iterator[_CallBatch]:
-        """Each parcel once its answer is noted.
+        """Each batch once its answer is noted.
 
-        One call is under way while the next bodies are made. It is answered before the next one goes out, and
-        none goes out behind one that failed; but its answer may be noted a moment later.
+        One call is under way while the next bodies are made. It is answered before the next one is sent, and
+        none is sent after one that failed; but its answer may be noted a moment later.
         """
         waiting: deque[tuple[_CallBatch, Future[list[SendOutcome]]]] = deque()
         for call_batch in call_batches:
@@ -459,7 +459,7 @@ class _Sender:
         self.report.failures.append(failure)
 
     def _wait_for(self, answer: "Future[list[SendOutcome]]") -> None:
-        """Until there is an answer; when asked to stop, not much longer."""
+        """Wait for the answer; when asked to stop, only a little longer."""
         patience = 0.0
         while patience < _ABANDON_S:
             try:
@@ -475,7 +475,7 @@ class _Sender:
         raise StoppedError
 
     def _report_trouble(self) -> None:
-        """The first fault of a call is told at once, and noted for who asks meanwhile."""
+        """Report the first fault of a call at once, and note it for `status`."""
         trouble = self._courier.trouble
         if trouble is None or self._trouble is not None:
             self._trouble = trouble
@@ -488,7 +488,7 @@ class _Sender:
     def _deliver(self, items: list[SentRecord]) -> list[SendOutcome]:
         """The outcome of each item. Runs beside the thread that reads the log, and touches no store."""
         if self._failed:
-            raise StoppedError  # who waits for it has seen why
+            raise StoppedError  # the waiting thread knows the reason
         try:
             missing_parents = [self._missing_parent(item) for item in items]
             sendable = [item for item, missing in zip(items, missing_parents, strict=True) if missing is None]
@@ -505,11 +505,11 @@ class _Sender:
             raise
 
     def _missing_parent(self, item: SentRecord) -> str | None:
-        """What the item extends and the server does not have; such an item is not sent (I37)."""
+        """A parent of the item that the server lacks; such an item is not sent (I37)."""
         return next((parent for parent in item.parents if rest.key_of(parent) in self._missing), None)
 
     def _posted_patiently(self, items: list[SentRecord]) -> list[SendOutcome]:
-        """Post the items, and those for which the moment was wrong a few times more."""
+        """Post the items, and those with transient faults a few times more."""
         outcomes = self._posted(items)
         pause_s = 1.0
         for _ in range(_MOMENT_TRIES - 1):
@@ -525,7 +525,7 @@ class _Sender:
         return outcomes
 
     def _posted(self, items: list[SentRecord]) -> list[SendOutcome]:
-        """Post the items; a body that is refused as a whole is halved until it is known for which item."""
+        """Post the items; a body that is refused as a whole is halved until the refused items are known."""
         answer = self._courier.post(rest.body(self._endpoint.graph_id, items))
         if answer.taken:
             try:
@@ -545,7 +545,7 @@ class _Sender:
         return self._posted(items[:middle]) + self._posted(items[middle:])
 
     def _check_some_taken(self, outcomes: Sequence[SendOutcome]) -> None:
-        """A server that refuses one record after the other is the wrong one, or is addressed wrongly."""
+        """Raise if the server refuses every record: it is the wrong one, or is addressed wrongly."""
         refused = [
             outcome
             for outcome in outcomes
@@ -567,9 +567,9 @@ class _Sender:
 
 
 class _Maker:
-    """Items of one view, in parcels. `made` counts records, `keys` are their contexts when sent again.
+    """Items of one view, in batches. `made` counts records, `keys` are their contexts when sent again.
 
-    Of `known` come the states that are not sent once more, of `owned` the contexts that we made there.
+    `known` has the states that are not sent again, `owned` the contexts that we created on the server.
     """
 
     def __init__(
@@ -593,7 +593,7 @@ class _Maker:
         self._report = report
 
     def call_batches(self, since: int, limit: int | None = None) -> Iterator[_CallBatch]:
-        """What is new from `since` on; contexts that the service has in this state are left out."""
+        """The new records from `since` on; contexts that the service has in this state are left out."""
         batch = self._batch(since)
         items = self._new(batch.entries(self._options.session_id), self._options.since is not None)
         limit = self._options.limit if limit is None else limit
@@ -603,7 +603,7 @@ class _Maker:
             self._take_facts(batch)
 
     def again(self, failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_CallBatch]:
-        """What was refused, wherever it stands; with `anew` in place of what is held there."""
+        """The refused records, wherever they are; with `anew` they replace what the server holds."""
         batch = self._batch(0)
 
         def entries() -> Iterator[SourcedRecord]:
@@ -652,9 +652,11 @@ class _Maker:
                 yield item
 
     def _item(self, entry: SourcedRecord, anew: bool) -> SentRecord:
-        """A session or a turn is ours alone, and only its last state counts. An event never changes, so what
-        is held in its place otherwise stays unless it is sent `anew`; a project may be anybody's memory.
-        Older hooks write their events in the place of a category's anchor.
+        """The item of an entry, and whether it replaces what the server holds.
+
+        A session or a turn is ours alone, and only its last state counts. An event never changes, so
+        something else in its context stays unless it is sent `anew`. A project may be anybody's memory. Older
+        hooks write their events in the context of a category's anchor.
         """
         context_id = entry.record["context_id"]
         replace = anew or entry.group != "events" or context_id in _CATEGORIES
@@ -676,7 +678,7 @@ class _Maker:
         )
 
     def _batched(self, items: Iterator[SentRecord]) -> Iterator[_CallBatch]:
-        """Parcels within the limits of number and size, in order; no item extends one of its own."""
+        """Batches within the limits of number and size, in order; no item extends one of its own batch."""
         pending: list[SentRecord] = []
         pending_contexts: set[str] = set()
         size = 0

@@ -1,7 +1,7 @@
 """One record in the shape of LocusGraph's StoreEventRequest: names, links and limits (docs/locusgraph.md).
 
-Pure functions; any thread. Nothing here was ever tried against a server. What does not fit the limits
-is shortened visibly: the text says how much is missing and where the whole of it is.
+Pure functions; any thread. Nothing here was ever tried against a server. Anything beyond the limits is
+shortened visibly: the text says how much is missing and where the whole is.
 """
 
 import json
@@ -30,11 +30,11 @@ LINKS_MAX = 50
 LINKS_TOTAL_MAX = 100
 CONTEXT_ID_SIZE_MAX = 256
 
-_TYPE_SIZE_MAX = 64  # of an id that is too long; the rest is left to the name and the digest
+_TYPE_SIZE_MAX = 64  # of an id that is too long; the name and the digest get the rest
 
-PAYLOAD_BYTES_MIN = 1_024  # what every shortened payload fits into
+PAYLOAD_BYTES_MIN = 1_024  # every shortened payload fits into this
 
-# A category that stands alone in the log has no type, and a link without a type is dropped on the way.
+# A category has no type in the log, and a link without a type is dropped on the way.
 CATEGORIES = {
     "decisions": CONTEXT_DECISIONS,
     "editor": CONTEXT_EDITOR,
@@ -44,12 +44,12 @@ CATEGORIES = {
     "user_intent": CONTEXT_USER_INTENT,
 }
 
-# Parents first: what keeps the graph connected is cut last.
+# Parents first: the links that keep the graph connected are cut last.
 _LINKS_BY_WORTH = ("extends", "related_to", "reinforces", "contradicts")
 
-# Bytes left of a long text; the first size with which the payload fits is taken.
+# Bytes to leave of a long text; the first size with which the payload fits is used.
 _TEXT_BYTES = (16_384, 4_096, 1_024, 256, 64)
-_ITEMS_PER_BYTE = 16  # of a list, one item is left for so many bytes left of a text
+_ITEMS_PER_BYTE = 16  # a list keeps one item for this many bytes left of a text
 _KEYS_MIN = 64
 _DEPTH_MAX = 32
 _DIGITS_MAX = 1_000  # longer integers become text; Python refuses to read them
@@ -99,9 +99,9 @@ def kind(event_kind: str) -> str:
 
 
 def context(text: str) -> str:
-    """A context id as it goes over the wire. One that is too long ends in a digest of the whole."""
+    """A context id as it is sent. One that is too long ends in a digest of the whole."""
     if len(text) <= CONTEXT_ID_SIZE_MAX and _SPELLED.fullmatch(text):
-        return text  # as nearly all are that we make ourselves
+        return text  # as nearly all of our own are
     short = sanitize_context_id(text)
     if len(short) <= CONTEXT_ID_SIZE_MAX:
         return short
@@ -112,7 +112,7 @@ def context(text: str) -> str:
 
 
 def links(stated: Mapping[str, Sequence[str] | None]) -> Links:
-    """Links with a type, each once, within the limits."""
+    """The links that have a type, each once, within the limits."""
     lists: dict[str, list[str]] = {name: [] for name in LINK_NAMES}
     room = LINKS_TOTAL_MAX
     left_out = 0
@@ -129,7 +129,7 @@ def links(stated: Mapping[str, Sequence[str] | None]) -> Links:
 
 
 def cut_text(text: str, bytes_max: int) -> str:
-    """The beginning of `text` in at most so many bytes of UTF-8, ended at a character."""
+    """The beginning of `text` in at most `bytes_max` bytes of UTF-8, cut between characters."""
     if len(text) * 4 <= bytes_max:
         return text
     encoded = text.encode("utf-8", "replace")
@@ -144,7 +144,7 @@ def lines_of(diff: str) -> dict[str, int]:
 
 
 def decode(text: str) -> Any:
-    """The value of a payload's text; None when nobody could make sense of it. Long integers become text."""
+    """The value of a payload's text; None when it cannot be parsed. Long integers become text."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -152,7 +152,7 @@ def decode(text: str) -> Any:
 
 
 def with_columns(text: str, columns: Mapping[str, Any]) -> str:
-    """The payload with the columns that it does not have as keys; its own bytes stay as they are (S0-16).
+    """The payload with the columns that it lacks as keys; its own bytes stay as they are (S0-16).
 
     No column is a float.
     """
@@ -168,12 +168,12 @@ def with_columns(text: str, columns: Mapping[str, Any]) -> str:
 
 
 def _decode_fast(text: str) -> Any:
-    """As `decode` for who asks for kinds and keys only: long integers become other numbers."""
+    """As `decode`, for callers that need only kinds and keys: long integers become other numbers."""
     import orjson
 
     try:
         return orjson.loads(text)
-    except ValueError:  # also what only the other one takes: NaN, lone surrogates, deep nesting
+    except ValueError:  # also for input that only the other one takes: NaN, lone surrogates, deep nesting
         return decode(text)
 
 
@@ -189,8 +189,8 @@ def encode(value: Any) -> str:
 def fit(text: str, bytes_max: int, location: str) -> Payload:
     """The payload within its limit.
 
-    Long texts end in a mark, then long lists and objects do, as far as it takes; then everything gives
-    way to one mark. Args: where: says in the marks where the whole of it is.
+    Long texts end in a mark, then long lists and objects, as far as needed; if that is not enough, one mark
+    replaces everything. Args: location: names in the marks where the whole payload is.
     """
     if len(text) * 4 <= bytes_max:
         return Payload(text)
