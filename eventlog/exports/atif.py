@@ -54,9 +54,11 @@ def trajectory(conversation: Conversation) -> "JsonObject | None":
     """The document, None when the session has no step."""
     session, events = conversation.session, conversation.events
     children: dict[str, list[JsonObject]] = {}
-    own: list[JsonObject] = []
+    own_events: list[JsonObject] = []
     for event in events:
-        (own if event["subagent_id"] is None else children.setdefault(event["subagent_id"], [])).append(event)
+        (
+            own_events if event["subagent_id"] is None else children.setdefault(event["subagent_id"], [])
+        ).append(event)
     subagent_of_call = {
         event["tool_use_id"]: event["subagent_id"]
         for event in events
@@ -67,7 +69,8 @@ def trajectory(conversation: Conversation) -> "JsonObject | None":
     embedded = {name: _embedded(conversation, name, child_events) for name, child_events in children.items()}
     child_documents = {name: document for name, document in embedded.items() if document is not None}
     steps = _steps(
-        own, {tool_use_id: name for tool_use_id, name in subagent_of_call.items() if name in child_documents}
+        own_events,
+        {tool_use_id: name for tool_use_id, name in subagent_of_call.items() if name in child_documents},
     )
     if not steps:
         return None
@@ -166,7 +169,7 @@ class _Step:
 def _steps(
     events: "Sequence[JsonObject]", subagents: "Mapping[str, str]", *, inside: bool = False
 ) -> "list[JsonObject]":
-    asked = {event["turn"] for event in events if event["event_type"] == "intent"}
+    prompted_turns = {event["turn"] for event in events if event["event_type"] == "intent"}
     failures = {event["tool_use_id"]: event for event in events if event["event_type"] == "error"}
     steps: list[_Step] = []
     by_message: dict[str, _Step] = {}
@@ -197,7 +200,7 @@ def _steps(
     for event in events:
         event_type, payload = event["event_type"], payload_of(event)
         if event_type == "intent" or (
-            event_type == "turn" and event["operation"] == "start" and event["turn"] not in asked
+            event_type == "turn" and event["operation"] == "start" and event["turn"] not in prompted_turns
         ):
             text = payload.get("message", payload.get("user_message"))
             if isinstance(text, str) and text:

@@ -146,7 +146,7 @@ class _Import:
         self._path = path
         self._salvage = salvage
         self._report = report
-        self._known = _Known(store)
+        self._stored = _StoredEvents(store)
         self._batch: dict[str, bytes] = {}  # event id → journal line
         self._bytes = 0
         self._unseen: list[_Unseen] = []  # those of the batch that were not scanned for secrets yet
@@ -159,7 +159,7 @@ class _Import:
 
     def __exit__(self, *exc: object) -> None:
         self._close_writer()
-        self._known.close()
+        self._stored.close()
 
     def take(self, number: int, line: bytes) -> None:
         """Take a line after the header. Raises: DamagedFile, InvalidEvent, and as `commit`."""
@@ -185,11 +185,11 @@ class _Import:
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
         position = event.pop("position", None)
-        if self._known.passes(event_id, position) or event_id in self._batch:
+        if self._stored.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
         line = self._line(number, event_id, event, payload, payload_value)
-        in_place = self._known.comes_to(position)
+        in_place = self._stored.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
                 self._unseen.pop()
@@ -288,16 +288,16 @@ class _Import:
         self._redact_unseen()
         if self._writer is not None:
             self._writer.flush()
-        known = self._known.among(list(self._batch))
-        lines = [line for event_id, line in self._batch.items() if event_id not in known]
+        stored_ids = self._stored.among(list(self._batch))
+        lines = [line for event_id, line in self._batch.items() if event_id not in stored_ids]
         if lines:
             # A cursor must not get another position because somebody else appended.
-            expected = self._known.next_position - len(lines) if self._tells_position else None
+            expected = self._stored.next_position - len(lines) if self._tells_position else None
             withheld_lines = self._withheld_lines()
             self._store.journal.append([*lines, *withheld_lines], expect_position=expected)
             self._store.blobs.forget_withheld()
-            self._known.next_position += len(withheld_lines)
-        self._report.known += len(known)
+            self._stored.next_position += len(withheld_lines)
+        self._report.known += len(stored_ids)
         self._report.events += len(lines)
         self._batch, self._bytes, self._tells_position = {}, 0, False
         self._close_writer()
@@ -305,8 +305,8 @@ class _Import:
     def _withheld_lines(self) -> "list[bytes]":
         """Events about contents of the file that hold a secret by the rules of this store."""
         events = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
-        known = self._known.among([str(event["event_id"]) for event in events])
-        admitted = admission.admit_all(self._store.fs, [e for e in events if e["event_id"] not in known])
+        stored_ids = self._stored.among([str(event["event_id"]) for event in events])
+        admitted = admission.admit_all(self._store.fs, [e for e in events if e["event_id"] not in stored_ids])
         return [encode_line(event) for event in admitted]
 
     def _close_writer(self) -> None:
@@ -336,7 +336,7 @@ class _Import:
         return DamagedFile(self._path, number, what, _STOPPED)
 
 
-class _Known:
+class _StoredEvents:
     """Which events the store has already.
 
     While its events are those of the file, in the same order, both are read in parallel. That covers the

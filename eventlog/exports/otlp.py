@@ -168,10 +168,10 @@ def _root(
     )  # fmt: skip
 
 
-def _message(role: str, text: Any, **more: str) -> "str | None":
+def _message(role: str, text: Any, **extra: str) -> "str | None":
     if not isinstance(text, str) or not text:
         return None
-    return text_of([{"role": role, "parts": [{"type": "text", "content": text}], **more}])
+    return text_of([{"role": role, "parts": [{"type": "text", "content": text}], **extra}])
 
 
 def _span(

@@ -98,8 +98,8 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
     selects = {f"{name}.parquet": f"{name} {ORDER[name]}" for name in (*PROJECTIONS, PRICES)}
     # A log without events gets a file, too, so that readers find the columns.
     for number, base in enumerate(range(0, view.next_position or 1, rows)):
-        where = f"position BETWEEN {base} AND {base + rows - 1}"
-        selects[f"events-{number:05d}.parquet"] = f"events WHERE {where}"
+        condition = f"position BETWEEN {base} AND {base + rows - 1}"
+        selects[f"events-{number:05d}.parquet"] = f"events WHERE {condition}"
 
     def fill(con: "duckdb.DuckDBPyConnection") -> "Iterator[tuple[str, int]]":
         for name, select in selects.items():

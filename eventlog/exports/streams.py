@@ -69,9 +69,9 @@ def of_views(
                     yield row
                 return
             except source.ERRORS as error:
-                more = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
-                if more is not None:
-                    memory = more
+                larger_memory = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
+                if larger_memory is not None:
+                    memory = larger_memory
                 elif binding.generation is not None and source.may_be_damage(error, of_ours=True):
                     use_index = False
                 else:

@@ -96,8 +96,8 @@ def ends_of(
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
     if capture.partial:
-        own = call.session if call.moment == TURN_START else None
-        turns = {session: turn for session, turn in turns.items() if session == own}
+        own_session = call.session if call.moment == TURN_START else None
+        turns = {session: turn for session, turn in turns.items() if session == own_session}
         under_way = [tool for tool in under_way if tool.turn_key[1] in turns]
     ends = Ends([turn for turn, _ in turns.values()])
     for tool in under_way:
@@ -115,8 +115,8 @@ def ends_of(
         snapshot = admit(_event(turn, checkpoint.nonce, "snapshot", "turn_end", None, snapshot_payload))
         if short(turn.turn) not in notes.begun:
             ended_us = _not_before(turn, ended_us, snapshot["occurred_at"])
-        why = _all_doubtful(turn, call, capture, previous, checkpoint)
-        ends.after.append(fill(snapshot, _late(capture, why)))
+        doubt = _all_doubtful(turn, call, capture, previous, checkpoint)
+        ends.after.append(fill(snapshot, _late(capture, doubt)))
         ends.after.append(
             admit(_event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted"))
         )
@@ -201,11 +201,11 @@ def _all_doubtful(
     return _PASSED if turn.session in checkpoint.passed else None
 
 
-def _late(capture: "Capture", why: "str | None") -> "dict[str, object]":
+def _late(capture: "Capture", doubt: "str | None") -> "dict[str, object]":
     from eventlog.base.paths import path_text
 
-    if why is not None:
-        return {"state": "late", "paths": [[".", why]], "count": 1}
+    if doubt is not None:
+        return {"state": "late", "paths": [[".", doubt]], "count": 1}
     changed_paths: "dict[str, None]" = {}
     for change in capture.changes:
         for path in (change.old_path, change.path):

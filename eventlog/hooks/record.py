@@ -395,7 +395,7 @@ class HookRecorder:
 
         assert self.directory is not None
         root, settings = self.directory.root, self.settings
-        wanted: "dict[str, Any]" = {
+        options: "dict[str, Any]" = {
             "include": settings.include,
             "keep_ignored": self._keeps_ignored(checkpoint),
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
@@ -404,7 +404,7 @@ class HookRecorder:
             "deferral": Deferral(self._named()),
         }
         try:
-            captured = capture(blobs, writer, root, previous=checkpoint.tree, **wanted)
+            captured = capture(blobs, writer, root, previous=checkpoint.tree, **options)
             if checkpoint.tree is not None and checkpoint.keeps is not checkpoint.tree_keeps:
                 from eventlog.hooks.switch import changes_without
 
@@ -415,7 +415,7 @@ class HookRecorder:
             if checkpoint.tree is None:
                 raise
             self.note(error)  # the last recorded tree cannot be read: begin anew
-        return capture(blobs, writer, root, **wanted), None
+        return capture(blobs, writer, root, **options), None
 
     def _keeps_ignored(self, checkpoint: CaptureCheckpoint) -> bool:
         """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""

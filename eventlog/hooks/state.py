@@ -386,7 +386,7 @@ def running(
         (short(session), short(turn)): (agent, session, turn)
         for session, (agent, turn, *_) in checkpoint.open.items()
     }
-    gone = {short(session) for session in dead}
+    dead_keys = {short(session) for session in dead}
     tools: "dict[str, Running]" = {}
     processes: "dict[str, str]" = {}  # of tools of subagents
     begun: "list[str]" = []
@@ -394,12 +394,12 @@ def running(
         if words[0] == "begun" and len(words) >= 7:
             begun = words
             if (words[2], words[3]) in turns:
-                tools[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in gone)
+                tools[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in dead_keys)
         elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
             _, cause, turn, session, agent, processes[cause] = words
             tools[cause] = Running(begun, (agent, session, turn))
             tools[cause].by_subagent = True
-        elif words[0] == "anew" and words[-1] not in gone:
+        elif words[0] == "anew" and words[-1] not in dead_keys:
             tools = {cause: tool for cause, tool in tools.items() if tool.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:
             tools.pop(words[1], None)

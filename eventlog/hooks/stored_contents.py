@@ -70,7 +70,7 @@ def store_all(
         copied: the directory of these copies.
         note: receives the reason why a list stays open.
     """
-    done = 0
+    finished = 0
     failed: set[tuple[str, bytes]] = set()
     while True:
         waiting = [
@@ -80,13 +80,13 @@ def store_all(
             if (worktree, open_list.list_id) not in failed
         ]
         if not waiting:
-            return done
+            return finished
         # What git holds can wait.
         worktree, open_list = min(waiting, key=lambda pair: pair[1].in_git)
         try:
-            own = copies if copies and copied == open_list.root else {}
-            _Storing(fs, layout, who, worktree, open_list, own or {}, calls or UserFiles()).run()
-            done += 1
+            own_copies = copies if copies and copied == open_list.root else {}
+            _Storing(fs, layout, who, worktree, open_list, own_copies or {}, calls or UserFiles()).run()
+            finished += 1
         except (EventLogError, OSError) as error:
             failed.add((worktree, open_list.list_id))
             note(error)
@@ -95,9 +95,9 @@ def store_all(
 def stored_event(list_id: bytes, tree: bytes, count: int, lost: "Mapping[bytes, str]") -> Event:
     """The outcome of a list: the tree that holds `count` of its files, and those lost, with the reason."""
     list_text, tree_text = to_text(list_id), to_text(tree)
-    gone = [[path_text(path), why] for path, why in sorted(lost.items())]
+    lost_paths = [[path_text(path), reason] for path, reason in sorted(lost.items())]
     return {
-        "event_id": event_id_of("locus", CONTENT, list_text, tree_text, *(path for path, _ in gone)),
+        "event_id": event_id_of("locus", CONTENT, list_text, tree_text, *(path for path, _ in lost_paths)),
         "event_type": CONTENT,
         "event_kind": "fact",
         "source": "system",
@@ -106,7 +106,7 @@ def stored_event(list_id: bytes, tree: bytes, count: int, lost: "Mapping[bytes, 
         "before_hash": list_text,
         "tree_hash": tree_text,
         "blobs": [list_text, tree_text],
-        "payload": {"count": count, **({"lost": gone} if gone else {})},
+        "payload": {"count": count, **({"lost": lost_paths} if lost_paths else {})},
     }
 
 
@@ -242,14 +242,14 @@ class _Storing:
         """The content that the list means; None, with the reason in `lost`, when it is gone."""
         copy = self._copies.get(row.path)
         try:
-            data, why = self._read_file(row), _CHANGED
+            data, reason = self._read_file(row), _CHANGED
         except OSError as error:
             data = None
             if error.errno in _UNREADABLE:
-                why = self._unreadable[row.path] = unreadable_text(error)
+                reason = self._unreadable[row.path] = unreadable_text(error)
                 self._proofs[row.path] = statcache.UNPROVEN
             elif error.errno in _MOVED:
-                why = _GONE
+                reason = _GONE
             else:
                 raise  # of this process or this moment, not of the file
         if data is None and copy is not None:
@@ -257,7 +257,7 @@ class _Storing:
         if data is None and row.object is not None:
             return self._read_object(row.object)
         if data is None:
-            lost[row.path] = why
+            lost[row.path] = reason
         return data
 
     def _read_object(self, object: bytes) -> bytes | None:
@@ -275,12 +275,12 @@ class _Storing:
             if not is_as_listed(calls.fstat(fd), row):
                 return None
             parts = []
-            left = row.size + 1
-            while left > 0 and (part := calls.read(fd, min(left, _READ_BYTES))):
+            remaining = row.size + 1
+            while remaining > 0 and (part := calls.read(fd, min(remaining, _READ_BYTES))):
                 parts.append(part)
-                left -= len(part)
+                remaining -= len(part)
             file_stat = calls.fstat(fd)
-            if left != 1 or not is_as_listed(file_stat, row):
+            if remaining != 1 or not is_as_listed(file_stat, row):
                 return None
             self._note_proof(row, file_stat)
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -360,9 +360,9 @@ class _Storing:
     ) -> dict[bytes, Content]:
         became = dict(self._stored)
         for row in rows:
-            why = self._unreadable.get(row.path)
-            if why is not None and row.path not in became:
-                became[row.path] = SKIPPED, put(why.encode("utf-8", "surrogateescape")), row.size
+            reason = self._unreadable.get(row.path)
+            if reason is not None and row.path not in became:
+                became[row.path] = SKIPPED, put(reason.encode("utf-8", "surrogateescape")), row.size
         return became
 
 

@@ -44,9 +44,9 @@ def changes_without(capture: "Capture", root: str, keeps: bool) -> "list[Capture
             assert change.old_path is not None and change.before is not None and change.after is not None
             if is_switched(change.path if keeps else change.old_path):
                 # Only one side of it was seen.
-                gone = CapturedChange((DELETE, change.old_path, change.before, None, None))
-                come = CapturedChange((ADD, change.path, None, change.after, None))
-                changes.append(gone if keeps else come)
+                deleted = CapturedChange((DELETE, change.old_path, change.before, None, None))
+                added = CapturedChange((ADD, change.path, None, change.after, None))
+                changes.append(deleted if keeps else added)
                 continue
         elif change.operation == (ADD if keeps else DELETE) and is_switched(change.path):
             continue

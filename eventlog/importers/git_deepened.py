@@ -37,7 +37,7 @@ def without_line_index(store: "Store", repo: str, line: "Sequence[str]", grows: 
     on_line = set(line)
     rows = [(commit, lacks) for commit, lacks in store.query(_ORDERED, [repo]).rows if commit in on_line]
     recorded = [commit for commit, _ in rows]
-    known = set(recorded)
-    if not grows and recorded == [commit for commit in reversed(line) if commit in known]:
+    recorded_ids = set(recorded)
+    if not grows and recorded == [commit for commit in reversed(line) if commit in recorded_ids]:
         return set()
     return {commit for commit, lacks in rows if lacks}

@@ -158,7 +158,7 @@ class _Import:
         self._indices: dict[str, list[int]] = {}  # of the commits of each session
         for index in range(first, len(line)):
             self._indices.setdefault(commit_turns[index].key, []).append(index)
-        self._left = {
+        self._remaining = {
             key: sum(not self._is_done(index) for index in indices) for key, indices in self._indices.items()
         }
 
@@ -209,8 +209,8 @@ class _Import:
         """Args: off_line: commits that merges brought and that are not in `branches`."""
         head = self._line[-1]
         total = len(self._line) - first + sum(len(chain) for _, chain in branches)
-        asked = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
-        done = skipped = sum(self._known.is_done(self._repo, commit) for commit in asked)
+        requested = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
+        done = skipped = sum(self._known.is_done(self._repo, commit) for commit in requested)
         try:
             self._missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
             if branches:
@@ -566,7 +566,7 @@ class _Import:
             if event["event_id"] not in recorded_ids:
                 self._window.add(event)
         self._sessions.add(commit_turn.session_id)
-        self._left[commit_turn.key] -= 1
+        self._remaining[commit_turn.key] -= 1
         self._end_if_full(commit_turn.key)
         if self._window.is_full:
             self._window.commit()
@@ -614,7 +614,7 @@ class _Import:
         """End a session whose group of commits is full and in the log (a rollover)."""
         indices = self._indices[key]
         commit_turn = self._turns[indices[-1]]
-        if self._left[key] or commit_turn.turn != git_turns.SESSION_TURNS:
+        if self._remaining[key] or commit_turn.turn != git_turns.SESSION_TURNS:
             return
         if git_turns.session_end_id(self._repo, key) in self._known.event_ids:
             return

@@ -307,7 +307,7 @@ class SourceSession:
             self._known.note_call(event_id, session)
         return event
 
-    def _copy_of(self, event: Event, cause: str, why: str) -> Event:
+    def _copy_of(self, event: Event, cause: str, reason: str) -> Event:
         former = event.get("former_id", event["event_id"])  # where it has one, it names the copy
         key = ("llm_copy", self._draft.session or "", str(former))
         return {
@@ -315,7 +315,7 @@ class SourceSession:
             "event_type": "llm_copy",
             "event_id": event_id_of(self._draft.agent, *key),
             "cause": cause,
-            "operation": why,
+            "operation": reason,
         }
 
     def _events_of(self, item: FileItem) -> list[Event]:

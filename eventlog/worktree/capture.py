@@ -109,7 +109,7 @@ class Capture:
             "root_mode": None if self.root_mode is None else f"040{self.root_mode:03o}",
             "tracked_files": self.files,
             "ignored_count": self.ignored_count,
-            "skipped": [[path_text(path), why] for path, why in self.skipped[:SHOWN_MAX]] or None,
+            "skipped": [[path_text(path), reason] for path, reason in self.skipped[:SHOWN_MAX]] or None,
             "skipped_count": len(self.skipped) or None,
         }
 

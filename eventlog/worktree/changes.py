@@ -155,18 +155,18 @@ def _has_content(entry: "TreeEntry") -> bool:
 
 def _with_renames(changes: "list[CapturedChange]") -> "list[CapturedChange]":
     """The changes with each delete and add of one content combined."""
-    gone: "dict[bytes, list[CapturedChange]]" = {}
+    deleted: "dict[bytes, list[CapturedChange]]" = {}
     for change in sorted(changes, key=lambda change: change[1], reverse=True):
         if change.operation == DELETE and change.before is not None and _has_content(change.before):
-            gone.setdefault(change.before.id, []).append(change)
-    if not gone:
+            deleted.setdefault(change.before.id, []).append(change)
+    if not deleted:
         return changes
     paired = []
     moved = set()
     for change in sorted(changes, key=lambda change: change[1]):
         after = change.after
-        if change.operation == ADD and after is not None and _has_content(after) and gone.get(after.id):
-            old = gone[after.id].pop()
+        if change.operation == ADD and after is not None and _has_content(after) and deleted.get(after.id):
+            old = deleted[after.id].pop()
             moved.add(old.path)
             change = CapturedChange((RENAME, change.path, old.before, after, old.path))
         paired.append(change)

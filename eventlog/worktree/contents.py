@@ -74,7 +74,7 @@ class ContentReader:
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
-        self._left = CALL_BYTES_MAX
+        self._bytes_left = CALL_BYTES_MAX
         self.new: "list[DeferredFile]" = []  # what this call deferred, in the order of reading
 
     def take(self, files: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, ReadEntry | None]]":
@@ -109,9 +109,9 @@ class ContentReader:
     def _may_read(self, size: int) -> bool:
         if size > self._entries.size_max:
             return True  # it is skipped for its size, and never read
-        if size > CONTENT_SIZE_MAX or size > self._left or self._is_late():
+        if size > CONTENT_SIZE_MAX or size > self._bytes_left or self._is_late():
             return False
-        self._left -= size
+        self._bytes_left -= size
         return True
 
     def _is_late(self) -> bool:

@@ -35,7 +35,7 @@ class HeldByGit:
         self,
         index: "GitIndex",
         converted: "set[bytes]",
-        asked: bool,
+        attributes_asked: bool,
         root: bytes,
         deadline: "float | None" = None,
     ) -> None:
@@ -44,7 +44,7 @@ class HeldByGit:
         self._root = root
         self._deadline = deadline
         self._converted = converted
-        self._asked = asked
+        self._attributes_asked = attributes_asked
         self._doubtful: "tuple[bytes, ...]" = ()  # beginnings of paths
 
     def object_of(self, path: bytes, file_stat: os.stat_result) -> "bytes | None":
@@ -69,7 +69,7 @@ class HeldByGit:
     def note_attributes(self, directory: bytes) -> None:
         """Note an attributes file in `directory`. Git took it into account if it was tracked when asked."""
         path = directory + b"/" + ATTRIBUTES_FILE if directory else ATTRIBUTES_FILE
-        if not self._asked or path not in self._index.tracked:
+        if not self._attributes_asked or path not in self._index.tracked:
             self._doubtful += (directory + b"/" if directory else b"",)
 
 
@@ -96,9 +96,9 @@ def held_by_git(
     autocrlf = _last(settings, b"core.autocrlf")
     if (autocrlf or b"").lower() not in _FALSE or _last(settings, b"attr.tree") is not None:
         return None
-    asked = _has_attributes(repository, root, settings, index)
-    converted = _converted(root, index.tracked, deadline) if asked else set()
-    return HeldByGit(index, converted, asked, root, deadline)
+    attributes_asked = _has_attributes(repository, root, settings, index)
+    converted = _converted(root, index.tracked, deadline) if attributes_asked else set()
+    return HeldByGit(index, converted, attributes_asked, root, deadline)
 
 
 def _last(settings: "Settings", name: bytes) -> "bytes | None":

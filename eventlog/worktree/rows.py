@@ -25,9 +25,9 @@ class Directory:
 
     __slots__ = (
         "depth",
-        "done",
         "id",
         "ignored",
+        "is_complete",
         "kept_ignored",
         "left_out",
         "listing",
@@ -56,7 +56,7 @@ class Directory:
         self.ignored = 0  # names that are left out because git ignores them
         self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
         self.listing = False
-        self.done = True
+        self.is_complete = True
         self.stat = self.proof = UNPROVEN
         self.id = EMPTY_TREE
         self.size = 0  # of its entry: its mode, where the store keeps modes

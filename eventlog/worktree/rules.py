@@ -60,11 +60,11 @@ class TreeRules:
         self._include = Patterns(include)
         self._keep_ignored = keep_ignored
         self._own_file = root + b"/" + OWN_IGNORE_FILE
-        self._own: "Patterns | None" = None  # until it is read
+        self._own_patterns: "Patterns | None" = None  # until it is read
         self._ignore_files = IgnoreFiles(root)
         self._deadline = deadline
         self._index = b"" if repository is None else repository.git_dir + b"/index"
-        self._asked: "dict[bytes, str | None] | None" = None
+        self._git_tracked: "dict[bytes, str | None] | None" = None
         self._watched: "dict[bytes, bytes]" = {}
         self.warning: "str | None" = None
         self.held: "HeldByGit | None" = None  # in the first capture of a repository
@@ -108,13 +108,15 @@ class TreeRules:
         if self.digest != cache.tracked:
             return True
         self._watched.update(index)
-        assert self._asked is not None
-        self._set_tracked({path: self._asked[path] for path in cache.absent if path in self._asked})
+        assert self._git_tracked is not None
+        self._set_tracked(
+            {path: self._git_tracked[path] for path in cache.absent if path in self._git_tracked}
+        )
         return False
 
     def prepare_full(self) -> None:
         """Ask git everything anew; when it cannot be asked, `warning` says so."""
-        self._own = None
+        self._own_patterns = None
         # Its stat is taken before it is read: a later change shows next time.
         self._watched = {self._own_file: self._proof(self._own_file)}
         self._ignore_files = IgnoreFiles(self._root)
@@ -131,10 +133,10 @@ class TreeRules:
             index = git_held.index_of(self._repository, self._root, settings)
             if index is not None:
                 self._take_tracked(index.tracked)
-            elif self._asked is None or self.warning is not None:
+            elif self._git_tracked is None or self.warning is not None:
                 self._ask_tracked()
-            assert self._asked is not None
-            self._set_tracked(self._asked)
+            assert self._git_tracked is not None
+            self._set_tracked(self._git_tracked)
         except GitFailed as error:
             self.give_up(str(error))
             return
@@ -150,9 +152,9 @@ class TreeRules:
         except GitFailed:
             pass  # then everything is read
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         """Go on without git: only what it tracked last time is known to be tracked."""
-        self.warning = why
+        self.warning = reason
         self.digest = bytes(16)
         cache = self._cache
         rows = () if cache is None else zip(cache.paths, cache.flags, strict=True)
@@ -176,7 +178,7 @@ class TreeRules:
         self._take_tracked(git.tracked(self._root, self._deadline))
 
     def _take_tracked(self, tracked: "dict[bytes, str | None]") -> None:
-        self._asked = tracked
+        self._git_tracked = tracked
         lines = (path + b"\0" + (link or "").encode("ascii") for path, link in tracked.items())
         self.digest = blake3(b"\0".join(lines)).digest(16)
 
@@ -210,13 +212,13 @@ class TreeRules:
         """The commit that the index has for a submodule; None where it has none, or git cannot tell."""
         if self._repository is None or self.warning is not None:
             return None
-        if self._asked is None:
+        if self._git_tracked is None:
             try:
                 self._ask_tracked()
             except GitFailed:
                 return None
-            assert self._asked is not None
-        return self._asked.get(path)
+            assert self._git_tracked is not None
+        return self._git_tracked.get(path)
 
     def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "tuple[set[bytes], set[bytes], set[bytes]]":
         """Of the untracked paths (is each a directory?) those that git ignores, those that only
@@ -238,16 +240,16 @@ class TreeRules:
                 ignored = self._read_ignored(paths)
         else:
             ignored = self._read_ignored(paths)
-        if self._own is None:
-            self._own = Patterns(lines_of(self._own_file), hide=True)
+        if self._own_patterns is None:
+            self._own_patterns = Patterns(lines_of(self._own_file), hide=True)
         retained = self._retained_of(paths, ignored) if self._keep_ignored and ignored else set()
-        if not self._include and not self._own:
+        if not self._include and not self._own_patterns:
             return ignored - retained, set(), retained
         kept_out = set()
         for path, is_dir in paths:
             # A person's setting for this store comes before a file of the repository.
             verdict = self._include.word(path, is_dir)
-            own_verdict = self._own.word(path, is_dir) if verdict is None else None
+            own_verdict = self._own_patterns.word(path, is_dir) if verdict is None else None
             if verdict or own_verdict:
                 ignored.discard(path)
             elif own_verdict is False and path not in ignored:

@@ -197,12 +197,12 @@ class Scan:
             base = cache.paths[row][prefix:]
             kind, stat = cache.kinds[row : row + 1], cache.stat(row)
             id, tracked = cache.id(row), cache.flags[row : row + 1]
-            known = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
+            is_stored = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
             sub = None
             if kind == DIRECTORY:
                 sub = below
                 below += cache.span(below)
-            if not known or (self._full and (kind, id) == LEFT_OUT_ROW):
+            if not is_stored or (self._full and (kind, id) == LEFT_OUT_ROW):
                 continue  # as if it had never been seen
             if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
                 directory.suspects.add(base)
@@ -263,12 +263,12 @@ class Scan:
         for directory, name in to_read:
             if self._is_late():
                 self._leave([join(directory, name)])
-                directory.done = directory.done and name in directory.rows
+                directory.is_complete = directory.is_complete and name in directory.rows
             else:
                 self._read_name(directory, name)
         for directory in level:
             if directory.listing:
-                directory.stat = directory.proof if directory.done else UNPROVEN
+                directory.stat = directory.proof if directory.is_complete else UNPROVEN
 
     def _list(
         self,
@@ -404,7 +404,7 @@ class Scan:
         except GitFailed:  # too late
             self._leave(paths)
             for directory, name, _ in unclear:
-                directory.done = directory.done and name in directory.rows
+                directory.is_complete = directory.is_complete and name in directory.rows
             return
         for path, (directory, name, _) in zip(paths, unclear, strict=True):
             if name in directory.rows and (path in hidden or path in kept_out):
@@ -491,7 +491,7 @@ class Scan:
         """Forget a name that was listed and is gone: the next capture lists the directory again."""
         if name in directory.rows:
             self._forget(directory, name)
-        directory.done = False
+        directory.is_complete = False
 
     def _read_directory(self, directory: Directory, name: bytes, file_stat: os.stat_result) -> None:
         path = join(directory, name)
@@ -545,7 +545,7 @@ class Scan:
         else:
             self._put(above, directory.name, self.entries.unreadable(error, 0))
         above.stat = UNPROVEN
-        above.done = False
+        above.is_complete = False
 
     def _forget(self, directory: Directory, name: bytes) -> None:
         if name == IGNORE_FILE:

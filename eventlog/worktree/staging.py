@@ -35,7 +35,7 @@ def stage(
     if not hasattr(os, "O_TMPFILE"):
         return {}
     staged: "dict[bytes, int]" = {}
-    left = COPIED_BYTES_MAX
+    bytes_left = COPIED_BYTES_MAX
     tmp = layout.directory(TMP_DIR)
     for file in files:
         if len(staged) >= COPIES_MAX:
@@ -52,7 +52,7 @@ def stage(
         copied = -1
         try:
             if is_as_listed(calls.fstat(source), file):
-                copied = _copy(fs, source, copy, file.size, left)
+                copied = _copy(fs, source, copy, file.size, bytes_left)
                 if not is_as_listed(calls.fstat(source), file):
                     copied = -1
         except OSError:
@@ -62,7 +62,7 @@ def stage(
         if copied < 0:
             fs.close(copy)
         else:
-            left -= copied
+            bytes_left -= copied
             staged[file.path] = copy
     return staged
 
@@ -78,10 +78,10 @@ def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> 
         return -1
     offset = 0
     while offset < size:
-        done = fs.copy_range(source, copy, min(_PIECE, size - offset), offset)
-        if done == 0:
+        copied_size = fs.copy_range(source, copy, min(_PIECE, size - offset), offset)
+        if copied_size == 0:
             return -1  # it was cut short meanwhile
-        offset += done
+        offset += copied_size
     return size
 
 

@@ -61,13 +61,13 @@ def stat_all(
 
 def _processes(rows: int) -> int:
     """How many processes are worth their start; one where a fork may not be harmless."""
-    wanted = min(rows // _ROWS_MIN, _PROCESSES_MAX)
-    if wanted < 2:
+    count = min(rows // _ROWS_MIN, _PROCESSES_MAX)
+    if count < 2:
         return 1
     try:
         if os.stat("/proc/self/task").st_nlink != _LINKS_OF_ONE_THREAD:
             return 1
-        return max(1, min(wanted, len(os.sched_getaffinity(0))))
+        return max(1, min(count, len(os.sched_getaffinity(0))))
     except (OSError, AttributeError):
         return 1  # no Linux
 
@@ -78,11 +78,11 @@ def _stat_paths(entries: "Entries", paths: "Sequence[bytes]", deadline: "float |
     index = 0
     while index < len(paths) and not _is_late(deadline):
         stride = paths[index : index + _STRIDE]
-        done = _stat_stride(entries.dir(b""), stride)
-        if len(done) < len(stride):
-            done.append(_stat_deep(entries, stride[len(done)]))
-        fresh += done
-        index += len(done)
+        stats = _stat_stride(entries.dir(b""), stride)
+        if len(stats) < len(stride):
+            stats.append(_stat_deep(entries, stride[len(stats)]))
+        fresh += stats
+        index += len(stats)
     return b"".join(fresh)
 
 
@@ -184,9 +184,9 @@ def _answer(root: int, write_end: int, paths: "Sequence[bytes]", deadline: "floa
     fresh: "list[bytes]" = []
     for start in range(0, len(paths), _STRIDE):
         stride = paths[start : start + _STRIDE]
-        done = [] if _is_late(end_s) else _stat_stride(root, stride)
-        fresh += done
-        if len(done) < len(stride):
+        stats = [] if _is_late(end_s) else _stat_stride(root, stride)
+        fresh += stats
+        if len(stats) < len(stride):
             break
     # All at once: a pipe holds less than this, and nobody reads it before the parent has done its part.
     view = memoryview(b"".join(fresh))

@@ -302,8 +302,8 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
 def _project(row: _Row, store: "Store") -> str | None:
     """The project's anchor: the one that the master extends, else the one made from its name."""
     name = _project_name(row, store)
-    own = None if name is None else project_context(name, row["repo"])
-    return next((link for link in row["extends"] or () if link.startswith("knowledge:")), own)
+    default = None if name is None else project_context(name, row["repo"])
+    return next((link for link in row["extends"] or () if link.startswith("knowledge:")), default)
 
 
 def _project_name(row: _Row, store: "Store") -> str | None:
@@ -367,14 +367,14 @@ def _provisional(row: _Row) -> Anchor:
 
 
 def _turn(row: _Row) -> Anchor:
-    done = row["status"] is not None and row["status"] != "active"
+    is_done = row["status"] is not None and row["status"] != "active"
     data: dict[str, Any] = {
         "turn_id": row["turn_id"],
         "sequence": row["turn"],
         "status": row["status"],
         "started_at": _iso(row["started_at"]),
     }
-    if done:
+    if is_done:
         data |= {
             "completed_at": _iso(row["completed_at"]),
             "title": row["title"],
@@ -397,9 +397,9 @@ def _turn(row: _Row) -> Anchor:
     return Anchor(
         "turns",
         "observation",
-        "agent" if done else "system",
+        "agent" if is_done else "system",
         row["context_id"],
-        wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
+        wire.envelope("turn_end" if is_done else "turn_start", wire.encode(data)),
         [row["session_context"]],
         row["at"],
         row["session_id"],

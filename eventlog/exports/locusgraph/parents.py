@@ -23,10 +23,10 @@ class Parents:
     def __init__(self, sent: Sent | None) -> None:
         self.wanted: frozenset[str] = frozenset()
         self._sent = sent
-        self._here: set[int] = set()
+        self._sent_now: set[int] = set()
 
     def add(self, context_id: str) -> None:
-        self._here.add(hash(context_id))
+        self._sent_now.add(hash(context_id))
 
     def add_all(self, context_ids: Iterable[str]) -> None:
         for context_id in context_ids:
@@ -37,7 +37,7 @@ class Parents:
             self.add(context_id)
 
     def __contains__(self, context_id: str) -> bool:
-        return hash(context_id) in self._here or (self._sent is not None and context_id in self._sent)
+        return hash(context_id) in self._sent_now or (self._sent is not None and context_id in self._sent)
 
     def links(self, stated: Mapping[str, Any]) -> dict[str, Sequence[str]]:
         """The four lists; parents that were not sent move from `extends` to `related_to`."""

@@ -158,9 +158,9 @@ def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
     report = _report_of(endpoint)
     delivered = read(store, endpoint)
     report.reached = delivered.position
-    known = Delivered() if options.since is not None else delivered
+    already_sent = Delivered() if options.since is not None else delivered
     with store.view() as view:
-        maker = _Maker(store, view, endpoint, options, known, delivered, report)
+        maker = _Maker(store, view, endpoint, options, already_sent, delivered, report)
         for call_batch in maker.call_batches(delivered.position if options.since is None else options.since):
             report.requests += 1
             report.bytes += call_batch.size
@@ -255,7 +255,7 @@ class _Sender:
         self._clock = clock
         self._options = options
         # A given start means that records are sent again.
-        self._known = Delivered() if options.since is not None else self.receipts.delivered
+        self._already_sent = Delivered() if options.since is not None else self.receipts.delivered
         self._noted_at = clock.monotonic()
         self._accepted = False
         self._refused: list[str] = []  # reasons, until something was taken
@@ -319,7 +319,7 @@ class _Sender:
         began = self._clock.monotonic()
         with self._store.view() as view:
             view.make_durable()  # sent records must not outlive the events they were made of (I5)
-            maker = self._maker(view, self._known)
+            maker = self._maker(view, self._already_sent)
             if not self.report.expected and self._options.session_id is None:
                 self.report.expected = self.report.tried + self._expected(since)
             position = since
@@ -409,9 +409,9 @@ class _Sender:
             self.report.gone += 1
             self.receipts.forget(failures[key])
 
-    def _maker(self, view: "LogView", known: Delivered) -> "_Maker":
+    def _maker(self, view: "LogView", already_sent: Delivered) -> "_Maker":
         owned = self.receipts.delivered
-        return _Maker(self._store, view, self._endpoint, self._options, known, owned, self.report)
+        return _Maker(self._store, view, self._endpoint, self._options, already_sent, owned, self.report)
 
     # -- calls and their answers -------------------------------------------------------------------
 
@@ -443,8 +443,8 @@ class _Sender:
                 continue
             report.records[item.group] = report.records.get(item.group, 0) + 1
             report.bytes += len(item.text) + 1
-            if not item.is_counted_by_position and self._known is not self.receipts.delivered:
-                self._known.states.put(item.key, item.state, has_id=False)
+            if not item.is_counted_by_position and self._already_sent is not self.receipts.delivered:
+                self._already_sent.states.put(item.key, item.state, has_id=False)
         self._progress.going(report)
         if sum(failure.reason != rest.WAITS for failure in report.failures) >= _FAILED_MAX:
             raise ServiceError(
@@ -578,7 +578,7 @@ class _Maker:
         view: "LogView",
         endpoint: Endpoint,
         options: Options,
-        known: Delivered,
+        already_sent: Delivered,
         owned: Delivered,
         report: SendReport,
     ) -> None:
@@ -588,7 +588,7 @@ class _Maker:
         self._view = view
         self._endpoint = endpoint
         self._options = options
-        self._known = known
+        self._already_sent = already_sent
         self._owned = owned
         self._report = report
 
@@ -646,7 +646,7 @@ class _Maker:
         for entry in entries:
             self.made += 1
             item = self._item(entry, anew)
-            if not item.is_counted_by_position and self._known.states.holds(item.key, item.state):
+            if not item.is_counted_by_position and self._already_sent.states.holds(item.key, item.state):
                 self._report.known += 1
             else:
                 yield item

@@ -162,9 +162,9 @@ def with_columns(text: str, columns: Mapping[str, Any]) -> str:
     missing = {name: value for name, value in columns.items() if name not in payload}
     if not missing:
         return text
-    own = text.strip()
-    more = jsontext.encode_without_floats(missing).decode("utf-8")
-    return more if not payload else f"{own[:-1].rstrip()},{more[1:]}"
+    payload_text = text.strip()
+    added = jsontext.encode_without_floats(missing).decode("utf-8")
+    return added if not payload else f"{payload_text[:-1].rstrip()},{added[1:]}"
 
 
 def _decode_fast(text: str) -> Any:
