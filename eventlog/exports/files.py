@@ -124,6 +124,6 @@ def _unlink(path: str) -> None:
 
 def _refused(path: str, error: OSError) -> EventLogError:
     return EventLogError(
-        f"{path} cannot be written: {error.strerror or error}. Nothing was exported; see to the disk and "
+        f"{path} cannot be written: {error.strerror or error}. Nothing was exported; check the disk and "
         "its permissions, and export again."
     )

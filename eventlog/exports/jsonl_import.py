@@ -51,8 +51,8 @@ _LAST_LINE_MAX = 4096
 _AS_SPACES = bytes.maketrans(b"\t\r\n", b"   ")
 
 _NO_PAYLOAD = b"{}"
-_NOTHING = "Nothing of it was imported; get another copy, or take what is sound by itself with --salvage"
-_STOPPED = "What stands before it is imported; repeating the import is safe"
+_NOTHING = "Nothing of it was imported; get another copy, or import the valid lines with --salvage"
+_STOPPED = "The lines before it are imported; repeating the import is safe"
 
 
 # Event id, event without its payload, and the bytes of that.
@@ -508,7 +508,7 @@ def _check_whole(file: IO[bytes], path: str, count: object) -> None:
         counted,
         lines,
     ):
-        raise DamagedFile(path, None, "its last line does not count what stands before it", _NOTHING)
+        raise DamagedFile(path, None, "its last line does not count the lines before it", _NOTHING)
 
 
 def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:

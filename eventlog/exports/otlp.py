@@ -86,7 +86,7 @@ def requests(
 
 def _why_not(conversation: Conversation) -> str:
     shown = any(e["turn"] is not None or e["event_type"] in _SPANS for e in conversation.events)
-    return "nobody knows when it happened" if shown else "it has no turn and no call"
+    return "the time when it happened is not known" if shown else "it has no turn and no call"
 
 
 def provider_of(model: "str | None") -> "str | None":

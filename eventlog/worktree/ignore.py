@@ -81,7 +81,7 @@ class Patterns:
                 return not pattern.negated
         return None
 
-    def word(self, path: bytes, is_dir: bool) -> "bool | None":
+    def inherited_verdict(self, path: bytes, is_dir: bool) -> "bool | None":
         """Whether `path`, or the nearest directory above it with a verdict, is included; a directory also
         when it leads to what an anchored pattern names. None when no pattern applies.
         """

@@ -248,8 +248,8 @@ class TreeRules:
         kept_out = set()
         for path, is_dir in paths:
             # A person's setting for this store comes before a file of the repository.
-            verdict = self._include.word(path, is_dir)
-            own_verdict = self._own_patterns.word(path, is_dir) if verdict is None else None
+            verdict = self._include.inherited_verdict(path, is_dir)
+            own_verdict = self._own_patterns.inherited_verdict(path, is_dir) if verdict is None else None
             if verdict or own_verdict:
                 ignored.discard(path)
             elif own_verdict is False and path not in ignored:

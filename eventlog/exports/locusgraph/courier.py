@@ -216,7 +216,7 @@ class Courier:
         except urllib3.exceptions.SSLError as error:
             raise ServiceError(
                 f"{self.endpoint.server} has no certificate that this machine trusts "
-                f"({self._shown(str(error))}). Nothing was sent. See to the address and the certificates."
+                f"({self._shown(str(error))}). Nothing was sent. Check the address and the certificates."
             ) from None
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
             return Fault(f"no answer in time ({type(error).__name__})")
@@ -224,7 +224,7 @@ class Courier:
             if _is_endless(error):
                 raise ServiceError(
                     f"{self.endpoint.server} answers with more headers, or longer ones, than any answer of "
-                    "this service has. See to the address."
+                    "this service has. Check the address."
                 ) from None
             return Fault(f"the connection failed ({type(error).__name__})")
         return self._judge(response.status, response.headers, data)
@@ -240,7 +240,7 @@ class Courier:
             if size > _ANSWER_BYTES_MAX:
                 raise ServiceError(
                     f"{self.endpoint.server} answers with more than {_ANSWER_BYTES_MAX >> 20} MiB, which "
-                    "is not an answer of this service. See to the address."
+                    "is not an answer of this service. Check the address."
                 )
             if time.monotonic() - began > self._answer_s:
                 raise TimeoutError
@@ -258,7 +258,7 @@ class Courier:
                 raise ServiceError(
                     f"{self.endpoint.server} answered {status} with what is no JSON object ({kind}), so "
                     "something else answers there, or a gateway in between. Nothing of this batch is noted "
-                    "as delivered; see to the address."
+                    "as delivered; check the address."
                 )
             return ServerAnswer(status, value)
         if status in _WRONG_BODY:
@@ -275,7 +275,7 @@ class Courier:
                 "right place, give it as --server."
             )
         if status == 401:
-            return f"{server} rejects the key{reason}. See to {KEY_VARIABLE}; a revoked key needs a new one."
+            return f"{server} rejects the key{reason}. Check {KEY_VARIABLE}; a revoked key needs a new one."
         if status == 403:
             return (
                 f"{server} does not let this key write to graph {self.endpoint.graph_id!r}{reason}. Give the "
@@ -284,7 +284,7 @@ class Courier:
         if status == 404:
             return (
                 f"{server} knows no {self.endpoint.events_url.removeprefix(server)}, or no graph "
-                f"{self.endpoint.graph_id!r}{reason}. See to --server and --graph."
+                f"{self.endpoint.graph_id!r}{reason}. Check --server and --graph."
             )
         return f"{server} answers {status}{reason}, which trying again will not change. Nothing was noted."
 

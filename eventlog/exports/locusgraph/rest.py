@@ -153,7 +153,7 @@ def outcomes(value: Mapping[str, Any], items: Sequence[SentRecord]) -> list[Send
     """The outcome of each item from the answer of a 2xx, in order. Raises: ProtocolError."""
     data = value.get("data", value)
     if value.get("success") is False or not isinstance(data, dict):
-        raise ProtocolError("it answers 200 and says that it failed" + _in_brackets(reason_of(value), items))
+        raise ProtocolError("it answers 200 and reports a failure" + _in_brackets(reason_of(value), items))
     results = data.get("results")
     if not isinstance(results, list):
         raise ProtocolError("its answer has no list of results")

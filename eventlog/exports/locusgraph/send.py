@@ -532,8 +532,8 @@ class _Sender:
                 outcomes = rest.outcomes(answer.value, items)
             except ProtocolError as error:
                 raise ProtocolError(
-                    f"{self._endpoint.server} cannot be believed: {error}. Nothing of this batch is noted as "
-                    "delivered, and the next export sends it again. See to --server and --api."
+                    f"{self._endpoint.server} gave an invalid answer: {error}. Nothing of this batch is noted "
+                    "as delivered, and the next export sends it again. Check --server and --api."
                 ) from None
             self._check_some_taken(outcomes)
             return outcomes
@@ -562,7 +562,7 @@ class _Sender:
         if len(self._refused) >= _REFUSED_ALL_MIN:
             raise _RefusesAllError(
                 f"{self._endpoint.server} refuses every record, with: {self._refused[-1]}. Nothing was "
-                f"taken and none is noted as failed. See to --api (it is {self._endpoint.api}) and --graph."
+                f"taken and none is noted as failed. Check --api (it is {self._endpoint.api}) and --graph."
             )
 
 
