@@ -532,8 +532,8 @@ class _Sender:
                 outcomes = rest.outcomes(answer.value, items)
             except ProtocolError as error:
                 raise ProtocolError(
-                    f"{self._endpoint.server} gave an invalid answer: {error}. Nothing of this batch is noted "
-                    "as delivered, and the next export sends it again. Check --server and --api."
+                    f"{self._endpoint.server} gave an invalid answer: {error}. Nothing of this batch is "
+                    "noted as delivered, and the next export sends it again. Check --server and --api."
                 ) from None
             self._check_some_taken(outcomes)
             return outcomes
