@@ -52,7 +52,7 @@ def sender(
     """One run of the exporter, in time that passes only when it waits."""
     endpoint = endpoint_of(server.url, GRAPH, server.graph.api)
     clock = clock or FakeClock()
-    flags = {name: how.pop(name) for name in ("retry_failed", "follow", "tell") if name in how}
+    flags = {name: how.pop(name) for name in ("retry_failed", "follow", "on_all_sent") if name in how}
     courier = Courier(
         endpoint,
         ApiKey(how.pop("key", KEY)),
@@ -355,7 +355,7 @@ def test_down_for_an_hour(store: Store) -> None:
         def stop(_: SendReport) -> None:
             clock.ended = True
 
-        report = sender(store, server, clock, patience_s=None, follow=True, tell=stop)
+        report = sender(store, server, clock, patience_s=None, follow=True, on_all_sent=stop)
         assert report.stopped and clock.passed < 3_700
         check_all_there(store, server)
 
@@ -570,7 +570,7 @@ def test_following_sends_what_comes(tmp_path: Path) -> None:
             else:
                 clock.ended = True
 
-        report = sender(store, server, clock, follow=True, tell=tell)
+        report = sender(store, server, clock, follow=True, on_all_sent=tell)
 
         assert report.stopped and report.failures == []
         check_all_there(store, server)
