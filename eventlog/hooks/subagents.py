@@ -1,6 +1,6 @@
 """Which turn a subagent's call counts in: the one that started the subagent, even after that turn has ended.
 
-Claude Code gives the calls of a background subagent the prompt of the turn under way at that moment, so the
+Claude Code gives the calls of a background subagent the prompt of the turn under way at that moment. So the
 end of a tool may name another turn than its beginning. Codex gives them no turn of the session. The notes of
 the session hold the turn of the subagent's start or, without one, of its first call (docs/hooks.md). On the
 hook path.

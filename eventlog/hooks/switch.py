@@ -1,7 +1,7 @@
 """The first capture that keeps a directory's ignored files, or no longer keeps them (docs/capture.md §1).
 
-Switching that setting changes no file. So the captures of turns under way go on as they began, and what the
-switch alone brings into the tree, or removes from it, is not recorded as a change. On the hook path, but
+Switching that setting changes no file. So the captures of turns under way go on as they began. Entries that
+the switch alone adds to the tree, or removes from it, are not recorded as changes. On the hook path, but
 loaded only where the setting differs from that of the last capture.
 """
 

@@ -1,8 +1,8 @@
-"""Texts of an event that stand in the blob store: those of files, large ones, images (docs/payload-texts.md).
+"""Texts of an event that are in the blob store: those of files, large ones, images (docs/payload-texts.md).
 
-`payload.in_blobs` maps the key path of a moved text (names and numbers joined by dots) to its blob, its size
-in bytes, and `base64` where the text was the base64 form of the blob. Nothing is moved before admission has
-redacted it (P5). Pure except for `put` and `has`. On the hook path.
+`payload.in_blobs` maps the key path of a moved text (names and numbers joined by dots) to its blob and its
+size in bytes. It also has `base64` where the text was the base64 form of the blob. Nothing is moved before
+admission has redacted it (P5). Pure except for `put` and `has`. On the hook path.
 """
 
 from eventlog.agents.kit.tools import LEFT_OUT

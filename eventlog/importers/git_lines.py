@@ -1,9 +1,10 @@
 """Which commits of the log no line of their repository reaches any more (docs/adapters.md).
 
 A line is the chain of first parents from a ref; each import records the head that it saw (event `ref`). An
-amended commit, or one that a rebase or a reset dropped, was on a line and is on none now. A commit that was
-met on no ref's line (a detached HEAD, or a store from before lines were recorded) is dropped once git knows
-it and no ref leads to it. A commit that git does not know is not dropped: it may be in another clone.
+amended commit, or one that a rebase or a reset dropped, was on a line and is on none now. A commit may have
+been met on no ref's line: on a detached HEAD, or in a store from before lines were recorded. It is dropped
+once git knows it and no ref leads to it. A commit that git does not know is not dropped: it may be in another
+clone.
 """
 
 from typing import TYPE_CHECKING
