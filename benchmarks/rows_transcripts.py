@@ -16,7 +16,7 @@ from eventlog import Store
 from eventlog.agents import formats
 from eventlog.agents.kit.lines import FileSource
 from eventlog.importers import importer, sources
-from eventlog.importers.known import LogFacts
+from eventlog.importers.known_sessions import LogFacts
 
 _ZSTD_LEVEL = 3
 

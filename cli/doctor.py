@@ -37,12 +37,16 @@ def command(ctx: click.Context, as_json: bool) -> None:
         findings += mcp_health.findings(directory, os.environ)
     problems = sum(finding.level == store.PROBLEM for finding in findings)
     if as_json:
-        put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))
+        put(
+            document(
+                {"problems": problems, "findings": [dataclasses.asdict(finding) for finding in findings]}
+            )
+        )
     else:
-        for one in findings:
-            put(f"{_SIGNS[one.level]} {one.about}: {one_line(one.what)}\n")
-            if one.todo:
-                put(f"          → {one_line(one.todo)}\n")
+        for finding in findings:
+            put(f"{_SIGNS[finding.level]} {finding.about}: {one_line(finding.what)}\n")
+            if finding.todo:
+                put(f"          → {one_line(finding.todo)}\n")
         say("No problem found." if not problems else f"{count(problems, 'problem')} found.")
     if problems:
         ctx.exit(ERROR)

@@ -82,8 +82,8 @@ def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], a
                     options,
                     retry_failed=arguments["retry_failed"],
                     follow=arguments["follow"],
-                    tell=None if as_json else _tell_following,
-                    teller=_teller(progress),
+                    on_all_sent=None if as_json else _tell_following,
+                    progress=_shown_progress(progress),
                 )
             courier.close()
     if as_json:
@@ -94,7 +94,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], a
         ctx.exit(exits.PARTIAL)
 
 
-def _teller(progress: Progress) -> "SendProgress":
+def _shown_progress(progress: Progress) -> "SendProgress":
     """Shows the progress of sending on stderr."""
     from eventlog.exports.locusgraph.send import SendProgress
 
@@ -196,7 +196,7 @@ def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
         "api": endpoint.api,
         "position": delivered.position,
         "next_position": status.next_position,
-        "behind": status.behind,
+        "behind": status.lag,
         "answers": dict(delivered.counts),
         "contexts": len(delivered.states),
         "failed": [_failure(failure) for failure in status.failures],
@@ -209,7 +209,7 @@ def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
 def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
     delivered = status.delivered
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(delivered.counts.items())) or "none"
-    lag = f"{count(status.behind, 'event')} behind"
+    lag = f"{count(status.lag, 'event')} behind"
     lines = [
         f"{endpoint.server}  {endpoint.graph_id}  ({endpoint.api})",
         f"  position  {delivered.position:,} of {status.next_position:,}; {lag}",
@@ -241,7 +241,7 @@ def _failures(failures: "list[RefusedRecord]") -> list[str]:
 def _next_step(status: "EndpointStatus") -> str:
     if status.delivered.last_error is not None:
         return "correct the error above, then export again: it continues from the position"
-    if status.behind:
+    if status.lag:
         return "export again: it continues from the position"
     if any(not failure.passing for failure in status.failures):
         return "--retry-failed sends refused records again"

@@ -140,7 +140,7 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
 
     who = identity.read(REAL, layout)
     try:
-        location = locate.find_place(layout.root, call, os.environ)
+        location = locate.find_directory(layout.root, call, os.environ)
     except (OSError, ValueError):
         location = None
     if briefing_hook.reads_answer(call.agent) and briefing_hook.lacks_facts(layout, who):

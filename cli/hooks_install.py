@@ -8,7 +8,7 @@ import click
 from eventlog import agents
 
 from .access import say
-from .hooks_text import chosen, edit_options, homes, listed, project_directory, told, where_options
+from .hooks_text import chosen, edit_options, homes, listed, project_directory, report_changes, where_options
 
 if TYPE_CHECKING:
     from eventlog.setup.git_exclude import Standing
@@ -89,25 +89,25 @@ def install(
     from eventlog.setup import install as engine
     from eventlog.setup import launch
 
-    directory, places = project_directory(ctx), homes()
-    agents = chosen(agent, directory, places)
+    directory, agent_homes = project_directory(ctx), homes()
+    agents = chosen(agent, directory, agent_homes)
     if statusline and not any(engine.spec_of(name)[1].has_status_line for name in agents):
         option = f"--agent {_WITH_STATUS_LINE[0].name}"
         raise click.UsageError(f"only {_TITLES} has a status line: use {option}.", ctx)
     commands = os.path.dirname(os.path.abspath(__file__))
-    stub = f"{launch.stub_directory(places.data)}/{launch.STUB}"
+    stub = f"{launch.stub_directory(agent_homes.data)}/{launch.STUB}"
     if level != engine.PROJECT and not dry_run:
-        stub = launch.make_stub(REAL, commands, places.data)
+        stub = launch.make_stub(REAL, commands, agent_homes.data)
     changes, excluded = [], []
     for name in agents:
         line = launch.portable_line(name) if level == engine.PROJECT else launch.fast_line(name, stub)
-        path = engine.settings_path(name, level, directory, places)
+        path = engine.settings_path(name, level, directory, agent_homes)
         wanted = engine.handlers(name, line)
         shown = _status_line(level) if statusline and engine.spec_of(name)[1].has_status_line else None
-        changed = engine.install(REAL, name, path, wanted, places, shown=shown, dry_run=dry_run)
+        changed = engine.install(REAL, name, path, wanted, agent_homes, shown=shown, dry_run=dry_run)
         changes.append((level, changed))
-        excluded += _left_out(directory, path, level, stub, places, dry_run=dry_run)
-    told(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
+        excluded += _left_out(directory, path, level, stub, agent_homes, dry_run=dry_run)
+    report_changes(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if not dry_run:
         _say_what_is_left(ctx, directory, [change for _, change in changes], brief)
 
@@ -120,7 +120,7 @@ def _status_line(level: str) -> "dict[str, object]":
 
 
 def _left_out(
-    directory: str, path: str, level: str, stub: str, places: "Homes", *, dry_run: bool
+    directory: str, path: str, level: str, stub: str, agent_homes: "Homes", *, dry_run: bool
 ) -> "list[Standing]":
     """Have git ignore what a checkout or a stash is not to take away: of the settings for one user alone the
     file, and what its hooks start where that is in the same working tree."""
@@ -131,14 +131,14 @@ def _left_out(
     claim = git_exclude.claim_of_hooks(path)
     if level != engine.LOCAL:
         if level == engine.PROJECT and not dry_run:  # it is to be committed now
-            git_exclude.take_back(REAL, places.state, claim)
+            git_exclude.take_back(REAL, agent_homes.state, claim)
         return []
-    found = git_exclude.exclude(REAL, path, places.state, claim, dry_run=dry_run)
-    root = launch.stub_root(places.data)
-    found += git_exclude.exclude_around(
-        REAL, stub, root, places.state, claim, within=directory, dry_run=dry_run
+    exclusions = git_exclude.exclude(REAL, path, agent_homes.state, claim, dry_run=dry_run)
+    root = launch.stub_root(agent_homes.data)
+    exclusions += git_exclude.exclude_around(
+        REAL, stub, root, agent_homes.state, claim, within=directory, dry_run=dry_run
     )
-    return found
+    return exclusions
 
 
 def _say_what_is_left(

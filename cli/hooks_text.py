@@ -1,4 +1,4 @@
-"""What the verbs of `locus hooks` share: whose settings are meant, and how a change is told."""
+"""What the verbs of `locus hooks` share: whose settings are meant, and how a change is reported."""
 
 import dataclasses
 import os
@@ -51,7 +51,7 @@ def where_options(function: F) -> F:
 
 
 def edit_options(function: F) -> F:
-    """How a change is carried out and told."""
+    """How a change is carried out and reported."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/cli.md has its shape)."),
         click.option("--dry-run", is_flag=True, help="Change nothing; print what would change, as a diff."),
@@ -93,14 +93,14 @@ def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
         return agents_meant(ALL)
     if agent is not None:
         return [agent]
-    found = install.agents_here(directory, found_in, os.environ.get("PATH"))
-    if not found:
+    present = install.agents_here(directory, found_in, os.environ.get("PATH"))
+    if not present:
         programs = [spec.program for spec in agents.installable() if spec.program is not None]
         raise click.UsageError(
             f"No coding agent was found here (no program {listed(programs)}, nothing of theirs at home). "
             f"{_how_to_name_one()}"
         )
-    return found
+    return present
 
 
 def _how_to_name_one() -> str:
@@ -111,7 +111,7 @@ def _how_to_name_one() -> str:
     return f"Name one: `locus hooks install --agent {first}` (or {', '.join([*others, ALL])})."
 
 
-def told(
+def report_changes(
     changes: "Sequence[tuple[str, SettingsEdit]]",
     *,
     dry_run: bool,
@@ -125,8 +125,8 @@ def told(
             document({
                 "dry_run": dry_run,
                 "changes": [_fields(level, change) for level, change in changes],
-                "excluded": [dataclasses.asdict(one) for one in excluded],
-                "taken_back": [{"exclude": one.file, "diff": diff(one)} for one in taken_back],
+                "excluded": [dataclasses.asdict(exclusion) for exclusion in excluded],
+                "taken_back": [{"exclude": edit.file, "diff": diff(edit)} for edit in taken_back],
             })
         )  # fmt: skip
         return
@@ -149,25 +149,25 @@ def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
     from eventlog.setup import git_exclude
 
     added: dict[str, list[str]] = {}
-    for one in excluded:
-        if one.state == git_exclude.ADDED:
-            added.setdefault(one.exclude, []).append(one.line)
-        elif one.state != git_exclude.IGNORED:
-            todo = f" Next: {one.todo}." if one.todo else ""
-            say(f"Warning: {one.why}.{todo}")
+    for exclusion in excluded:
+        if exclusion.state == git_exclude.ADDED:
+            added.setdefault(exclusion.exclude, []).append(exclusion.line)
+        elif exclusion.state != git_exclude.IGNORED:
+            todo = f" Next: {exclusion.todo}." if exclusion.todo else ""
+            say(f"Warning: {exclusion.why}.{todo}")
     for exclude, patterns in added.items():
         would = "would be " if dry_run else ""
         say(f"git ignores {', '.join(patterns)} from now on ({would}added to {exclude})")
 
 
-def out_of_lists(claim: str, places: "Homes", *, dry_run: bool) -> "list[SettingsEdit]":
+def out_of_lists(claim: str, agent_homes: "Homes", *, dry_run: bool) -> "list[SettingsEdit]":
     """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
     from eventlog.base.errors import EventLogError
     from eventlog.base.fs import REAL
     from eventlog.setup import git_exclude
 
     try:
-        return git_exclude.take_back(REAL, places.state, claim, dry_run=dry_run)
+        return git_exclude.take_back(REAL, agent_homes.state, claim, dry_run=dry_run)
     except EventLogError as error:
         say(f"Our lines in git's list of ignored files stay: {error} Then run this command again.")
         return []

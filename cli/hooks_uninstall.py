@@ -11,7 +11,7 @@ from .hooks_text import (
     homes,
     out_of_lists,
     project_directory,
-    told,
+    report_changes,
     where_options,
 )
 
@@ -35,19 +35,19 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     from eventlog.setup import git_exclude
     from eventlog.setup import install as engine
 
-    directory, places = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(ctx), homes()
     agents = agents_meant(agent)
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]
     changes = {}
     taken_back: list[SettingsEdit] = []
     for name in agents:
         for at in levels:
-            path = engine.settings_path(name, at, directory, places)
+            path = engine.settings_path(name, at, directory, agent_homes)
             is_meant = agent == name or engine.registered_in(REAL, name, at, path).exists
-            if path not in changes and (is_meant or engine.was_installed(REAL, path, places)):
-                changes[path] = (at, engine.uninstall(REAL, name, path, places, dry_run=dry_run))
-                taken_back += out_of_lists(git_exclude.claim_of_hooks(path), places, dry_run=dry_run)
-    told(list(changes.values()), dry_run=dry_run, as_json=as_json, taken_back=taken_back)
+            if path not in changes and (is_meant or engine.was_installed(REAL, path, agent_homes)):
+                changes[path] = (at, engine.uninstall(REAL, name, path, agent_homes, dry_run=dry_run))
+                taken_back += out_of_lists(git_exclude.claim_of_hooks(path), agent_homes, dry_run=dry_run)
+    report_changes(list(changes.values()), dry_run=dry_run, as_json=as_json, taken_back=taken_back)
     if all(change.kind == "unchanged" for _, change in changes.values()):
         say(
             "No hook of ours is installed there."
@@ -56,6 +56,6 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
         )
     if level is None:
         for name in agents:
-            path = engine.settings_path(name, engine.USER, directory, places)
+            path = engine.settings_path(name, engine.USER, directory, agent_homes)
             if engine.registered_in(REAL, name, engine.USER, path).events:
                 say(f"{path} still has our hooks, for every project: `locus hooks uninstall --user`.")

@@ -95,7 +95,7 @@ def _run(
         transcripts = sources.named(agent, paths, since_s=since_s, passed=passed)
     else:
         home = os.path.dirname(store.layout.root)
-        transcripts = sources.kept(
+        transcripts = sources.of_agent(
             agent, home, os.environ, since_s=since_s, all_projects=all_projects, passed=passed
         )
     report = importer.run(store, agent, transcripts, progress=progress)

@@ -9,7 +9,7 @@ import click
 from eventlog import agents
 
 from .access import say
-from .hooks_text import edit_options, homes, listed, project_directory, told
+from .hooks_text import edit_options, homes, listed, project_directory, report_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
     from eventlog.mcp import install as engine
     from eventlog.setup import git_exclude
 
-    directory, places = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(ctx), homes()
     given = ctx.find_root().obj
     try:
         store = os.path.abspath(given) if given else identity.find(directory, os.environ)
@@ -100,27 +100,27 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
     entries = [
         (
             name,
-            engine.settings_path(name, scope, directory, places, os.environ),
+            engine.settings_path(name, scope, directory, agent_homes, os.environ),
             engine.command_line(name, scope, store or f"{directory}/.locus"),
         )
         for name in chosen(agent, directory)
     ]
     if entries and not dry_run:
         for name, path, line in entries:  # what is refused is refused before anything is started or written
-            engine.install(REAL, name, path, line, places, dry_run=True)
+            engine.install(REAL, name, path, line, agent_homes, dry_run=True)
         _try(entries[0][2], directory)
     for name, path, line in entries:
-        change = engine.install(REAL, name, path, line, places, dry_run=dry_run)
+        change = engine.install(REAL, name, path, line, agent_homes, dry_run=dry_run)
         changes.append((scope, change))
         claim = git_exclude.claim_of_server(path)
         if scope == engine.PROJECT and (
-            change.kind == "created" or git_exclude.is_claimed(REAL, places.state, claim)
+            change.kind == "created" or git_exclude.is_claimed(REAL, agent_homes.state, claim)
         ):
-            excluded += git_exclude.exclude(REAL, path, places.state, claim, dry_run=dry_run)
-    told(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
+            excluded += git_exclude.exclude(REAL, path, agent_homes.state, claim, dry_run=dry_run)
+    report_changes(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if dry_run:
         return
-    if any(one.state == git_exclude.ADDED for one in excluded):
+    if any(exclusion.state == git_exclude.ADDED for exclusion in excluded):
         say("To share such a file with others all the same: `git add -f` it.")
     if store is None:
         say("There is no store here yet: `locus init` makes one.")
@@ -136,7 +136,7 @@ def _try(line: "Sequence[str]", directory: str) -> None:
     from eventlog.base.errors import EventLogError
     from eventlog.mcp import trial
 
-    found = trial.problem(line, directory, os.environ)
-    if found is not None:
-        what, todo = found
+    problem = trial.problem(line, directory, os.environ)
+    if problem is not None:
+        what, todo = problem
         raise EventLogError(f"{what}. No settings were changed. Next: {todo}.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .access import say
-from .hooks_text import edit_options, homes, out_of_lists, project_directory, told
+from .hooks_text import edit_options, homes, out_of_lists, project_directory, report_changes
 from .mcp_install import entry_options, named
 
 if TYPE_CHECKING:
@@ -35,6 +35,6 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
         if agent is not None or os.path.exists(path):
             changes.append((scope, engine.uninstall(REAL, name, path, agent_homes, dry_run=dry_run)))
         taken_back += out_of_lists(claim, agent_homes, dry_run=dry_run)
-    told(changes, dry_run=dry_run, as_json=as_json, taken_back=taken_back)
+    report_changes(changes, dry_run=dry_run, as_json=as_json, taken_back=taken_back)
     if all(change.kind == "unchanged" for _, change in changes):
         say("No server of ours is installed there.")

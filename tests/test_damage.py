@@ -31,7 +31,7 @@ from eventlog.base.types import Event
 from eventlog.erasure import erasure
 from eventlog.gc.live_contents import live_ids
 from eventlog.hooks import state
-from eventlog.importers import seen
+from eventlog.importers import source_stamps
 from eventlog.log.sweep import sweep
 from eventlog.maintenance.backup import backup
 from eventlog.retention import collection, retention
@@ -103,7 +103,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         )
         store.journal.rotate()
         store.append([{"event_type": "action", "agent": "pi", "session_id": KEPT}])
-        state.write_told(
+        state.write_checkpoint(
             store.layout,
             WORKTREE,
             state.CaptureCheckpoint(
@@ -118,7 +118,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
                 writer.put(content)
                 writer.flush()
         collection._note_budget(store)
-        seen.write(store.fs, store.layout, {"/chat.jsonl": TOLD})
+        source_stamps.write(store.fs, store.layout, {"/chat.jsonl": TOLD})
         backup(store, directory / "copy")
     (work / "two").write_bytes(b"the day's work")
     number = 16
@@ -201,7 +201,7 @@ QUESTIONS: dict[str, Callable[[Store, Path], Any]] = {
     "replays": _replays,
     "turns": lambda store, _: store.query("select count(*) from turns").rows[0][0],
     "settings": lambda store, _: config.read(store.fs, store.layout).max_sessions,
-    "told": lambda store, _: bool(state.read_told(store.layout, WORKTREE)),
+    "told": lambda store, _: bool(state.read_checkpoint(store.layout, WORKTREE)),
     "calls": lambda store, _: bool(state.read_calls(store.layout, KEPT)),
     "recover": _recover,
     "capture": lambda store, directory: _captured(store, directory / "work"),
@@ -214,7 +214,7 @@ QUESTIONS: dict[str, Callable[[Store, Path], Any]] = {
     "sweep": lambda store, _: bool(sweep(store.fs, store.layout)),
     "backup": lambda store, directory: backup(store, directory / "copy").next_position > 0,
     "budget": lambda store, _: collection._budget_was_tried(store) in (True, False),  # a day is what it costs
-    "imports": lambda store, _: seen.read(store.fs, store.layout).get("/chat.jsonl") == GROWN,
+    "imports": lambda store, _: source_stamps.read(store.fs, store.layout).get("/chat.jsonl") == GROWN,
     "replays again": lambda store, directory: _replays(store, directory / "again"),
 }
 

@@ -236,6 +236,7 @@ def test_a_record_of_an_agent_is_sound() -> None:
 NO_PARTS = frozenset(("said", "told", "heard", "place", "places", "behind", "due", "young", "sound"))
 NO_NAMES = NO_PARTS | {"one", "ones", "found", "look", "looks", "looked", "keep", "kept", "many", "gate"}
 NAMES_OF_THE_FIELD = ("in_place",)
+PROMISED_NAMES = {"eventlog/restore/plan.py": {"kept"}}  # docs/api.md has them
 
 
 def name_of(node: ast.AST) -> tuple[int, str] | None:
@@ -271,7 +272,7 @@ def test_identifiers_name_things() -> None:
         wrong += [
             f"{path.relative_to(ROOT)}:{line}: {name}"
             for line, name in outline(path).names
-            if says_nothing(name)
+            if says_nothing(name) and name not in PROMISED_NAMES.get(str(path.relative_to(ROOT)), ())
         ]
 
     assert wrong == []

@@ -11,7 +11,7 @@ from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.doctor.store import NOTE, OK, DoctorFinding
 from eventlog.importers import sources
-from eventlog.importers.known import LogFacts
+from eventlog.importers.known_sessions import LogFacts
 from eventlog.store import Store
 
 _NOTES = "select agent, payload from events where event_type = 'import' order by position"
@@ -36,7 +36,7 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
             continue  # it stays to be imported later
         agent = spec.name
         try:
-            on_disk = sources.kept(agent, directory, environ)
+            on_disk = sources.of_agent(agent, directory, environ)
         except (NotFound, EventLogError):
             continue  # it keeps nothing here
         unknown = [source for source in on_disk if known.get(agent, set()).isdisjoint(_names_of(source))]

@@ -1,8 +1,8 @@
 """Which lines an agent wrote, as records of Agent Trace 0.1, one a line. docs/exports.md has the mapping.
 
-A record is what one turn did to files: for each the lines that stand in it after the turn's last change and
-did not before its first one, in numbers of the content after. Made from contents, which are read one file at
-a time; one that is withheld, erased or gone gives no lines and is told in the report. One thread.
+A record covers the files that one turn changed: for each, the lines that are in it after the turn's last
+change and were not before its first one, by their numbers after. It is made from contents, which are read one
+file at a time. One that is withheld, erased or gone gives no lines and is listed in the report. One thread.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.exports import withheld
 from eventlog.exports.conversation import (
     Conversation,
-    Said,
+    JsonObject,
     conversations,
     doubt_at_end,
     moment,
@@ -42,7 +42,7 @@ _DIRECTORY_MODE = "040000"
 
 @dataclass(slots=True)
 class TraceReport:
-    """What was not told: (path, why) of changes without lines, in order."""
+    """What is not in the records: (path, reason) of changes without lines, in order."""
 
     records: int = 0
     missing: "list[tuple[str, str]]" = field(default_factory=list)
@@ -50,11 +50,11 @@ class TraceReport:
 
 @dataclass(slots=True)
 class _Change:
-    """What a turn did to one path, first to last."""
+    """The changes of one path in a turn, first and last."""
 
-    first: Said
-    last: Said
-    known: bool  # each of the changes is known to be the agent's
+    first: JsonObject
+    last: JsonObject
+    is_agents: bool  # each of the changes is known to be the agent's
 
 
 def records(
@@ -63,7 +63,7 @@ def records(
     *,
     session_id: "str | Sequence[str] | None" = None,
     since: "int | None" = None,
-) -> "Iterator[Said]":
+) -> "Iterator[JsonObject]":
     """A record for each turn that left lines in files; `report` is filled on the way."""
     with store.view() as view:
         exposure = withheld.Exposure(view, store.redactor)
@@ -83,21 +83,21 @@ def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
         if event["turn"] is None:
             continue
         files = turns.setdefault(event["turn"], {})
-        known = event["cause"] is not None or event["tool_use_id"] is not None
-        told = files.get(event["path"])
-        if told is None:
-            files[event["path"]] = _Change(event, event, known)
+        is_agents = event["cause"] is not None or event["tool_use_id"] is not None
+        change = files.get(event["path"])
+        if change is None:
+            files[event["path"]] = _Change(event, event, is_agents)
         else:
-            told.last, told.known = event, told.known and known
+            change.last, change.is_agents = event, change.is_agents and is_agents
     return turns
 
 
 def _record(
     store: "Store", conversation: Conversation, turn: int, files: "dict[str, _Change]",
     exposure: withheld.Exposure, report: TraceReport,
-) -> "Said | None":  # fmt: skip
-    called = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
-    told = []
+) -> "JsonObject | None":  # fmt: skip
+    models = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
+    file_records = []
     for path, change in sorted(files.items()):
         if is_outside(path):
             report.missing.append((path, "it lies outside of the repository"))
@@ -108,21 +108,23 @@ def _record(
             if change.last["operation"] != "delete" and not is_directory:
                 report.missing.append((path, "its content after the change is not known"))
             continue
-        ranges, why = _ranges(store, change, exposure)
-        if why is not None:
-            report.missing.append((path, why))
+        ranges, reason = _ranges(store, change, exposure)
+        if reason is not None:
+            report.missing.append((path, reason))
         elif ranges:
-            contributor = _contributor(conversation, change, called[-1] if called else None)
-            told.append({"path": path, "conversations": [{"contributor": contributor, "ranges": ranges}]})
-    if not told:
+            contributor = _contributor(conversation, change, models[-1] if models else None)
+            file_records.append(
+                {"path": path, "conversations": [{"contributor": contributor, "ranges": ranges}]}
+            )
+    if not file_records:
         return None
     last = max((change.last for change in files.values()), key=lambda event: int(event["position"]))
     session = conversation.session
-    record: Said = {
+    record: JsonObject = {
         "version": VERSION,
         "id": _uuid(session["session_id"], turn),
         "timestamp": moment(happened_at(last)) or "1970-01-01T00:00:00.000000Z",
-        "files": told,
+        "files": file_records,
         "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
     }
     doubt = doubt_at_end(event for event in conversation.events if event["turn"] == turn)
@@ -136,9 +138,9 @@ def _record(
     return record
 
 
-def _contributor(conversation: Conversation, change: _Change, model: "str | None") -> Said:
-    """`ai` only for what a tool call of the agent is known to have done."""
-    if not change.known or conversation.session["agent"] == "git":
+def _contributor(conversation: Conversation, change: _Change, model: "str | None") -> JsonObject:
+    """`ai` only for changes that are known to be of a tool call of the agent."""
+    if not change.is_agents or conversation.session["agent"] == "git":
         return {"type": "unknown"}
     if model is None:
         return {"type": "ai"}
@@ -147,12 +149,16 @@ def _contributor(conversation: Conversation, change: _Change, model: "str | None
     return {"type": "ai", "model_id": name[:_MODEL_MAX]}
 
 
-def _ranges(store: "Store", change: _Change, exposure: withheld.Exposure) -> "tuple[list[Said], str | None]":
-    """The new lines, or why they cannot be told."""
+def _ranges(
+    store: "Store", change: _Change, exposure: withheld.Exposure
+) -> "tuple[list[JsonObject], str | None]":
+    """The new lines, or why they are not known."""
     before, after = change.first["before_hash"], change.last["after_hash"]
     if before is None and change.first["operation"] != "add":
         return [], "its content before the change is not known"
-    if not all(exposure.may_leave(one) for one in (before, after) if one is not None):
+    if not all(
+        exposure.may_leave(content_hash) for content_hash in (before, after) if content_hash is not None
+    ):
         return [], withheld.WITHHELD
     try:
         old = b"" if before is None else store.blobs.get(from_text(before))
@@ -164,14 +170,14 @@ def _ranges(store: "Store", change: _Change, exposure: withheld.Exposure) -> "tu
     return new_lines(old, new), None
 
 
-def new_lines(old: bytes, new: bytes) -> "list[Said]":
+def new_lines(old: bytes, new: bytes) -> "list[JsonObject]":
     """The ranges of lines of `new` that `old` does not have there."""
     blocks = changes(BytesIO(old).readlines(), BytesIO(new).readlines())
     return [{"start_line": b1 + 1, "end_line": b2} for _, _, b1, b2 in blocks if b2 > b1]
 
 
 def _uuid(session_id: str, turn: int) -> str:
-    """Of version 8, which leaves the digits to whoever makes it: the same turn has the same one."""
+    """A UUID of version 8, whose digits the maker chooses: the same turn has the same one."""
     digest = bytearray(blake3(f"agent trace\0{session_id}\0{turn}".encode()).digest(length=16))
     digest[6] = 0x80 | digest[6] & 0x0F
     digest[8] = 0x80 | digest[8] & 0x3F

@@ -1,9 +1,9 @@
 """A session as a document of the Agent Trajectory Interchange Format, ATIF-v1.8: docs/exports.md.
 
-A step of the agent is one response of its model, as far as the log tells which belongs together: events with
-one message id, else what follows without a tool's result in between. Model calls count once (P3). What has
-no place in a step (changes of files, decisions, errors) is listed in its `extra`, without hashes and
-contents. One thread.
+A step of the agent is one response of its model, as far as the log shows which events belong together: those
+with one message id, else consecutive ones without a tool's result in between. Model calls count once (P3).
+Events that no field of a step can hold (changes of files, decisions, errors) are listed in its `extra`,
+without hashes and contents. One thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.exports.conversation import (
     Conversation,
-    Said,
+    JsonObject,
     conversations,
     doubt_at_end,
     moment,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 VERSION = "ATIF-v1.8"
-_BESIDE = ("file", "decision", "error", "feedback", "restore")
+_LISTED_TYPES = ("file", "decision", "error", "feedback", "restore")
 
 
 def documents(
@@ -36,10 +36,10 @@ def documents(
     session_id: "str | Sequence[str] | None" = None,
     since: "int | None" = None,
     left_out: "dict[str, str] | None" = None,
-) -> "Iterator[Said]":
-    """A document for that session, or for each since that time (µs) in which there is a step to tell.
+) -> "Iterator[JsonObject]":
+    """A document for that session, or for each since that time (µs) that has a step.
 
-    Args: left_out: takes the other sessions, with the reason.
+    Args: left_out: receives the other sessions, with the reason.
     """
     with store.view() as view:
         for conversation in conversations(store, view, session_id=session_id, since=since, priced=True):
@@ -50,23 +50,28 @@ def documents(
                 left_out[conversation.session["session_id"]] = "nothing was asked, said or done in it"
 
 
-def trajectory(conversation: Conversation) -> "Said | None":
+def trajectory(conversation: Conversation) -> "JsonObject | None":
     """The document, None when the session has no step."""
     session, events = conversation.session, conversation.events
-    children: dict[str, list[Said]] = {}
-    own: list[Said] = []
+    children: dict[str, list[JsonObject]] = {}
+    own_events: list[JsonObject] = []
     for event in events:
-        (own if event["subagent_id"] is None else children.setdefault(event["subagent_id"], [])).append(event)
-    called_by = {
+        (
+            own_events if event["subagent_id"] is None else children.setdefault(event["subagent_id"], [])
+        ).append(event)
+    subagent_of_call = {
         event["tool_use_id"]: event["subagent_id"]
         for event in events
         if event["event_type"] == "subagent" and event["tool_use_id"] and event["subagent_id"] in children
     }
     for event in events:
         event["cost_usd"] = conversation.costs.get(event["position"])
-    embedded = {name: _embedded(conversation, name, some) for name, some in children.items()}
-    known = {name: document for name, document in embedded.items() if document is not None}
-    steps = _steps(own, {use: name for use, name in called_by.items() if name in known})
+    embedded = {name: _embedded(conversation, name, child_events) for name, child_events in children.items()}
+    child_documents = {name: document for name, document in embedded.items() if document is not None}
+    steps = _steps(
+        own_events,
+        {tool_use_id: name for tool_use_id, name in subagent_of_call.items() if name in child_documents},
+    )
     if not steps:
         return None
     totals = {
@@ -84,7 +89,7 @@ def trajectory(conversation: Conversation) -> "Said | None":
             "agent": _agent(conversation),
             "steps": steps,
             "final_metrics": _without_nulls(totals),
-            "subagent_trajectories": list(known.values()) or None,
+            "subagent_trajectories": list(child_documents.values()) or None,
             "extra": {
                 "locus": _without_nulls(
                     {name: session[name] for name in ("session_id", "repo", "title", "status")}
@@ -95,17 +100,17 @@ def trajectory(conversation: Conversation) -> "Said | None":
     )
 
 
-def _doubts(events: "Sequence[Said]") -> "dict[str, str]":
-    """Turn → how well its last files are known, of the turns where that is not `exact`."""
-    turns: dict[int, list[Said]] = {}
+def _doubts(events: "Sequence[JsonObject]") -> "dict[str, str]":
+    """Turn → how well its last files are known, for turns where that is not `exact`."""
+    turns: dict[int, list[JsonObject]] = {}
     for event in events:
         if event["turn"] is not None:
             turns.setdefault(event["turn"], []).append(event)
-    doubts = {str(turn): doubt_at_end(some) for turn, some in sorted(turns.items())}
+    doubts = {str(turn): doubt_at_end(turn_events) for turn, turn_events in sorted(turns.items())}
     return {turn: doubt for turn, doubt in doubts.items() if doubt is not None}
 
 
-def _agent(conversation: Conversation) -> Said:
+def _agent(conversation: Conversation) -> JsonObject:
     session = conversation.session
     return _without_nulls(
         {
@@ -116,7 +121,7 @@ def _agent(conversation: Conversation) -> Said:
     )
 
 
-def _embedded(conversation: Conversation, name: str, events: "Sequence[Said]") -> "Said | None":
+def _embedded(conversation: Conversation, name: str, events: "Sequence[JsonObject]") -> "JsonObject | None":
     steps = _steps(events, {}, inside=True)
     if not steps:
         return None
@@ -132,17 +137,17 @@ class _Step:
     at: "int | None"
     message: "list[str]" = field(default_factory=list)
     reasoning: "list[str]" = field(default_factory=list)
-    calls: "list[Said]" = field(default_factory=list)
-    results: "list[Said]" = field(default_factory=list)
-    metrics: "list[Said]" = field(default_factory=list)
-    beside: "list[Said]" = field(default_factory=list)
+    calls: "list[JsonObject]" = field(default_factory=list)
+    results: "list[JsonObject]" = field(default_factory=list)
+    metrics: "list[JsonObject]" = field(default_factory=list)
+    listed: "list[JsonObject]" = field(default_factory=list)
     models: "list[str]" = field(default_factory=list)
     message_id: "str | None" = None
     turn: "int | None" = None
 
-    def document(self, number: int) -> Said:
-        extra = {"turn": self.turn, "message_id": self.message_id, "events": self.beside or None}
-        mine = self.source == "agent"
+    def document(self, number: int) -> JsonObject:
+        extra = {"turn": self.turn, "message_id": self.message_id, "events": self.listed or None}
+        is_agent = self.source == "agent"
         return _without_nulls(
             {
                 "step_id": number,
@@ -154,24 +159,26 @@ class _Step:
                 "tool_calls": self.calls or None,
                 "observation": {"results": self.results} if self.results else None,
                 "metrics": _summed(self.metrics),
-                # No call is known of steps that hooks told of; that is not the same as none.
-                "llm_call_count": len(self.metrics) or None if mine else None,
+                # No model call is known of steps that hooks recorded; that is not the same as none.
+                "llm_call_count": len(self.metrics) or None if is_agent else None,
                 "extra": {"locus": _without_nulls(extra)},
             }
         )
 
 
-def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: bool = False) -> "list[Said]":
-    asked = {event["turn"] for event in events if event["event_type"] == "intent"}
+def _steps(
+    events: "Sequence[JsonObject]", subagents: "Mapping[str, str]", *, inside: bool = False
+) -> "list[JsonObject]":
+    prompted_turns = {event["turn"] for event in events if event["event_type"] == "intent"}
     failures = {event["tool_use_id"]: event for event in events if event["event_type"] == "error"}
     steps: list[_Step] = []
     by_message: dict[str, _Step] = {}
 
-    def begin(source: str, event: Said) -> _Step:
+    def begin(source: str, event: JsonObject) -> _Step:
         steps.append(_Step(source, happened_at(event), turn=event["turn"]))
         return steps[-1]
 
-    def step_of(event: Said, *, speaks: bool = False) -> _Step:
+    def step_of(event: JsonObject, *, speaks: bool = False) -> _Step:
         """The agent's step that an event belongs to."""
         name = event["message_id"]
         if name is not None and name in by_message:
@@ -184,48 +191,48 @@ def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: 
             and (name is None or last.message_id is None)
             and not (speaks and last.calls)
         )
-        found = last if fits and last is not None else begin("agent", event)
+        step = last if fits and last is not None else begin("agent", event)
         if name is not None:
-            found.message_id = name
-            by_message[name] = found
-        return found
+            step.message_id = name
+            by_message[name] = step
+        return step
 
     for event in events:
-        kind, said = event["event_type"], payload_of(event)
-        if kind == "intent" or (
-            kind == "turn" and event["operation"] == "start" and event["turn"] not in asked
+        event_type, payload = event["event_type"], payload_of(event)
+        if event_type == "intent" or (
+            event_type == "turn" and event["operation"] == "start" and event["turn"] not in prompted_turns
         ):
-            words = said.get("message", said.get("user_message"))
-            if isinstance(words, str) and words:
-                by_person = event["source"] == "user" or kind == "turn"
-                # Inside a subagent it is the agent above that asks, as its user.
-                begin("user" if by_person or inside else "system", event).message.append(words)
-        elif kind == "message" and isinstance(said.get("text"), str):
+            text = payload.get("message", payload.get("user_message"))
+            if isinstance(text, str) and text:
+                by_person = event["source"] == "user" or event_type == "turn"
+                # Inside a subagent the agent that started it asks, as its user.
+                begin("user" if by_person or inside else "system", event).message.append(text)
+        elif event_type == "message" and isinstance(payload.get("text"), str):
             step = step_of(event, speaks=True)
-            (step.reasoning if event["operation"] == "reasoning" else step.message).append(said["text"])
-        elif kind in ("action", "mcp_action"):
-            _add_call(step_of(event), event, said, subagents, failures)
-        elif kind == "llm":
+            (step.reasoning if event["operation"] == "reasoning" else step.message).append(payload["text"])
+        elif event_type in ("action", "mcp_action"):
+            _add_call(step_of(event), event, payload, subagents, failures)
+        elif event_type == "llm":
             step = step_of(event)
             step.metrics.append(event)
             step.models += [event["model"]] if event["model"] else []
-        elif kind in _BESIDE:
-            (steps[-1] if steps else begin("system", event)).beside.append(_beside(event, said))
+        elif event_type in _LISTED_TYPES:
+            (steps[-1] if steps else begin("system", event)).listed.append(_listed_event(event, payload))
     return [step.document(number) for number, step in enumerate(steps, 1)]
 
 
 def _add_call(
     step: _Step,
-    event: Said,
-    said: Said,
+    event: JsonObject,
+    payload: JsonObject,
     subagents: "Mapping[str, str]",
-    failures: "Mapping[str | None, Said]",
+    failures: "Mapping[str | None, JsonObject]",
 ) -> None:
-    taken = {call["tool_call_id"] for call in step.calls}
+    known_ids = {call["tool_call_id"] for call in step.calls}
     call_id = event["tool_use_id"] or event["event_id"]
-    if call_id in taken:  # told again, by another event
+    if call_id in known_ids:  # recorded again, by another event
         call_id = event["event_id"]
-    args = said.get("args")
+    args = payload.get("args")
     extra = {
         name: event[name] for name in ("success", "duration_ms", "error_type") if event[name] is not None
     }
@@ -236,9 +243,9 @@ def _add_call(
             "arguments": args if isinstance(args, dict) else {} if args is None else {"input": args},
         }
     )
-    result: Said = {"source_call_id": call_id}
-    if said.get("result") is not None:
-        result["content"] = text_of(said["result"])
+    result: JsonObject = {"source_call_id": call_id}
+    if payload.get("result") is not None:
+        result["content"] = text_of(payload["result"])
     elif event["tool_use_id"] is not None and event["tool_use_id"] in failures:
         message = payload_of(failures[event["tool_use_id"]]).get("message")
         if isinstance(message, str) and message:
@@ -250,8 +257,8 @@ def _add_call(
     step.results.append(result)
 
 
-def _beside(event: Said, said: Said) -> Said:
-    words = said.get("message", said.get("decision"))
+def _listed_event(event: JsonObject, payload: JsonObject) -> JsonObject:
+    text = payload.get("message", payload.get("decision"))
     columns = (
         "event_id",
         "event_type",
@@ -263,33 +270,33 @@ def _beside(event: Said, said: Said) -> Said:
         "error_type",
     )
     return _without_nulls(
-        {**{name: event[name] for name in columns}, "text": words if isinstance(words, str) else None}
+        {**{name: event[name] for name in columns}, "text": text if isinstance(text, str) else None}
     )
 
 
-def _summed(calls: "Sequence[Said]") -> "Said | None":
-    """Metrics of a step; a sum only where every call tells its part (P7)."""
+def _summed(calls: "Sequence[JsonObject]") -> "JsonObject | None":
+    """Metrics of a step; a sum only where every call has its part (P7)."""
     names = {
         "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens",
         "cached_tokens": "cache_read_tokens",
     }  # fmt: skip
-    more = ("reasoning_tokens", "cache_write_tokens", "cache_write_1h_tokens", "duration_ms")
-    said: Said = {name: _sum([call[column] for call in calls]) for name, column in names.items()}
-    said["cost_usd"] = _cost(calls)
-    extra = _without_nulls({name: _sum([call[name] for call in calls]) for name in more})
-    return _without_nulls({**said, "extra": extra or None}) or None
+    extra_names = ("reasoning_tokens", "cache_write_tokens", "cache_write_1h_tokens", "duration_ms")
+    metrics: JsonObject = {name: _sum([call[column] for call in calls]) for name, column in names.items()}
+    metrics["cost_usd"] = _cost(calls)
+    extra = _without_nulls({name: _sum([call[name] for call in calls]) for name in extra_names})
+    return _without_nulls({**metrics, "extra": extra or None}) or None
 
 
-def _cost(calls: "Sequence[Said]") -> "float | None":
+def _cost(calls: "Sequence[JsonObject]") -> "float | None":
     """US dollars; None unless each call has a price."""
-    known = [call["cost_usd"] for call in calls if call["cost_usd"] is not None]
-    return float(sum(known)) if known and len(known) == len(calls) else None
+    costs = [call["cost_usd"] for call in calls if call["cost_usd"] is not None]
+    return float(sum(costs)) if costs and len(costs) == len(calls) else None
 
 
 def _sum(counts: "Sequence[int | None]") -> "int | None":
-    known = [n for n in counts if n is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+    known_counts = [count for count in counts if count is not None]
+    return sum(known_counts) if known_counts and len(known_counts) == len(counts) else None
 
 
-def _without_nulls(said: "Mapping[str, Any]") -> Said:
-    return {name: value for name, value in said.items() if value is not None}
+def _without_nulls(fields: "Mapping[str, Any]") -> JsonObject:
+    return {name: value for name, value in fields.items() if value is not None}

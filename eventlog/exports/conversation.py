@@ -1,6 +1,6 @@
-"""One session of one moment of the log, as the exports of conversations need it. One thread.
+"""One session in one view of the log, as the exports of conversations need it. One thread.
 
-Model calls are those that count (P3): an `llm` event that another one outdoes is passed over.
+Model calls are those that count (P3): an `llm` event that another one supersedes is left out.
 """
 
 import datetime
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.store import Store
 
-Said = dict[str, Any]
+JsonObject = dict[str, Any]
 
 _COUNTED = "select position, null from llm_calls where session_id = $1"
 _BEGUN = "select position, if(derived_ms is null, null, epoch_us(started_at)) from"
-# The prices of all calls are looked up for each statement, so it asks for as many sessions at once.
+# Each statement looks up the prices of all calls, so it covers this many sessions.
 _PRICED_AT_ONCE = 500
 _COSTS = (
     "select position, cost_usd, (select max(source) from prices) from llm_calls "
@@ -44,25 +44,25 @@ _SESSION = (
 class Conversation:
     """The row of a session, and its events in order without calls that do not count.
 
-    `begun` has when calls began of which only other events show how long they took: position → µs. `costs`
-    are those of model calls that have a price: position → dollars; `prices` is the library with its version
-    that says so, None without any cost (docs/costs.md).
+    `begun` has the starts of calls whose duration is derived from other events: position → µs. `costs` are
+    those of model calls that have a price: position → dollars; `prices` is the price library with its
+    version, None without any cost (docs/costs.md).
     """
 
-    session: Said
-    events: list[Said]
+    session: JsonObject
+    events: list[JsonObject]
     begun: dict[int, int] = field(default_factory=dict)
     costs: dict[int, Decimal] = field(default_factory=dict)
     prices: "str | None" = None
 
     @property
     def agent_version(self) -> "str | None":
-        """The last one that was told."""
+        """The last one that was recorded."""
         return next((e["agent_version"] for e in reversed(self.events) if e["agent_version"]), None)
 
     @property
     def model(self) -> "str | None":
-        """The one that was called most."""
+        """The model that was called most."""
         called = [e["model"] for e in self.events if e["event_type"] == "llm" and e["model"]]
         return max(sorted(set(called)), key=called.count, default=None)
 
@@ -80,61 +80,61 @@ def conversations(
 
     Args: derived: with `begun`; priced: with `costs` and `prices`.
     """
-    where, parameters = ["true"], list[Any]()
+    conditions, parameters = ["true"], list[Any]()
     if session_id is not None:
         parameters.append([session_id] if isinstance(session_id, str) else list(session_id))
-        where.append(f"list_contains(${len(parameters)}, session_id)")
+        conditions.append(f"list_contains(${len(parameters)}, session_id)")
     if since is not None:
-        where.append(
+        conditions.append(
             f"session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since:d})"
         )
-    found = _ask(
-        store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(where)} "
+    session_rows = _ask(
+        store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(conditions)} "
         "order by first_position", parameters,
     )  # fmt: skip
-    sessions = [dict(zip(_SESSION, row, strict=True)) for row in found.rows]
-    for first in range(0, len(sessions), _PRICED_AT_ONCE):
-        some = sessions[first : first + _PRICED_AT_ONCE]
-        costs, prices = _costs(store, view, some) if priced else ({}, None)
-        for session in some:
+    sessions = [dict(zip(_SESSION, row, strict=True)) for row in session_rows.rows]
+    for start in range(0, len(sessions), _PRICED_AT_ONCE):
+        chunk = sessions[start : start + _PRICED_AT_ONCE]
+        costs, prices = _costs(store, view, chunk) if priced else ({}, None)
+        for session in chunk:
             yield _read(store, view, session, derived, costs, prices)
 
 
 def _costs(
-    store: "Store", view: "LogView", sessions: "Sequence[Said]"
+    store: "Store", view: "LogView", sessions: "Sequence[JsonObject]"
 ) -> "tuple[dict[int, Decimal], str | None]":
-    """What the calls of these sessions cost, by position, and by whose prices."""
+    """The costs of the calls of these sessions, by position, and the source of the prices."""
     names = [session["session_id"] for session in sessions]
-    wanted = ", ".join(f"${n}" for n in range(1, len(names) + 1))
-    rows = _ask(store, view, _COSTS.format(sessions=wanted), names).rows if names else []
+    placeholders = ", ".join(f"${n}" for n in range(1, len(names) + 1))
+    rows = _ask(store, view, _COSTS.format(sessions=placeholders), names).rows if names else []
     return {position: cost for position, cost, _ in rows}, rows[0][2] if rows else None
 
 
 def _read(
     store: "Store",
     view: "LogView",
-    session: Said,
+    session: JsonObject,
     derived: bool,
     costs: "dict[int, Decimal]",
     prices: "str | None",
 ) -> Conversation:
-    asked = _ask(store, view, _CALLS if derived else _COUNTED, [session["session_id"]]).rows
-    counted = {row[0] for row in asked}
-    begun = {position: at for position, at, *_ in asked if at is not None}
+    call_rows = _ask(store, view, _CALLS if derived else _COUNTED, [session["session_id"]]).rows
+    counted = {row[0] for row in call_rows}
+    begun = {position: began_us for position, began_us, *_ in call_rows if began_us is not None}
     events = []
-    seen = allowed(store.fs, store.layout)
+    policy = allowed(store.fs, store.layout)
     texts = PayloadTexts.of(view, store.blobs)
     for event in map(store.redactor.leaving, view.iterate(session_id=session["session_id"])):
         if event["event_type"] == "llm" and event["position"] not in counted:
             continue
         payload = event["payload"]
         if isinstance(payload, str):
-            payload = text_without(seen, texts.fill_json(payload), is_json=True)
+            payload = text_without(policy, texts.fill_json(payload), is_json=True)
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
     store.line_counts.fill(events)
-    own = {at: costs[at] for at in counted if at in costs}
-    return Conversation(session, events, begun, own, prices if own else None)
+    session_costs = {position: costs[position] for position in counted if position in costs}
+    return Conversation(session, events, begun, session_costs, prices if session_costs else None)
 
 
 def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
@@ -144,14 +144,14 @@ def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> 
     return run(view, store.layout, store.fs, sql, parameters, people=people)
 
 
-def doubt_at_end(events: "Iterable[Said]") -> "str | None":
+def doubt_at_end(events: "Iterable[JsonObject]") -> "str | None":
     """How well the files at the end of the turn with these events are known, where that is not `exact`
-    (docs/certainty.md); None too where the turn records no tree."""
+    (docs/certainty.md); None also where the turn records no tree."""
     state = certainty_of(events).state
     return None if state in (EXACT, NONE) else state
 
 
-def payload_of(event: Said) -> Said:
+def payload_of(event: JsonObject) -> JsonObject:
     """The payload where it is an object."""
     payload = event["payload"]
     return payload if isinstance(payload, dict) else {}
@@ -163,18 +163,18 @@ def moment(us: "int | None") -> "str | None":
         return None
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     try:
-        at = epoch + datetime.timedelta(microseconds=us)
+        time = epoch + datetime.timedelta(microseconds=us)
     except OverflowError:
         return None
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
 def text_of(value: Any) -> str:
-    """What a tool got or gave, as text: a text as it is, texts of blocks joined, anything else as JSON."""
+    """An argument or result of a tool as text: a text as it is, texts of blocks joined, others as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(map(_is_text, value)):
-        return "\n".join(one["text"] for one in value)
+        return "\n".join(block["text"] for block in value)
     return jsontext.encode_fast(value).decode("utf-8", "replace")
 
 

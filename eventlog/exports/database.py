@@ -1,4 +1,4 @@
-"""The log as one DuckDB file: every view of SQL under its name, for DuckDB and whatever opens its files.
+"""The log as one DuckDB file: every view of SQL under its name, for DuckDB and programs that open its files.
 
     events, turns, sessions, sessions_master, llm_calls    tables with all columns and rows
     the other views of docs/sql.md                          views over the table `events`
@@ -6,8 +6,8 @@
     line_counts                                             lines of changes that do not state them
     locus                                                   one row: store_id, repo_hash, next_position
 
-All of one pinned view of the log. Contents are not in it, and so neither are the functions of files. The file
-is made beside its name and gets it when it is durable. One thread.
+All tables are of one pinned view of the log. Contents are not included, and so neither are the functions of
+files. The file is made beside its target and gets its name when it is durable. One thread.
 """
 
 import os
@@ -42,7 +42,7 @@ ORDER = {
 
 @dataclass(slots=True)
 class DatabaseReport:
-    """What was written: the file, the position up to which it knows the log, and rows of each table."""
+    """What was written: the file, the position up to which it covers the log, and rows of each table."""
 
     path: str
     until: int
@@ -60,7 +60,7 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
     try:
         with files.disk_errors(path):
             os.close(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-            os.unlink(staging)  # DuckDB makes its file itself; here it showed that it can be made
+            os.unlink(staging)  # DuckDB makes its file itself; this showed that it can be made
             with store.view() as view:
                 report = DatabaseReport(path, view.next_position)
                 _write(store, view, staging, report)
@@ -69,9 +69,9 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
     except (duckdb.Error, QueryError) as error:
         raise EventLogError(f"{path} cannot be written: {error}. Nothing was exported.") from error
     finally:
-        for left in (staging, f"{staging}.wal"):
-            if os.path.lexists(left):
-                os.unlink(left)
+        for leftover in (staging, f"{staging}.wal"):
+            if os.path.lexists(leftover):
+                os.unlink(leftover)
     return report
 
 
@@ -81,13 +81,13 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
 
     def fill(con: duckdb.DuckDBPyConnection) -> "Iterator[tuple[str, int]]":
         if os.path.exists(path):
-            os.unlink(path)  # what was begun with an index that turned out damaged
+            os.unlink(path)  # begun with an index that turned out to be damaged
         con.execute(f"ATTACH {source.literal(path)} AS made (RECOVERY_MODE no_wal_writes)")
         for name in ("events", *PROJECTIONS, PRICES):
             con.execute(f"CREATE TABLE made.{name} AS FROM {name} {ORDER[name]}")
             con.execute("CHECKPOINT made")
-            found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
-            yield name, found[0] if found else 0
+            counted = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
+            yield name, counted[0] if counted else 0
         bind_counts(con, f"made.{LINE_COUNTS}", store.line_counts)
         con.execute("USE made")
         for name in NAMES:

@@ -1,8 +1,8 @@
-"""Files that an export writes: whole and durable under their name, or not there at all.
+"""Files that an export writes: whole and durable under their name, or absent.
 
-The bytes go to a hidden sibling, which is synced and only then gets the name: by `link`, which refuses
-a name that exists, or with `force` by `rename`. A process that is killed leaves that sibling behind,
-`.locus-export-…`, and nothing else; it may be deleted. Any thread.
+The bytes go to a hidden sibling, which is synced and then gets the name: by `link`, which refuses a name that
+exists, or with `force` by `rename`. A process that is killed leaves only that sibling, `.locus-export-…`,
+which may be deleted. Any thread.
 """
 
 import errno
@@ -17,16 +17,16 @@ from eventlog.base.errors import EventLogError, NotFound, Refused
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BUFFER_BYTES = 1 << 20
 
-# What `link` says where the file system has no hard links.
+# Errors of `link` where the file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @contextmanager
 def staged(path: str, *, force: bool = False) -> Iterator[IO[bytes]]:
-    """A file to write to; when the block ends well it is durable under `path`.
+    """A file to write to; when the block succeeds it is durable under `path`.
 
-    Raises: Refused when `path` is taken (with `force`: by something that is no plain file), NotFound
-    without its directory, EventLogError when the disk refuses; nothing has that name then.
+    Raises: Refused when `path` is taken (with `force`: by something that is not a plain file), NotFound
+    without its directory, EventLogError when the disk refuses; nothing gets that name then.
     """
     check_free(path, force=force)
     directory, name = os.path.split(os.path.abspath(path))
@@ -80,7 +80,7 @@ def sync_directory(path: str) -> None:
 
 
 def sync(path: str, flags: int = 0) -> None:
-    """Make what stands at `path` durable."""
+    """Make the file or directory at `path` durable."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(fd)
@@ -90,7 +90,7 @@ def sync(path: str, flags: int = 0) -> None:
 
 @contextmanager
 def disk_errors(path: str) -> Iterator[None]:
-    """What the disk says while `path` is written, as an error of ours. A closed pipe stays what it is."""
+    """Raise errors of the disk while `path` is written as EventLogError, except for a closed pipe."""
     try:
         yield
     except BrokenPipeError:
@@ -110,7 +110,7 @@ def _take_name(sibling: str, path: str, force: bool) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A stick with FAT: the name is taken by an empty file first, which still excludes others.
+        # As on a FAT file system: an empty file takes the name first, which still excludes others.
         os.close(os.open(path, _NEW_FILE, 0o600))
         os.rename(sibling, path)
 
@@ -119,11 +119,11 @@ def _unlink(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # renamed, or on a disk that takes nothing any more
+        pass  # renamed, or on a disk that takes no more changes
 
 
 def _refused(path: str, error: OSError) -> EventLogError:
     return EventLogError(
-        f"{path} cannot be written: {error.strerror or error}. Nothing was exported; see to the disk and "
+        f"{path} cannot be written: {error.strerror or error}. Nothing was exported; check the disk and "
         "its permissions, and export again."
     )

@@ -1,8 +1,8 @@
-"""The log as lines of JSON: every column of every visible event, and with `contents` what they name.
+"""The log as lines of JSON: every column of every visible event, and with `contents` the contents they name.
 
-The format is docs/design.md §19.2: a header, one line an event by position, contents in front of the
-first event that needs them, and a last line with a digest of all the others. Payloads keep their bytes.
-Same log, same bytes. One thread; the export pins one view and is not disturbed by writers.
+The format is docs/design.md §19.2: a header, one line for each event by position, contents before the first
+event that needs them, and a last line with a digest of all the others. Payloads keep their bytes. The same
+log gives the same bytes. One thread; the export pins one view, so writers do not affect it.
 """
 
 import base64
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 FORMAT = "locus jsonl"
 VERSION = 1
 
-# Where an event's payload begins. No envelope holds these bytes: in its texts a quote is escaped, and
-# it has no objects in it.
+# Where an event's payload begins. No envelope has these bytes: in its texts a quote is escaped, and it
+# contains no objects.
 PAYLOAD_MARK = b',"payload":'
 
 # A content's bytes in one line; a multiple of 3, so that only the last part is padded.
@@ -46,7 +46,7 @@ class JsonlReport:
     """What was written, and what is not in it.
 
     `missing` are contents that events name and the file lacks, with the reasons; `lost` are ranges of
-    positions whose events the log itself has no more.
+    positions whose events the log itself has lost.
     """
 
     since: int
@@ -69,7 +69,7 @@ def export(
 ) -> JsonlReport:
     """Write the events from position `since` on to the file `path`.
 
-    Args: people: how much of who worked where, as config.PEOPLE has it; by default as the settings say.
+    Args: people: how much about people may leave, as in config.PEOPLE; by default as the settings say.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
     files.check_free(path, force=force)
@@ -86,7 +86,7 @@ def write(
     people: str | None = None,
 ) -> JsonlReport:
     """The same into an open file."""
-    seen = of_people.allowed(store.fs, store.layout, people)
+    policy = of_people.allowed(store.fs, store.layout, people)
     with store.view() as view:
         report = JsonlReport(since, view.next_position)
         report.lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
@@ -106,8 +106,8 @@ def write(
         settled = Settled(view)
         for event in map(settled.event, view.iterate(since)):
             if source is not None:
-                source.bring(event)
-            put(event_line(_with_people(seen, store.redactor.leaving(event))))
+                source.write_contents(event)
+            put(event_line(_with_people(policy, store.redactor.leaving(event))))
         last = _line({"end": True, "events": report.events, "lines": lines, "blake3": digest.hexdigest()})
         file.write(last)
         report.bytes += len(last)
@@ -129,20 +129,20 @@ def header(store: "Store", report: JsonlReport, contents: bool) -> dict[str, Any
     }
 
 
-def _with_people(seen: of_people.People, event: Event) -> Event:
-    """The event with as much of who worked where as may leave; untouched where it says nothing of that."""
-    if seen.mode == of_people.FULL:
+def _with_people(policy: of_people.People, event: Event) -> Event:
+    """The event with only what may leave about people; unchanged where it names none."""
+    if policy.mode == of_people.FULL:
         return event
     for name in ("title", "cwd", "worktree"):
         if isinstance(value := event[name], str):
-            event[name] = of_people.text_without(seen, value)
+            event[name] = of_people.text_without(policy, value)
     if event["payload"] is not None:
-        event["payload"] = of_people.text_without(seen, str(event["payload"]), is_json=True)
+        event["payload"] = of_people.text_without(policy, str(event["payload"]), is_json=True)
     if not of_people.names_people(event):
         return event
-    said = jsontext.decode(str(event["payload"] or "{}"))
-    kept = of_people.within(seen, event, said) if isinstance(said, dict) else said
-    return event if kept == said else {**event, "payload": jsontext.encode(kept).decode("utf-8")}
+    payload = jsontext.decode(str(event["payload"] or "{}"))
+    visible = of_people.within(policy, event, payload) if isinstance(payload, dict) else payload
+    return event if visible == payload else {**event, "payload": jsontext.encode(visible).decode("utf-8")}
 
 
 def event_line(event: Event) -> bytes:
@@ -154,7 +154,7 @@ def event_line(event: Event) -> bytes:
 
 
 class _Contents:
-    """Puts each content in front of the first event that needs it, children before their tree."""
+    """Puts each content before the first event that needs it, children before their tree."""
 
     def __init__(
         self,
@@ -167,19 +167,19 @@ class _Contents:
         self._exposure = exposure
         self._report = report
         self._put = put
-        self._done: set[bytes] = set()
+        self._written: set[bytes] = set()
 
-    def bring(self, event: Event) -> None:
+    def write_contents(self, event: Event) -> None:
         named = dict.fromkeys(event["blobs"] or ())  # type: ignore[call-overload]
         named |= dict.fromkeys(event[name] for name in _HASH_COLUMNS if event[name] is not None)
         for text in named:
             try:
                 id = from_text(text)
             except InvalidEvent:
-                continue  # a hash of another kind names nothing in a store
-            self._bring(id)
+                continue  # a hash of another kind names no content of a store
+            self._write_with_children(id)
 
-    def _bring(self, id: bytes) -> None:
+    def _write_with_children(self, id: bytes) -> None:
         """`id` and all below it, without recursion: trees may be nested deeply."""
         waiting: list[tuple[bytes, bytes | None]] = [(id, None)]  # with the tree's bytes on the way back up
         while waiting:
@@ -187,9 +187,9 @@ class _Contents:
             if encoding is not None:
                 self._put_parts("tree", id, encoding)
                 continue
-            if id in self._done:
+            if id in self._written:
                 continue
-            self._done.add(id)
+            self._written.add(id)
             text = to_text(id)
             if not self._exposure.may_leave(text):
                 self._report.missing.append((text, withheld.WITHHELD))
@@ -208,17 +208,17 @@ class _Contents:
                 waiting.append((id, data))
             else:
                 self._report.missing.append((text, withheld.NAMED))
-            waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._done]
+            waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._written]
 
     def _is_tree(self, id: bytes) -> bool:
-        place = self._blobs.locations((id,)).get(id)  # says so without reading it
-        return place[1] == TREE if place is not None else self._blobs.kind_of(id) == "tree"
+        location = self._blobs.locations((id,)).get(id)  # without reading the content
+        return location[1] == TREE if location is not None else self._blobs.kind_of(id) == "tree"
 
     def _put_parts(self, kind: str, id: bytes, data: bytes) -> None:
         self._report.contents += 1
-        for at in range(0, len(data) or 1, PART_BYTES):
-            part = base64.b64encode(data[at : at + PART_BYTES]).decode("ascii")
-            self._put(_line({kind: to_text(id), "size": len(data), "at": at, "base64": part}))
+        for offset in range(0, len(data) or 1, PART_BYTES):
+            part = base64.b64encode(data[offset : offset + PART_BYTES]).decode("ascii")
+            self._put(_line({kind: to_text(id), "size": len(data), "at": offset, "base64": part}))
 
 
 def _line(fields: dict[str, Any]) -> bytes:

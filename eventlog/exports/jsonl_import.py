@@ -1,13 +1,13 @@
-"""The log back from lines of JSON: what `jsonl` wrote, into a store that is empty or not.
+"""Import of lines of JSON that `jsonl` wrote, into a store that is empty or not.
 
-Before anything is written the whole file is read once and held against its last line: a file that was
-cut off or changed is refused, and nothing of it is imported. `salvage` is for when there is no better
-copy: it takes every line that is sound by itself, and lists the others.
+Before anything is written the whole file is read once and compared with its last line: a file that was cut
+off or changed is refused, and nothing of it is imported. `salvage` is for when there is no better copy: it
+takes every line that is valid by itself, and lists the others.
 
-Events keep their ids, so repeating an import changes nothing, and one that was killed is finished by
-repeating it: what the store has is passed over, and positions come out as if it had run through. The
-bytes in memory are those of one batch, of one content, and, where the store held other events before,
-the ids of its tail. Contents are durable before the events that name them (I24). One thread.
+Events keep their ids, so repeating an import changes nothing, and an import that was killed is finished by
+repeating it: events that the store has are skipped, and positions are the same as without the interruption.
+Memory holds one batch, one content, and, where the store had other events before, the ids of its tail.
+Contents are durable before the events that name them (I24). One thread.
 """
 
 import base64
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.writer import BlobWriter
     from eventlog.store import Store
 
-# A frame of a quarter of what one may be keeps the append lock short, and memory low.
+# A frame of a quarter of the largest allowed keeps the append lock short, and memory low.
 _BATCH_BYTES = 4 << 20
 _BATCH_LINES = 16_384
 _PACK_BYTES = 64 << 20
@@ -47,12 +47,12 @@ _PACK_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _LAST_LINE_MAX = 4096
 
-# Between the tokens of JSON text control bytes are spaces; inside of texts there are none.
+# Control bytes between the tokens of JSON text count as spaces; inside texts there are none.
 _AS_SPACES = bytes.maketrans(b"\t\r\n", b"   ")
 
 _NO_PAYLOAD = b"{}"
-_NOTHING = "Nothing of it was imported; get another copy, or take what is sound by itself with --salvage"
-_STOPPED = "What stands before it is imported; repeating the import is safe"
+_NOTHING = "Nothing of it was imported; get another copy, or import the valid lines with --salvage"
+_STOPPED = "The lines before it are imported; repeating the import is safe"
 
 
 # Event id, event without its payload, and the bytes of that.
@@ -61,11 +61,11 @@ _DIGITS_MAX = 4_000  # Python makes no integers of more than 4,300
 
 
 class DamagedFile(Corruption):
-    """A file that is not what an export wrote; the message names the line."""
+    """A file that differs from what an export wrote; the message names the line."""
 
-    def __init__(self, path: str, line: int | None, what: str, then: str) -> None:
-        where = path if line is None else f"{path}, line {line}"
-        Exception.__init__(self, f"{where}: {what}. {then}")
+    def __init__(self, path: str, line: int | None, what: str, advice: str) -> None:
+        location = path if line is None else f"{path}, line {line}"
+        Exception.__init__(self, f"{location}: {what}. {advice}")
         self.path = path
         self.offset = None
         self.what = what
@@ -74,11 +74,11 @@ class DamagedFile(Corruption):
 
 @dataclass(slots=True)
 class JsonlImportReport:
-    """What came of an import.
+    """The result of an import.
 
     `known` events and `known_contents` were in the store before; `contents` are new. `ledger_left_out` are
-    notes of how far a consumer had come which would be wrong here, because positions differ. `skipped`
-    are unsound lines and why.
+    cursors of consumers that would be wrong here, because positions differ. `skipped` are invalid lines, with
+    the reason.
     """
 
     repo_hash: str
@@ -108,32 +108,33 @@ def load(store: "Store", path: str, *, salvage: bool = False) -> JsonlImportRepo
 
 
 def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -> JsonlImportReport:
-    """The same from an open file; `path` names it in errors. What cannot be read twice is copied first."""
+    """The same from an open file; `path` names it in errors. A file that cannot be read twice is copied
+    first."""
     if not file.seekable():
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(file, copy, _CHUNK_BYTES)
             return read(store, copy, path, salvage=salvage)
-    head, unsound = _header(file, path, salvage)
+    header, skipped = _header(file, path, salvage)
     if not salvage:
-        _check_whole(file, path, head.get("count"))
-    foreign = head.get("repo_hash") != store.repo_hash
+        _check_whole(file, path, header.get("count"))
+    foreign = header.get("repo_hash") != store.repo_hash
     report = JsonlImportReport(
-        str(head.get("repo_hash")), str(head.get("project_name")), foreign, bool(head.get("contents"))
+        str(header.get("repo_hash")), str(header.get("project_name")), foreign, bool(header.get("contents"))
     )
-    report.skipped += unsound
+    report.skipped += skipped
     file.seek(0)
-    with bulk_prefilter.attached_to(store.redactor), _Import(store, path, report, salvage) as into:
+    with bulk_prefilter.attached_to(store.redactor), _Import(store, path, report, salvage) as importer:
         for number, line in _lines(file, path):
             if number == 1:
                 continue
             try:
-                into.take(number, line)
+                importer.take(number, line)
             except (DamagedFile, InvalidEvent) as error:
                 if not salvage:
-                    into.commit()  # what stands before it
+                    importer.commit()  # the lines before it
                     raise
                 report.skipped.append((number, error.what if isinstance(error, DamagedFile) else str(error)))
-        into.commit()
+        importer.commit()
     return report
 
 
@@ -145,11 +146,11 @@ class _Import:
         self._path = path
         self._salvage = salvage
         self._report = report
-        self._known = _Known(store)
+        self._stored = _StoredEvents(store)
         self._batch: dict[str, bytes] = {}  # event id → journal line
         self._bytes = 0
-        self._unseen: list[_Unseen] = []  # those of the batch that were not looked at for secrets yet
-        self._tells_position = False  # whether the batch holds a note that is true at its position only
+        self._unseen: list[_Unseen] = []  # those of the batch that were not scanned for secrets yet
+        self._tells_position = False  # whether the batch has a cursor that is true at its position only
         self._writer: BlobWriter | None = None
         self._parts = _Parts()
 
@@ -158,10 +159,10 @@ class _Import:
 
     def __exit__(self, *exc: object) -> None:
         self._close_writer()
-        self._known.close()
+        self._stored.close()
 
     def take(self, number: int, line: bytes) -> None:
-        """A line behind the header. Raises: DamagedFile, InvalidEvent, and as `commit`."""
+        """Take a line after the header. Raises: DamagedFile, InvalidEvent, and as `commit`."""
         head, mark, rest = line.partition(PAYLOAD_MARK)
         if mark:
             self._take_event(number, head, rest)
@@ -179,16 +180,16 @@ class _Import:
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
-        said = self._check_payload(number, payload)
+        payload_value = self._check_payload(number, payload)
         event_id = event.get("event_id")
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
         position = event.pop("position", None)
-        if self._known.passes(event_id, position) or event_id in self._batch:
+        if self._stored.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
-        line = self._line(number, event_id, event, payload, said)
-        in_place = self._known.comes_to(position)
+        line = self._line(number, event_id, event, payload, payload_value)
+        in_place = self._stored.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
                 self._unseen.pop()
@@ -201,56 +202,56 @@ class _Import:
             self.commit()
 
     def _line(
-        self, number: int, event_id: str, event: Event, payload: bytes, said: "dict[str, Any]"
+        self, number: int, event_id: str, event: Event, payload: bytes, payload_value: "dict[str, Any]"
     ) -> bytes:
-        """The journal line with the payload's own bytes, to be looked at before it is written.
+        """The journal line with the payload's own bytes, to be scanned before it is written.
 
-        Of an event that an append refuses, `salvage` keeps all in the payload (`gate.fitted`).
+        Of an event that an append refuses, `salvage` keeps everything in the payload (`admission.fitted`).
         """
         try:
-            whole = admission.with_defaults(self._store.fs, event)
+            completed = admission.with_defaults(self._store.fs, event)
             try:
-                check_payload(whole["event_type"], said)
-                line = self._encoded(whole, payload)
+                check_payload(completed["event_type"], payload_value)
+                line = self._encoded(completed, payload)
             except InvalidEvent as error:
-                fitted = admission.fitted({**whole, "payload": said})
-                if not self._salvage or fitted["payload"] is said:
+                fitted = admission.fitted({**completed, "payload": payload_value})
+                if not self._salvage or fitted["payload"] is payload_value:
                     raise
                 self._report.skipped.append((number, f"{error}; what was there is in its payload"))
                 payload = jsontext.encode(fitted.pop("payload"))
-                whole = fitted
-                line = self._encoded(whole, payload)
+                completed = fitted
+                line = self._encoded(completed, payload)
         except (InvalidEvent, ValueError, TypeError, RecursionError) as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
-        self._unseen.append((event_id, whole, payload))
+        self._unseen.append((event_id, completed, payload))
         return line
 
     def _encoded(self, event: Event, payload: bytes) -> bytes:
-        named: dict[str, set[str]] = {}
-        line = encode_line(event, _no_payload, jsontext.encode_without_floats, named)
-        admission.keep_ours(named)
+        names: dict[str, set[str]] = {}
+        line = encode_line(event, _no_payload, jsontext.encode_without_floats, names)
+        admission.keep_ours(names)
         line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
         if len(line) >= PAYLOAD_SIZE_MAX:
             raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
         return line
 
-    def _look(self) -> None:
-        """Take secrets out of the lines that were not looked at yet."""
+    def _redact_unseen(self) -> None:
+        """Redact the lines that were not scanned yet."""
         unseen, redactor = self._unseen, self._store.redactor
         if redactor.enabled:
             lines = [self._batch[event_id] for event_id, _, _ in unseen]
             suspects = set(redactor.suspects(lines, lambda i: texts_of(*unseen[i][1:])))
             for i, (event_id, event, payload) in enumerate(unseen):
-                # A text that is spelled in another way than ours is not seen in the payload's bytes.
+                # The scan of the payload's bytes misses texts that are escaped in another way than ours.
                 if i in suspects or b"\\u" in payload or b"\\/" in payload:
                     self._redact(event_id, event, payload)
-        unseen.clear()  # only now: what could not be looked at to the end is never written
+        unseen.clear()  # only now: lines that were not scanned to the end are never written
 
     def _redact(self, event_id: str, event: Event, payload: bytes) -> None:
         event["payload"] = _checked(payload)
         redacted = self._store.redactor.redact(event)
         exact, twice = _exactly(payload)
-        if redacted is not event or twice:  # of a key that stands twice the last one counts
+        if redacted is not event or twice:  # the last one of a repeated key counts
             redacted = self._store.redactor.redact(event if exact is None else {**event, "payload": exact})
             payload = jsontext.encode_fast(redacted["payload"])
         self._batch[event_id] = self._encoded({**redacted, "payload": None}, payload)
@@ -283,29 +284,29 @@ class _Import:
             self._writer.flush()
 
     def commit(self) -> None:
-        """Make what was taken durable: contents first, then the events. Raises: as `Store.append`."""
-        self._look()
+        """Make the lines taken so far durable: contents first, then the events. Raises: as `Store.append`."""
+        self._redact_unseen()
         if self._writer is not None:
             self._writer.flush()
-        known = self._known.among(list(self._batch))
-        lines = [line for event_id, line in self._batch.items() if event_id not in known]
+        stored_ids = self._stored.among(list(self._batch))
+        lines = [line for event_id, line in self._batch.items() if event_id not in stored_ids]
         if lines:
-            # A note of a position must not come to stand elsewhere because somebody else appended.
-            expected = self._known.next_position - len(lines) if self._tells_position else None
-            more = self._withheld_lines()
-            self._store.journal.append([*lines, *more], expect_position=expected)
+            # A cursor must not get another position because somebody else appended.
+            expected = self._stored.next_position - len(lines) if self._tells_position else None
+            withheld_lines = self._withheld_lines()
+            self._store.journal.append([*lines, *withheld_lines], expect_position=expected)
             self._store.blobs.forget_withheld()
-            self._known.next_position += len(more)
-        self._report.known += len(known)
+            self._stored.next_position += len(withheld_lines)
+        self._report.known += len(stored_ids)
         self._report.events += len(lines)
         self._batch, self._bytes, self._tells_position = {}, 0, False
         self._close_writer()
 
     def _withheld_lines(self) -> "list[bytes]":
-        """What is to be said of contents in the file that hold a secret, by the rules of this store."""
-        said = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
-        known = self._known.among([str(event["event_id"]) for event in said])
-        admitted = admission.admit_all(self._store.fs, [e for e in said if e["event_id"] not in known])
+        """Events about contents of the file that hold a secret by the rules of this store."""
+        events = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
+        stored_ids = self._stored.among([str(event["event_id"]) for event in events])
+        admitted = admission.admit_all(self._store.fs, [e for e in events if e["event_id"] not in stored_ids])
         return [encode_line(event) for event in admitted]
 
     def _close_writer(self) -> None:
@@ -335,12 +336,12 @@ class _Import:
         return DamagedFile(self._path, number, what, _STOPPED)
 
 
-class _Known:
+class _StoredEvents:
     """Which events the store has already.
 
-    While its events are those of the file, in the same order, the two are walked side by side: that
-    covers the empty store and the import that was killed. From the first difference on, ids are looked
-    up batch by batch. Events that others append meanwhile are not seen; readers drop those that come twice.
+    While its events are those of the file, in the same order, both are read in parallel. That covers the
+    empty store and the import that was killed. From the first difference on, ids are looked up batch by
+    batch. Events that others append meanwhile are not noticed; readers drop duplicates.
     """
 
     def __init__(self, store: "Store") -> None:
@@ -357,7 +358,7 @@ class _Known:
         self._view.close()
 
     def passes(self, event_id: str, position: object) -> bool:
-        """Whether the store's next event is this one, which it then passes."""
+        """Whether the store's next event is this one; then it is skipped."""
         if not self._side_by_side or self._ahead is None:
             return False
         if self._ahead["event_id"] == event_id:
@@ -370,32 +371,32 @@ class _Known:
         return False
 
     def comes_to(self, position: object) -> bool:
-        """Take note of a new event; whether it, and all before it, stand where they stood."""
+        """Note a new event; whether it, and all before it, have the positions that they had."""
         self._same_positions &= position == self.next_position
         self.next_position += 1
         return self._same_positions
 
     def among(self, event_ids: "list[str]") -> "set[str]":
-        """Those that the store has."""
+        """Those of `event_ids` that the store has."""
         if self._side_by_side:
             return set()
         return self._prefix.seen(event_ids) | self._tail.intersection(event_ids)
 
 
 class _Parts:
-    """Puts the parts of one content together."""
+    """Joins the parts of one content."""
 
     def __init__(self) -> None:
         self._id = b""
         self._parts: list[bytes] = []
         self._size = 0
 
-    def add(self, id: bytes, size: int, at: int, text: str) -> bytes | None:
-        """The content when this was its last part. Raises: ValueError when it does not continue it."""
+    def add(self, id: bytes, size: int, offset: int, text: str) -> bytes | None:
+        """The content when this was its last part. Raises: ValueError when the part does not continue it."""
         part = base64.b64decode(text, validate=True)
-        if at == 0:
+        if offset == 0:
             self._id, self._parts, self._size = id, [], 0
-        if id != self._id or at != self._size:
+        if id != self._id or offset != self._size:
             raise ValueError("the part before it is missing")
         self._parts.append(part)
         self._size += len(part)
@@ -408,9 +409,9 @@ class _Parts:
 
 
 def _checked(text: bytes) -> Any:
-    """What JSON text holds, for its texts: numbers may come out as others. ValueError when it is none.
+    """The value of JSON text, exact in its texts but not in its numbers. Raises: ValueError.
 
-    Numbers of any length and lone surrogates written as escapes are JSON; bytes that are no UTF-8 are not.
+    Numbers of any length and lone surrogates written as escapes are JSON; bytes that are not UTF-8 are not.
     """
     try:
         return orjson.loads(text)
@@ -426,9 +427,9 @@ def _not_json(name: str) -> Any:
 
 
 def _exactly(text: bytes) -> "tuple[Any, bool]":
-    """JSON with all digits of its numbers, and whether a key stands twice in an object of it.
+    """JSON with all digits of its numbers, and whether an object in it repeats a key.
 
-    None where it is nested too deeply. A number of more digits than Python takes becomes a text.
+    None where it is nested too deeply. A number with more digits than Python takes becomes a text.
     """
     twice = False
 
@@ -453,28 +454,32 @@ def _no_payload(_: object) -> bytes:
 
 
 def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any], list[tuple[int, str]]]":
-    """The first line, and with `salvage` what is wrong with it. Raises: DamagedFile, Unsupported."""
+    """The first line, and with `salvage` its problem. Raises: DamagedFile, Unsupported."""
     file.seek(0)
     line = file.readline(_LAST_LINE_MAX)
     what = "it does not begin like a file of `locus export jsonl`"
     try:
-        head = orjson.loads(line)
+        header = orjson.loads(line)
     except ValueError:
-        head = None
-    if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("version"), int):
+        header = None
+    if (
+        not isinstance(header, dict)
+        or header.get("format") != FORMAT
+        or not isinstance(header.get("version"), int)
+    ):
         if salvage:
             return {}, [(1, what)]
         raise DamagedFile(path, 1, what, _NOTHING)
-    if head["version"] > VERSION:
+    if header["version"] > VERSION:
         raise Unsupported(
-            f"{path} has format version {head['version']}; this version of Locus reads {VERSION}. "
+            f"{path} has format version {header['version']}; this version of Locus reads {VERSION}. "
             "Upgrade Locus to import it."
         )
-    return head, []
+    return header, []
 
 
 def _check_whole(file: IO[bytes], path: str, count: object) -> None:
-    """Hold the file against its last line. Args: count: of events, as the header says it.
+    """Compare the file with its last line. Args: count: of events, from the header.
 
     Raises: DamagedFile.
     """
@@ -490,12 +495,12 @@ def _check_whole(file: IO[bytes], path: str, count: object) -> None:
         count = sum(1 for _ in _lines(file, path, from_start=True))
         raise DamagedFile(path, count, "the file ends here without its last line: it was cut off", _NOTHING)
     digest, lines = blake3(), 0
-    left = size - len(last)
+    unread_size = size - len(last)
     file.seek(0)
-    while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+    while unread_size and (chunk := file.read(min(unread_size, _CHUNK_BYTES))):
         digest.update(chunk)
         lines += chunk.count(b"\n")
-        left -= len(chunk)
+        unread_size -= len(chunk)
     if digest.hexdigest() != end.get("blake3"):
         raise _first_unsound(file, path)
     counted = end.get("events") if count is None else count  # files of the first versions
@@ -503,11 +508,11 @@ def _check_whole(file: IO[bytes], path: str, count: object) -> None:
         counted,
         lines,
     ):
-        raise DamagedFile(path, None, "its last line does not count what stands before it", _NOTHING)
+        raise DamagedFile(path, None, "its last line does not count the lines before it", _NOTHING)
 
 
 def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
-    """The first line that shows by itself that the file was changed, else the file as a whole."""
+    """The error for the first line that is invalid by itself, else for the file as a whole."""
     count = 0
     for count, line in _lines(file, path, from_start=True):
         try:
@@ -520,7 +525,7 @@ def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
 
 
 def _lines(file: IO[bytes], path: str, *, from_start: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, from 1. Raises: DamagedFile for one that no export writes."""
+    """Lines with their numbers, from 1. Raises: DamagedFile for a line that no export writes."""
     if from_start:
         file.seek(0)
     number = 0

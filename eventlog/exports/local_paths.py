@@ -1,7 +1,7 @@
-"""Paths of this machine, taken out of what leaves it (P5; docs/locusgraph.md, "What stays here").
+"""Paths of this machine, removed from texts that leave it (P5; docs/locusgraph.md, "What stays here").
 
-A path inside the project becomes relative to it, any other path of somebody's machine becomes a mark. Works
-on JSON text, in which the bytes that are no path stay as they are. Pure; any thread.
+A path inside the project becomes relative to it; any other path of a person's machine becomes a mark. Works
+on JSON text, in which all other bytes stay as they are. Pure; any thread.
 """
 
 import os
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 MARK = "[local path]"
 
-# Where people and their programs keep files; /usr, /etc and the like are the same on every machine.
-_PLACES = (
+# Directories where people and their programs keep files; /usr, /etc and the like are the same everywhere.
+_DIRECTORIES = (
     "home", "Users", "root", "tmp", "var", "private", "proc", "mnt", "media", "Volumes", "srv", "opt", "run",
     "data", "work", "workspace", "workspaces",
 )  # fmt: skip
@@ -26,7 +26,7 @@ _KEYS = (
 )  # fmt: skip
 
 _NAME = r"""[^\s"'`<>|;,()\[\]{}\\]"""
-_BEFORE = r"(?:(?<![\w.\-])|(?<=\\[nrtbf]))"  # no relative path and no URL ends here; a line may
+_BEFORE = r"(?:(?<![\w.\-])|(?<=\\[nrtbf]))"  # neither a relative path nor a URL ends here; a line may
 _FILE = r"(?:file://[^/\s\"]*)?"
 _WINDOWS = rf"[A-Za-z]:(?:\\\\|/){_NAME}+(?:\\\\{_NAME}*)*"
 _TEXT = r"(?:[^\"\\]|\\.)*"
@@ -37,13 +37,13 @@ _ESCAPED_SLASH = re.compile(r"\\/|\\u002[fF]")
 
 
 class LocalPaths:
-    """What to take out, for the projects that lie in `roots`."""
+    """The paths to remove, for the projects in `roots`."""
 
     def __init__(self, roots: Iterable[str]) -> None:
-        self._roots = [_root(one) for one in _outermost(roots)]
-        own = "|".join(re.escape(one) for one in _own())
-        self._anywhere = _places(_PLACES, own)
-        self._of_people = _places(_OF_PEOPLE, own)
+        self._roots = [_root(root) for root in _outermost(roots)]
+        own_pattern = "|".join(map(re.escape, _own_directories()))
+        self._anywhere = _local_path_pattern(_DIRECTORIES, own_pattern)
+        self._of_people = _local_path_pattern(_OF_PEOPLE, own_pattern)
 
     def payload(self, text: str) -> str:
         """A payload's JSON text without measurements of hooks and without paths of this machine."""
@@ -57,7 +57,7 @@ class LocalPaths:
         return self._anywhere.sub(MARK, text)
 
     def diff(self, text: str) -> str:
-        """A diff: what its lines say of other places than homes is content of the project."""
+        """A diff without homes of people; other paths in its lines are content of the project."""
         return self._of_people.sub(MARK, self._relative(text))
 
     def _relative(self, text: str) -> str:
@@ -71,23 +71,24 @@ def _root(root: str) -> tuple[str, "re.Pattern[str]"]:
     return root, re.compile(rf"{_FILE}{re.escape(root)}(?:/+(?={_NAME})|/*(?![\w.\-/]))")
 
 
-def _places(places: tuple[str, ...], own: str) -> "re.Pattern[str]":
-    named = rf"/(?:{'|'.join(places)})/{_NAME}+|~/{_NAME}+|(?:{own})(?:/{_NAME}*)?"
+def _local_path_pattern(directories: tuple[str, ...], own_pattern: str) -> "re.Pattern[str]":
+    named = rf"/(?:{'|'.join(directories)})/{_NAME}+|~/{_NAME}+|(?:{own_pattern})(?:/{_NAME}*)?"
     return re.compile(rf"{_BEFORE}(?:{_FILE}(?:{named})|{_WINDOWS})")
 
 
-def _own() -> list[str]:
-    """Directories of who runs this, longest first."""
-    found = {os.path.expanduser("~"), tempfile.gettempdir()}
-    return sorted((one.rstrip("/") for one in found if one.count("/") > 1), key=len, reverse=True) or ["\0"]
+def _own_directories() -> list[str]:
+    """Directories of the user who runs this, longest first."""
+    directories = {os.path.expanduser("~"), tempfile.gettempdir()}
+    own = [directory.rstrip("/") for directory in directories if directory.count("/") > 1]
+    return sorted(own, key=len, reverse=True) or ["\0"]
 
 
 def _outermost(roots: Iterable[str]) -> list[str]:
-    """Those that are inside no other; neither a root of everything nor a home is a project."""
+    """The roots that are inside no other; neither the root directory nor a home is a project."""
     home = os.path.expanduser("~")
-    kept: list[str] = []
-    for root in sorted({one.rstrip("/") for one in roots}, key=len):
-        above = root.count("/") < 2 or root == home
-        if not above and not any(root.startswith(f"{one}/") for one in kept):
-            kept.append(root)
-    return kept
+    outermost: list[str] = []
+    for root in sorted({root.rstrip("/") for root in roots}, key=len):
+        is_too_high = root.count("/") < 2 or root == home
+        if not is_too_high and not any(root.startswith(f"{other}/") for other in outermost):
+            outermost.append(root)
+    return outermost

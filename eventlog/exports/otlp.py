@@ -1,10 +1,10 @@
 """Sessions as spans in OTLP/JSON, one request of the trace service a line. docs/exports.md has the mapping.
 
 A turn is a trace: a span `invoke_agent` and below it `chat` for each model call that counts (P3) and
-`execute_tool` for each tool call; what stands outside turns is one more. Attributes are those of the semantic
-conventions for generative AI, which are in development: their names stand here as texts of our own. Ids are
-digests of the log's own, so the same log gives the same spans, and a collector that gets them twice can tell.
-Contents of conversations only when asked for. One thread.
+`execute_tool` for each tool call. Calls outside turns are one more trace. Attributes follow the semantic
+conventions for generative AI, which are in development, so their names are constants of ours. Ids are digests
+of the log's ids, so the same log gives the same spans, and a collector can recognise repeated ones. Contents
+of conversations are included only on request. One thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from eventlog.exports.conversation import (
     Conversation,
-    Said,
+    JsonObject,
     conversations,
     doubt_at_end,
     payload_of,
@@ -33,7 +33,7 @@ _ERROR = 2
 
 _SPANS = ("llm", "action", "mcp_action")
 
-# How the conventions name the makers of models, by how models are called.
+# Beginning of a model's name → its maker's name in the conventions.
 _PROVIDERS = (
     ("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"),
     ("codex", "openai"), ("gemini", "gcp.gemini"), ("mistral", "mistral_ai"), ("codestral", "mistral_ai"),
@@ -55,11 +55,11 @@ def requests(
     since: "int | None" = None,
     contents: bool = False,
     left_out: "dict[str, str] | None" = None,
-) -> "Iterator[Said]":
-    """A request for that session, or for each since that time (µs), with at least one span: of a session of
-    which nobody knows when it happened there is none.
+) -> "Iterator[JsonObject]":
+    """A request for that session, or for each since that time (µs), that has at least one span. A session
+    without any known time has none.
 
-    Args: left_out: takes the other sessions, with the reason.
+    Args: left_out: receives the other sessions, with the reason.
     """
     from eventlog import __version__
 
@@ -86,16 +86,16 @@ def requests(
 
 def _why_not(conversation: Conversation) -> str:
     shown = any(e["turn"] is not None or e["event_type"] in _SPANS for e in conversation.events)
-    return "nobody knows when it happened" if shown else "it has no turn and no call"
+    return "the time when it happened is not known" if shown else "it has no turn and no call"
 
 
 def provider_of(model: "str | None") -> "str | None":
-    """The maker of a model by the beginning of its name; None when that is not one that is known."""
+    """The maker of a model by the beginning of its name; None when it is not known."""
     name = (model or "").lower().rpartition("/")[2]
     return next((provider for beginning, provider in _PROVIDERS if name.startswith(beginning)), None)
 
 
-def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
+def _resource(store: "Store", conversation: Conversation) -> "list[JsonObject]":
     return _attributes(
         {
             "service.name": conversation.session["agent"] or "unknown",
@@ -107,48 +107,50 @@ def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
     )
 
 
-def _spans(conversation: Conversation, contents: bool) -> "Iterator[Said]":
-    turns: dict[int | None, list[Said]] = {}
+def _spans(conversation: Conversation, contents: bool) -> "Iterator[JsonObject]":
+    turns: dict[int | None, list[JsonObject]] = {}
     for event in conversation.events:
         if event["turn"] is None and event["event_type"] not in _SPANS:
             continue
         turns.setdefault(event["turn"], []).append(event)
     for turn, events in turns.items():
-        if not _place_in_time(events):
+        if not _assign_times(events):
             continue
-        of = (conversation.session["session_id"], "outside" if turn is None else str(turn))
-        trace, root = _id(16, "trace", *of), _id(8, "turn", *of)
+        key = (conversation.session["session_id"], "outside" if turn is None else str(turn))
+        trace, root = _id(16, "trace", *key), _id(8, "turn", *key)
         below = [span for event in events for span in _span(conversation, event, trace, root, contents)]
         yield _root(conversation, turn, events, trace, root, below, contents)
         yield from below
 
 
-def _place_in_time(events: "Sequence[Said]") -> bool:
-    """Let each event of a turn have an `_at`: its time, else that of the one before it, else the first known.
+def _assign_times(events: "Sequence[JsonObject]") -> bool:
+    """Give each event of a turn an `_at`: its time, else that of the event before it, else the first known.
 
-    False when nobody knows when the turn happened: a span needs a time.
+    False when no time of the turn is known: a span needs one.
     """
-    latest = next((at for event in events if (at := happened_at(event)) is not None), None)
+    latest = next((occurred_us for event in events if (occurred_us := happened_at(event)) is not None), None)
     if latest is None:
         return False
     for event in events:
-        at = happened_at(event)
-        event["_at"] = latest = latest if at is None else at
+        occurred_us = happened_at(event)
+        event["_at"] = latest = latest if occurred_us is None else occurred_us
     return True
 
 
 def _root(
-    conversation: Conversation, turn: "int | None", events: "Sequence[Said]", trace: str, root: str,
-    below: "Sequence[Said]", contents: bool,
-) -> Said:  # fmt: skip
+    conversation: Conversation, turn: "int | None", events: "Sequence[JsonObject]", trace: str, root: str,
+    below: "Sequence[JsonObject]", contents: bool,
+) -> JsonObject:  # fmt: skip
     session = conversation.session
-    asked = next((e for e in events if e["event_type"] == "intent"), None)
-    ended = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
-    failed = next((e["status"] for e in ended if e["status"] in ("failed", "error")), None)
+    intent = next((e for e in events if e["event_type"] == "intent"), None)
+    end_events = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
+    failed = next((e["status"] for e in end_events if e["status"] in ("failed", "error")), None)
     times = [event["_at"] for event in events]
-    begins = min([*(at * 1000 for at in times), *(int(span["startTimeUnixNano"]) for span in below)])
-    prompt = payload_of(asked).get("message") if asked is not None else None
-    outcome = payload_of(ended[-1]).get("outcome") if ended else None
+    begins = min(
+        [*(occurred_us * 1000 for occurred_us in times), *(int(span["startTimeUnixNano"]) for span in below)]
+    )
+    prompt = payload_of(intent).get("message") if intent is not None else None
+    outcome = payload_of(end_events[-1]).get("outcome") if end_events else None
     attributes = {
         **_common(conversation, "invoke_agent"),
         "gen_ai.provider.name": provider_of(conversation.model),
@@ -160,19 +162,21 @@ def _root(
     if contents:
         attributes["gen_ai.input.messages"] = _message("user", prompt)
         attributes["gen_ai.output.messages"] = _message("assistant", outcome, finish_reason="stop")
-    return _made(
+    return _span_document(
         f"invoke_agent {session['agent'] or 'unknown'}", _INTERNAL, trace, root, "", begins,
         max(times) * 1000, attributes, failed,
     )  # fmt: skip
 
 
-def _message(role: str, text: Any, **more: str) -> "str | None":
+def _message(role: str, text: Any, **extra: str) -> "str | None":
     if not isinstance(text, str) or not text:
         return None
-    return text_of([{"role": role, "parts": [{"type": "text", "content": text}], **more}])
+    return text_of([{"role": role, "parts": [{"type": "text", "content": text}], **extra}])
 
 
-def _span(conversation: Conversation, event: Said, trace: str, root: str, contents: bool) -> "Iterator[Said]":
+def _span(
+    conversation: Conversation, event: JsonObject, trace: str, root: str, contents: bool
+) -> "Iterator[JsonObject]":
     kind = event["event_type"]
     if kind == "llm":
         name, span_kind = f"chat {event['model'] or 'unknown'}", _CLIENT
@@ -194,30 +198,30 @@ def _span(conversation: Conversation, event: Said, trace: str, root: str, conten
             "gen_ai.tool.call.id": event["tool_use_id"],
         }
         if contents:
-            said = payload_of(event)
+            payload = payload_of(event)
             for attribute, key in (("arguments", "args"), ("result", "result")):
-                if said.get(key) is not None:
-                    attributes[f"gen_ai.tool.call.{attribute}"] = text_of(said[key])
+                if payload.get(key) is not None:
+                    attributes[f"gen_ai.tool.call.{attribute}"] = text_of(payload[key])
     else:
         return
     failed = (event["error_type"] or "_OTHER") if event["success"] is False else None
     attributes |= {
         "error.type": failed, "locus.event_id": event["event_id"], "locus.subagent_id": event["subagent_id"]
     }  # fmt: skip
-    # An event is written when what it tells of has ended.
+    # An event is written when its call has ended.
     ends = event["_at"] * 1000
     begins = ends - max(event["duration_ms"] or 0, 0) * 1_000_000
-    begun = conversation.begun.get(event["position"])
-    if begun is not None:
-        begins = begun * 1000
+    begun_us = conversation.begun.get(event["position"])
+    if begun_us is not None:
+        begins = begun_us * 1000
         attributes["locus.duration"] = "derived"
     if happened_at(event) is None:
         attributes["locus.time"] = "unknown"
-    own = _id(8, "event", event["event_id"])
-    yield _made(name, span_kind, trace, own, root, begins, ends, attributes, failed)
+    span_id = _id(8, "event", event["event_id"])
+    yield _span_document(name, span_kind, trace, span_id, root, begins, ends, attributes, failed)
 
 
-def _common(conversation: Conversation, operation: str) -> Said:
+def _common(conversation: Conversation, operation: str) -> JsonObject:
     session = conversation.session
     return {
         "gen_ai.operation.name": operation,
@@ -228,13 +232,13 @@ def _common(conversation: Conversation, operation: str) -> Said:
     }
 
 
-def _made(
-    name: str, kind: int, trace: str, own: str, parent: str, begins: int, ends: int,
+def _span_document(
+    name: str, kind: int, trace: str, span_id: str, parent: str, begins: int, ends: int,
     attributes: "Mapping[str, Any]", failed: "str | None",
-) -> Said:  # fmt: skip
-    span: Said = {
+) -> JsonObject:  # fmt: skip
+    span: JsonObject = {
         "traceId": trace,
-        "spanId": own,
+        "spanId": span_id,
         "name": name,
         "kind": kind,
         "startTimeUnixNano": str(_nanoseconds(begins)),
@@ -248,17 +252,17 @@ def _made(
     return span
 
 
-def _nanoseconds(at: int) -> int:
-    """What the protocol can hold, whatever a clock said."""
-    return min(max(at, 0), 2**64 - 1)
+def _nanoseconds(nanoseconds: int) -> int:
+    """The value within the range of the protocol, whatever a clock showed."""
+    return min(max(nanoseconds, 0), 2**64 - 1)
 
 
-def _attributes(said: "Mapping[str, Any]") -> "list[Said]":
-    """Known ones only: an unknown value is left out (P7). 64-bit integers are text in this JSON."""
-    return [{"key": key, "value": _value(value)} for key, value in said.items() if value is not None]
+def _attributes(attributes: "Mapping[str, Any]") -> "list[JsonObject]":
+    """The known attributes; unknown values are left out (P7). 64-bit integers are text in this JSON."""
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value is not None]
 
 
-def _value(value: "str | int | float") -> Said:
+def _value(value: "str | int | float") -> JsonObject:
     if isinstance(value, float):
         return {"doubleValue": value}
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}

@@ -3,9 +3,9 @@
     events-00000.parquet, events-00001.parquet, …    the visible events of ROWS positions each, in order
     turns, sessions, sessions_master, llm_calls      .parquet: the projections of the same view
 
-Columns and types are those of docs/sql.md; `payload` is JSON text. The files say in their metadata
-(`locus.store_id`, `locus.next_position`) which log they were made from. Contents are not among them.
-They are made in a hidden sibling directory, which gets the name when all of them are durable. One thread.
+Columns and types are those of docs/sql.md; `payload` is JSON text. The metadata of the files
+(`locus.store_id`, `locus.next_position`) names the log that they were made from. Contents are not included.
+The files are made in a hidden sibling directory, which gets the name when all are durable. One thread.
 """
 
 import os
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 ROWS = 1_000_000  # positions in one file: some hundred megabytes, and a unit of parallel work
-_GROUP_ROWS = 122_880  # of a row group, unless they are so fat that fewer have so many bytes
+_GROUP_ROWS = 122_880  # of a row group, unless fewer large rows already have `_GROUP_BYTES`
 _GROUP_BYTES = 16 << 20
-_GROWS_BY = 8  # what events take uncompressed
-_VECTOR_ROWS = 2_048  # what DuckDB works on at once
+_GROWS_BY = 8  # from the compressed to the uncompressed size of events
+_VECTOR_ROWS = 2_048  # rows that DuckDB processes at once
 _OURS = re.compile(rf"(events-\d{{5,}}|{'|'.join((*PROJECTIONS, PRICES))})\.parquet")
 
 
@@ -62,7 +62,7 @@ def export(store: "Store", directory: str, *, force: bool = False, rows: int = R
                 report = ParquetReport(directory, view.next_position)
                 _write_all(store, view, staging, report, rows)
             files.sync_directory(staging)
-            _take_place(staging, directory, force)
+            _publish(staging, directory, force)
     except (duckdb.Error, QueryError) as error:
         raise EventLogError(f"{directory} cannot be written: {error}. Nothing was exported.") from error
     finally:
@@ -91,43 +91,45 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
         "locus.repo_hash": store.repo_hash,
         "locus.next_position": str(view.next_position),
     }
-    said = ", ".join(f"{source.literal(name)}: {source.literal(mark)}" for name, mark in marks.items())
-    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_group_rows(view)}, KV_METADATA {{{said}}}"
+    metadata = ", ".join(f"{source.literal(name)}: {source.literal(mark)}" for name, mark in marks.items())
+    options = (
+        f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_group_rows(view)}, KV_METADATA {{{metadata}}}"
+    )
     selects = {f"{name}.parquet": f"{name} {ORDER[name]}" for name in (*PROJECTIONS, PRICES)}
-    # Also of a log without events there is a file: readers find the columns.
+    # A log without events gets a file, too, so that readers find the columns.
     for number, base in enumerate(range(0, view.next_position or 1, rows)):
-        where = f"position BETWEEN {base} AND {base + rows - 1}"
-        selects[f"events-{number:05d}.parquet"] = f"events WHERE {where}"
+        condition = f"position BETWEEN {base} AND {base + rows - 1}"
+        selects[f"events-{number:05d}.parquet"] = f"events WHERE {condition}"
 
     def fill(con: "duckdb.DuckDBPyConnection") -> "Iterator[tuple[str, int]]":
         for name, select in selects.items():
             path = f"{staging}/{name}"
-            done = con.execute(f"COPY (FROM {select}) TO {source.literal(path)} ({options})").fetchone()
+            counts = con.execute(f"COPY (FROM {select}) TO {source.literal(path)} ({options})").fetchone()
             os.chmod(path, 0o600)
             files.sync(path)
-            yield name, done[0] if done else 0
+            yield name, counts[0] if counts else 0
 
     report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS, PRICES), fill))
 
 
 def _group_rows(view: "LogView") -> int:
-    """Rows of a row group: as many as have some _GROUP_BYTES, going by what segments take compressed."""
+    """Rows of a row group: as many as have about `_GROUP_BYTES`, estimated from the size of the segments."""
     sealed = view.manifest.segments
     size = sum(entry.bytes for entry in sealed) * _GROWS_BY
     rows = sum(entry.rows for entry in sealed)
     return max(_VECTOR_ROWS, min(_GROUP_ROWS, _GROUP_BYTES * rows // size)) if rows else _VECTOR_ROWS
 
 
-def _take_place(staging: str, directory: str, force: bool) -> None:
-    """Give the directory its name; with `force`, its files theirs, where the directory is there already."""
+def _publish(staging: str, directory: str, force: bool) -> None:
+    """Give the directory its name; with `force`, where it exists already, give its files their names."""
     if force and os.path.isdir(directory) and os.listdir(directory):
-        made = os.listdir(staging)
-        for name in made:
+        new_names = os.listdir(staging)
+        for name in new_names:
             os.rename(f"{staging}/{name}", f"{directory}/{name}")
         for name in os.listdir(directory):
-            if _OURS.fullmatch(name) and name not in made:
+            if _OURS.fullmatch(name) and name not in new_names:
                 os.unlink(f"{directory}/{name}")
         files.sync_directory(directory)
     else:
-        os.rename(staging, directory)  # takes the place of an empty directory, and of no other
+        os.rename(staging, directory)  # replaces an empty directory, and no other
         files.sync_directory(os.path.dirname(directory))

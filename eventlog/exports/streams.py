@@ -1,8 +1,8 @@
-"""Answers of any size in bounded memory: one connection for the whole of an answer, which is read as it goes.
+"""Answers of any size in bounded memory: one connection for a whole answer, which is read row by row.
 
-What an export asks is as long as the log, so it is neither made whole nor cut into pages that would each
-fold the projections anew. DuckDB gets little memory; what does not fit it (a sort, a fold without an index)
-it writes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
+The answer for an export is as long as the log. So it is neither made at once nor cut into pages that would
+each fold the projections anew. DuckDB gets little memory; what does not fit (a sort, a fold without an index)
+goes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# What DuckDB may keep. Not everything can be written out: where the first is too little, more beats nothing.
+# Memory for DuckDB. It cannot spill everything: where the first limit is too low, the next one is tried.
 _MEMORY_BYTES = (96 << 20, 480 << 20, 2 << 30)
 _FETCH_ROWS = 1_000
 
@@ -45,15 +45,15 @@ def of_views(
     *,
     homes: bool = False,
 ) -> Iterator[_T]:
-    """What `ask` gives of a connection on which the views `names` (docs/sql.md) are, some at a time.
+    """The items that `ask` yields from a connection that has the views `names` (docs/sql.md).
 
-    An index that turns out damaged counts as absent: `ask` is asked again, and what it gives, which is the
-    same in the same order, is passed over as far as it was given already (I22).
+    An index that turns out to be damaged counts as absent: `ask` is called again, and its items, which are
+    the same in the same order, are skipped as far as they were given already (I22).
     Args: columns: of events, where it needs no others; homes: names of homes stay, as in `people.People`.
     Raises: Corruption, QueryError.
     """
     people = allowed(store.fs, store.layout, homes=homes)
-    given = 0
+    row_count = 0
     use_index = True
     sizes = iter(_MEMORY_BYTES)
     memory = next(sizes)
@@ -64,14 +64,14 @@ def of_views(
                 binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
                 if columns is None:
                     _hide(con, store, names)
-                for one in islice(ask(con), given, None):
-                    given += 1
-                    yield one
+                for row in islice(ask(con), row_count, None):
+                    row_count += 1
+                    yield row
                 return
             except source.ERRORS as error:
-                more = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
-                if more is not None:
-                    memory = more
+                larger_memory = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
+                if larger_memory is not None:
+                    memory = larger_memory
                 elif binding.generation is not None and source.may_be_damage(error, of_ours=True):
                     use_index = False
                 else:
@@ -83,26 +83,26 @@ def of_views(
 
 
 def _hide(con: duckdb.DuckDBPyConnection, store: "Store", names: Collection[str]) -> None:
-    """Put views before those of the same names that show no secret in the name of a file."""
+    """Put views over those of the same names that hide secrets in names of files."""
     redactor = store.redactor
-    named = con.execute(_NAMES_OF_FILES).fetchall()
-    if not redactor.kinds_in("\n".join(name for (name,) in named).encode()):
+    file_names = con.execute(_NAMES_OF_FILES).fetchall()
+    if not redactor.kinds_in("\n".join(name for (name,) in file_names).encode()):
         return
-    hidden = {name: new for (name,) in named if (new := redactor.text(name)) != name}
-    hidden |= {jsontext.encode(name)[1:-1].decode(): new for name, new in hidden.items()}
+    hidden = {name: shown_name for (name,) in file_names if (shown_name := redactor.text(name)) != name}
+    hidden |= {jsontext.encode(name)[1:-1].decode(): shown_name for name, shown_name in hidden.items()}
     con.execute("CREATE SCHEMA memory.leaving")
     for name in names:
         kinds = {column: kind for column, kind, *_ in con.execute(f"DESCRIBE {name}").fetchall()}
         select = f"FROM memory.main.{name}"
-        for old in sorted(hidden, key=len, reverse=True):
-            shown = []
+        for file_name in sorted(hidden, key=len, reverse=True):
+            replaced = []
             for column, kind in kinds.items():
-                value = f"replace({{}}, {source.literal(old)}, {source.literal(hidden[old])})"
+                value = f"replace({{}}, {source.literal(file_name)}, {source.literal(hidden[file_name])})"
                 if kind == "VARCHAR":
-                    shown.append(f'{value.format(column)} AS "{column}"')
+                    replaced.append(f'{value.format(column)} AS "{column}"')
                 elif kind == "VARCHAR[]":
-                    shown.append(f'list_transform({column}, lambda x: {value.format("x")}) AS "{column}"')
-            select = f"SELECT * REPLACE ({', '.join(shown)}) FROM ({select})"
+                    replaced.append(f'list_transform({column}, lambda x: {value.format("x")}) AS "{column}"')
+            select = f"SELECT * REPLACE ({', '.join(replaced)}) FROM ({select})"
         con.execute(f"CREATE VIEW memory.leaving.{name} AS {select}")
     con.execute("SET search_path = 'memory.leaving,memory.main'")
 
@@ -117,19 +117,19 @@ _NAMES_OF_FILES = """
 
 
 def rows(con: duckdb.DuckDBPyConnection, select: str, at_once: int | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a SELECT as dicts. Its times must be without a zone: DuckDB needs pytz for others."""
+    """The rows of a SELECT as dicts. Its times must have no zone: DuckDB needs pytz for others."""
     con.execute(select)
     names = [column[0] for column in con.description or ()]
-    while found := con.fetchmany(at_once or _FETCH_ROWS):
-        for row in found:
+    while batch := con.fetchmany(at_once or _FETCH_ROWS):
+        for row in batch:
             yield dict(zip(names, row, strict=True))
 
 
 @contextmanager
 def _connected(store: "Store", memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with so much memory, and a directory for the rest that is gone afterwards."""
-    within = store.layout.directory(TMP_DIR)
-    spill = tempfile.mkdtemp(prefix="export-", dir=within if os.access(within, os.W_OK) else None)
+    """A connection with this much memory, and a temporary directory for the rest."""
+    tmp = store.layout.directory(TMP_DIR)
+    spill = tempfile.mkdtemp(prefix="export-", dir=tmp if os.access(tmp, os.W_OK) else None)
     try:
         with source.connect() as con:
             con.execute(

@@ -1,9 +1,9 @@
-"""What may leave the store: the one place that every export asks (P5).
+"""Which contents may leave the store: every export asks here (P5).
 
-Secrets are taken out of events before they are written, so the text of an event in the log may leave.
-What may not leave is a content that holds a secret, or was not looked through for one: it is kept for
-replay on this machine only. Such a content is called withheld, and everything made from it (its bytes, a
-diff) is withheld with it. The log says which ones are (docs/design.md §25). One thread, one view.
+Events are redacted before they are written, so the text of an event in the log may leave. A content that
+holds a secret, or was not scanned for one, may not: it is kept for replay on this machine only. Such a
+content is called withheld, and everything made from it (its bytes, a diff) is withheld with it. The log lists
+them (docs/design.md §25). One thread, one view.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ NAMED = "withheld: the name of a file in it holds a secret"
 
 
 class Exposure:
-    """What of a view may leave. Asked for the first time it reads one type of events."""
+    """Which contents of a view may leave. The first question reads one type of events."""
 
     def __init__(self, view: "LogView", redactor: "Redactor") -> None:
         self._view = view
@@ -29,7 +29,7 @@ class Exposure:
         self._withheld: frozenset[str] | None = None
 
     def may_leave(self, content_hash: str) -> bool:
-        """Whether the content of that hash, and what is made of it, may be exported."""
+        """Whether the content with that hash, and anything made from it, may be exported."""
         if self._withheld is None:
             self._withheld = withheld_in(self._view)
         return content_hash not in self._withheld

@@ -1,9 +1,9 @@
-"""The end of turns whose agent is gone, or has gone on to another prompt, and told none.
+"""The end of turns that were never ended: their agent is gone, or has gone on to another prompt.
 
-docs/certainty.md §2 has the rules. The next whole look at the directory closes them, in its own frame: an
-action with unknown result for each call that died, what changed since the last look, the tree as it is now
-with the paths that changed, the end of the turn and, where the process is gone, of its session. All ids are
-made of the turn's, so closing it twice is closing it once. Under the lock of the directory. On the hook path,
+docs/certainty.md §2 has the rules. The next whole capture of the directory closes them, in its own frame: an
+action with unknown result for each call that died, the changes since the last capture, the present tree with
+the paths that changed, the end of the turn and, where the process is gone, of its session. All ids derive
+from the turn's, so closing it twice is closing it once. Under the lock of the directory. On the hook path,
 but loaded only where something is to be closed.
 """
 
@@ -31,13 +31,13 @@ _NOT_WHOLE = "the look after the turn was not finished in time"
 _PASSED = "another session changed files after the turn's last look"
 _UNNAMED = "calls of a later prompt, which was not heard, were counted in the turn"
 _UNREADABLE = "the tree of the turn's last look cannot be read"
-_PATHS_MAX = 1000  # that a snapshot names; of more it says how many
-# What a look of this patience may take: nobody waits for it.
+_PATHS_MAX = 1000  # that a snapshot names; of more it gives the number
+# A capture may take this many times longer than a hook's: no agent waits for it.
 _PATIENCE = "10"
 
 
 class Closing:
-    """The turns to close at one look, as `state.left` gives them, and who closes them."""
+    """The turns to close at one capture, as `state.abandoned_turns` gives them, and who closes them."""
 
     __slots__ = ("by", "turns")
 
@@ -51,10 +51,9 @@ class Closing:
 
 
 class Ends:
-    """The events that close what a whole look found dead: those before the changes, and those after them.
+    """The events that close what a whole capture found dead: those before the changes, and those after them.
 
-    `causes` are the calls that died, `turns` those that are under way no longer; `count` of them get their
-    end.
+    `causes` are the calls that died, `turns` the turns no longer under way; `count` of them get their end.
     """
 
     __slots__ = ("after", "before", "causes", "count", "turns")
@@ -66,10 +65,10 @@ class Ends:
         self.count = 0
         self.turns = turns
 
-    def forget(self, layout: Layout, told: CaptureCheckpoint) -> None:
-        """Take the closed turns out of those under way. Behind the append. Raises: OSError."""
+    def forget(self, layout: Layout, checkpoint: CaptureCheckpoint) -> None:
+        """Remove the closed turns from those under way, after the append. Raises: OSError."""
         for turn in self.turns:
-            told.open.pop(turn.session, None)
+            checkpoint.open.pop(turn.session, None)
             state.note_calls(layout, turn.session, [["ended", short(turn.turn)]])
 
 
@@ -78,61 +77,63 @@ def ends_of(
     closing: "Closing | None",
     under_way: "Sequence[Running]",
     call: Call,
-    done: "Capture",
+    capture: "Capture",
     previous: "bytes | None",
-    told: CaptureCheckpoint,
+    checkpoint: CaptureCheckpoint,
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
-    """What closes the turns of `closing` and the calls of `under_way` that are dead.
+    """The events that close the turns of `closing` and the dead calls of `under_way`.
 
-    A look that is not whole closes the turn that a prompt follows, and no other: the rest is known still.
+    A capture that is not whole closes only the turn that a prompt follows; the others stay noted.
 
     Args:
-        previous: the tree that the changes of the look start from.
-        told: what was told by then; its nonce tells a second closing of one turn from a repetition.
+        previous: the tree that the changes of the capture start from.
+        checkpoint: its nonce separates a second closing of one turn from a repetition.
         admit: makes an event whole.
-        fill: puts the tree of the look, and what is said of it, into a snapshot.
+        fill: puts the tree of the capture, and its facts, into a snapshot.
     """
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
-    if done.partial:
-        own = call.session if call.moment == TURN_START else None
-        turns = {session: turn for session, turn in turns.items() if session == own}
-        under_way = [one for one in under_way if one.place[1] in turns]
+    if capture.partial:
+        own_session = call.session if call.moment == TURN_START else None
+        turns = {session: turn for session, turn in turns.items() if session == own_session}
+        under_way = [tool for tool in under_way if tool.turn_key[1] in turns]
     ends = Ends([turn for turn, _ in turns.values()])
-    for one in under_way:
-        if one.dead and not one.late:
-            ends.before.append(admit(_action(layout, one, by)))
-            ends.causes.append(one.cause)
+    for tool in under_way:
+        if tool.dead and not tool.late:
+            ends.before.append(admit(_action(layout, tool, by)))
+            ends.causes.append(tool.cause)
     for turn, reason in turns.values():
         notes = state.read_calls(layout, turn.session)
         if short(turn.turn) in notes.ended:
-            continue  # it has its end; what it left untold is told now
+            continue  # it has its end; its remaining changes are recorded now
         ends.count += 1
-        said: "dict[str, object]" = {"reason": reason, "closed_by": by}
-        at = _last_heard_us(layout, turn.session)
-        look = {"snapshot_type": "turn_end"}
-        snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, look))
+        payload: "dict[str, object]" = {"reason": reason, "closed_by": by}
+        ended_us = _last_noted_us(layout, turn.session)
+        snapshot_payload = {"snapshot_type": "turn_end"}
+        snapshot = admit(_event(turn, checkpoint.nonce, "snapshot", "turn_end", None, snapshot_payload))
         if short(turn.turn) not in notes.begun:
-            at = _not_before(turn, at, snapshot["occurred_at"])
-        why = _all_doubtful(turn, call, done, previous, told)
-        ends.after.append(fill(snapshot, _late(done, why)))
-        ends.after.append(admit(_event(turn, told.nonce, "turn", "end", at, said, status="interrupted")))
+            ended_us = _not_before(turn, ended_us, snapshot["occurred_at"])
+        doubt = _all_doubtful(turn, call, capture, previous, checkpoint)
+        ends.after.append(fill(snapshot, _late(capture, doubt)))
+        ends.after.append(
+            admit(_event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted"))
+        )
         if reason == GONE and turn.session != call.session and not notes.over:
-            said = {"end_reason": reason, "closed_by": by}
-            ended = _event(turn, told.nonce, "session", "end", at, said, status="interrupted")
+            payload = {"end_reason": reason, "closed_by": by}
+            ended = _event(turn, checkpoint.nonce, "session", "end", ended_us, payload, status="interrupted")
             ends.after.append(admit(ended))
     return ends
 
 
-def end_unseen(layout: Layout, told: CaptureCheckpoint, session: str) -> Event:
-    """The end of the turn under way that a later one of its session follows, where nobody looks."""
-    turn = activity.parse_open(session, told.open[session])
+def end_superseded(layout: Layout, checkpoint: CaptureCheckpoint, session: str) -> Event:
+    """The end of the turn under way that a later one of its session follows, without a capture."""
+    turn = activity.parse_open(session, checkpoint.open[session])
     assert turn is not None
-    said = {"reason": SUPERSEDED, "closed_by": HOOK}
-    at = _last_heard_us(layout, session)
-    return _event(turn, told.nonce, "turn", "end", at, said, status="interrupted")
+    payload = {"reason": SUPERSEDED, "closed_by": HOOK}
+    ended_us = _last_noted_us(layout, session)
+    return _event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted")
 
 
 def _event(
@@ -140,7 +141,7 @@ def _event(
     nonce: str,
     event_type: str,
     operation: str,
-    at_us: "int | None",
+    occurred_us: "int | None",
     payload: "Mapping[str, object]",
     **columns: object,
 ) -> Event:
@@ -156,7 +157,7 @@ def _event(
     }
     if event_type == "session":
         event["agent_turn_id"] = None
-    return event if at_us is None else {**event, "occurred_at": at_us}
+    return event if occurred_us is None else {**event, "occurred_at": occurred_us}
 
 
 def _columns(agent: str, session: str, turn: str) -> Event:
@@ -167,62 +168,66 @@ def _columns(agent: str, session: str, turn: str) -> Event:
     }  # fmt: skip
 
 
-def _action(layout: Layout, one: Running, by: str) -> Event:
+def _action(layout: Layout, tool: Running, by: str) -> Event:
     event: Event = {
-        **_columns(*one.place),
+        **_columns(*tool.turn_key),
         "event_type": "action",
         "event_kind": KIND_OF_TYPE["action"],
         "source": SOURCE_OF_TYPE["action"],
-        "event_id": one.cause,
-        "tool": one.tool,
+        "event_id": tool.cause,
+        "tool": tool.tool,
         "payload": {"ended_by": GONE, "closed_by": by},
     }
-    if one.tool_use_id != "-":
-        event["tool_use_id"] = one.tool_use_id
-    at = _last_heard_us(layout, one.place[1])
-    return event if at is None else {**event, "occurred_at": at}
+    if tool.tool_use_id != "-":
+        event["tool_use_id"] = tool.tool_use_id
+    ended_us = _last_noted_us(layout, tool.turn_key[1])
+    return event if ended_us is None else {**event, "occurred_at": ended_us}
 
 
 def _all_doubtful(
-    turn: activity.OpenTurn, call: Call, done: "Capture", previous: "bytes | None", told: CaptureCheckpoint
+    turn: activity.OpenTurn,
+    call: Call,
+    capture: "Capture",
+    previous: "bytes | None",
+    checkpoint: CaptureCheckpoint,
 ) -> "str | None":
-    """Why no path is certain at the end of a turn; None where the look names those that are not."""
-    if done.partial:
+    """Why no path is certain at the end of a turn; None where the capture names those that are not."""
+    if capture.partial:
         return _NOT_WHOLE
     if previous is None:
         return _UNREADABLE
     if call.unheard and call.answers is not None and turn.session == call.session:
         return _UNNAMED
-    return _PASSED if turn.session in told.passed else None
+    return _PASSED if turn.session in checkpoint.passed else None
 
 
-def _late(done: "Capture", why: "str | None") -> "dict[str, object]":
+def _late(capture: "Capture", doubt: "str | None") -> "dict[str, object]":
     from eventlog.base.paths import path_text
 
-    if why is not None:
-        return {"state": "late", "paths": [[".", why]], "count": 1}
-    found: "dict[str, None]" = {}
-    for change in done.changes:
+    if doubt is not None:
+        return {"state": "late", "paths": [[".", doubt]], "count": 1}
+    changed_paths: "dict[str, None]" = {}
+    for change in capture.changes:
         for path in (change.old_path, change.path):
             if path is not None:
-                found[path_text(path)] = None
-    paths = [[path, _WHY] for path in list(found)[:_PATHS_MAX]]
-    return {"state": "late", "paths": paths, "count": len(found)}
+                changed_paths[path_text(path)] = None
+    paths = [[path, _WHY] for path in list(changed_paths)[:_PATHS_MAX]]
+    return {"state": "late", "paths": paths, "count": len(changed_paths)}
 
 
-def _last_heard_us(layout: Layout, session: str) -> "int | None":
-    """When the session was last heard of: it ended then, or later. None where its notes are gone."""
+def _last_noted_us(layout: Layout, session: str) -> "int | None":
+    """When the notes of the session were last written: it ended then or later. None where they are gone."""
     try:
         return os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
     except OSError:
         return None
 
 
-def _not_before(turn: activity.OpenTurn, at: "int | None", now_us: object) -> "int | None":
-    """The notes of the session may be older than a turn that they do not name: it began within the second
-    that is noted of it, and ended no earlier."""
+def _not_before(turn: activity.OpenTurn, ended_us: "int | None", now_us: object) -> "int | None":
+    """The end of a turn that the session's notes, which may be older, do not name: no earlier than its start,
+    which is noted to the second."""
     assert isinstance(now_us, int)
-    return None if at is None else max(at, min((turn.began_s + 1) * 10**6, now_us))
+    return None if ended_us is None else max(ended_us, min((turn.began_s + 1) * 10**6, now_us))
 
 
 # -- without a hook ----------------------------------------------------------------------------
@@ -231,11 +236,11 @@ def _not_before(turn: activity.OpenTurn, at: "int | None", now_us: object) -> "i
 def close_dead_turns(
     fs: "FileSystem", layout: Layout, by: str, note: "Callable[[BaseException], None]"
 ) -> int:
-    """Close the turns of a store whose process is gone, with a look at each of their directories; how many.
+    """Close the turns of a store whose process is gone, with a capture of each directory; how many.
 
     Any number of processes may do so beside hooks. What cannot be closed stays for the next one.
 
-    Args: by: DOCTOR or MAINTENANCE; note: is told what went wrong.
+    Args: by: DOCTOR or MAINTENANCE; note: receives the errors.
     """
     from eventlog.hooks import record
     from eventlog.worktree import statcache
@@ -243,22 +248,26 @@ def close_dead_turns(
     closed = 0
     now_s = fs.time_ns() / 1e9
     nobody = Call("locus", {})
-    places: "dict[str, str] | None" = None
+    directories: "dict[str, str] | None" = None
     try:
         names = sorted(os.listdir(layout.directory(LIVE_DIR)))
     except FileNotFoundError:
         return 0  # a store of an earlier version has none
     for name in names:
         worktree = name.removesuffix(".told")
-        if worktree == name or not state.left(state.read_told(layout, worktree), nobody, now_s):
+        if worktree == name or not state.abandoned_turns(
+            state.read_checkpoint(layout, worktree), nobody, now_s
+        ):
             continue
-        if places is None:
-            places = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}
-        if worktree not in places:
-            continue  # nothing says where it is
+        if directories is None:
+            directories = {
+                short(path): os.fsdecode(path) for path in statcache.captured_directories(fs, layout)
+            }
+        if worktree not in directories:
+            continue  # its path is unknown
         try:
             closed += record.close(
-                fs, layout.root, places[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note
+                fs, layout.root, directories[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note
             )
         except Exception as error:
             note(error)

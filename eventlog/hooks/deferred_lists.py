@@ -1,14 +1,14 @@
 """Contents that hooks deferred: which lists are open, and the process that stores what they name.
 
-`live/<worktree>.deferred` says what is open, one line each (docs/hooks.md):
+`live/<worktree>.deferred` holds what is open, one line each (docs/hooks.md):
 
 - `open` list `files|git` root: a list that a tree names, and in hex the directory that was captured;
 - `part` list tree: files of the list that are stored, as a tree of their paths;
-- `done` list: all of it is stored, told in the log, and in the trees of later captures.
+- `done` list: all of it is stored, recorded in the log, and in the trees of later captures.
 
 Derived (I22): a list that it lacks is opened again by the next capture whose tree names it, and what is
-stored twice counts once (I8). Hooks write under the lock of the directory, in front of the append, so a list
-in the log is always open or done. On the hook path.
+stored twice counts once (I8). Hooks write under the lock of the directory, before the append, so a list in
+the log is always open or done. On the hook path.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".deferred"
 
-# Who stores contents holds the first; who waits to be next, with copies that it made, the second.
+# The process that stores contents holds the first lock; the next one, waiting with its copies, the second.
 WORKING, WAITING = "contents", "contents-next"
 
 
@@ -57,7 +57,7 @@ class Job:
 
 
 class Started:
-    """A process under way, seen from the hook: it says when its copies are made, then awaits its end."""
+    """A process under way, seen from the hook: it signals when its copies are made, then waits to go on."""
 
     __slots__ = ("_end", "_word")
 
@@ -66,7 +66,7 @@ class Started:
         self._end = end  # closing it lets the process go on
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the copies are made, at most so long; whether they are."""
+        """Wait until the copies are made, at most `timeout_s`; whether they are."""
         import select
 
         return bool(select.select([self._word], [], [], max(0.0, timeout_s))[0])
@@ -79,36 +79,36 @@ class Started:
 
 def open_lists(layout: Layout, worktree: str) -> "dict[bytes, OpenList]":
     """The open lists of a working directory, the oldest first."""
-    found: "dict[bytes, OpenList]" = {}
+    lists: "dict[bytes, OpenList]" = {}
     for words in state._lines(layout, worktree + SUFFIX):
         try:
             list_id = bytes.fromhex(words[1])
             if words[0] == "open" and len(words) == 4:
                 root = os.fsdecode(bytes.fromhex(words[3]))
-                found.setdefault(list_id, OpenList(list_id, root, words[2] == "git"))
-            elif words[0] == "part" and len(words) == 3 and list_id in found:
-                found[list_id].parts.append(bytes.fromhex(words[2]))
+                lists.setdefault(list_id, OpenList(list_id, root, words[2] == "git"))
+            elif words[0] == "part" and len(words) == 3 and list_id in lists:
+                lists[list_id].parts.append(bytes.fromhex(words[2]))
             elif words[0] == "done":
-                found.pop(list_id, None)
+                lists.pop(list_id, None)
         except (ValueError, IndexError):
             continue  # cut short by a crash
-    return found
+    return lists
 
 
 def note_open(layout: Layout, worktree: str, root: str, lists: "list[DeferredEntries]") -> bool:
     """Open the lists that a tree names and that are not open; whether any is open now. Raises: OSError."""
     if not lists and not os.path.exists(layout.live(worktree + SUFFIX)):
         return False
-    known = open_lists(layout, worktree)
-    shown = os.fsencode(root).hex()
+    open_now = open_lists(layout, worktree)
+    root_hex = os.fsencode(root).hex()
     lines = [
-        ["open", one.list_id.hex(), "git" if one.in_git else "files", shown]
-        for one in lists
-        if one.list_id not in known
+        ["open", entries.list_id.hex(), "git" if entries.in_git else "files", root_hex]
+        for entries in lists
+        if entries.list_id not in open_now
     ]
     if lines:
         state._append(layout, worktree + SUFFIX, lines)
-    return bool(lines or known)
+    return bool(lines or open_now)
 
 
 def note_part(layout: Layout, worktree: str, list_id: bytes, tree: bytes) -> None:
@@ -127,7 +127,7 @@ def worktrees_with_open_lists(fs: FileSystem, layout: Layout) -> "list[str]":
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except OSError:
-        return []  # a store of an earlier version, or a matter for whoever meets it next
+        return []  # a store of an earlier version, or an error for the next reader to report
     return [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
 
 

@@ -1,4 +1,4 @@
-"""What a call says, completed by what was noted before: names, model calls, and calls told twice or never.
+"""The events of a call, completed from earlier notes: names, model calls, and calls reported twice or never.
 
 Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
 """
@@ -32,15 +32,15 @@ _TRANSCRIPT_BYTES_USUAL = 4 << 20
 
 
 class Completion:
-    """Completes `call`; `lines` gets what is to be noted of the session behind the append."""
+    """Completes `call`; `lines` receives what is to be noted of the session after the append."""
 
     def __init__(
         self,
         layout: Layout,
         who: identity.Identity,
         call: Call,
-        place: "HookDirectory | None",
-        known: Calls,
+        directory: "HookDirectory | None",
+        notes: Calls,
         redactor: "Redactor",
         lines: "list[list[str]]",
         note: "Callable[[BaseException], None]",
@@ -48,51 +48,53 @@ class Completion:
         self.layout = layout
         self.who = who
         self.call = call
-        self.place = place
-        self.known = known
+        self.directory = directory
+        self.notes = notes
         self.redactor = redactor
         self.lines = lines
         self.note = note
 
     def run(self) -> None:
-        """Events that need what was noted before: a session's name, model calls, and calls told twice."""
+        """Complete events that need earlier notes: a session's name, model calls, calls reported twice."""
         call, session = self.call, self.call.session
         if session is None:
             return
         if call.may_duplicate:
-            call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
-        if call.tools_settled and self.place is not None:
-            self._settle(self.place, session)
+            call.events = [
+                event for event in call.events if str(event.get("event_id")) not in self.notes.actions
+            ]
+        if call.tools_settled and self.directory is not None:
+            self._settle(self.directory, session)
         if call.moment == SESSION:
             self._add_master()
         if call.prompt is not None:
-            # Before it is cut: half a secret is not recognised any more.
+            # Before it is cut: half a secret is no longer recognised.
             prompt = self.redactor.text(call.prompt)
             call.events[0]["title"] = title_of(prompt)
-            if not self.known.named:
+            if not self.notes.named:
                 self._add_name(session, prompt)
         for path in self._transcripts():
             self._add_model_calls(path)
 
-    def _settle(self, place: HookDirectory, session: str) -> None:
-        """An action for each tool of the turn that ended unheard, and a look at what it changed.
+    def _settle(self, directory: HookDirectory, session: str) -> None:
+        """Add an action for each tool of the turn that ended unreported, and have its changes captured.
 
-        Those of subagents go on: what the agent asks its model says nothing of them.
+        Tools of subagents go on: a request of the agent to its model does not concern them.
         """
         call = self.call
-        told = state.read_told(self.layout, place.key)
+        checkpoint = state.read_checkpoint(self.layout, directory.key)
         turn = short(session), short(call.turn or "")
-        told_by = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
+        reporting_hook = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
         ended = [
-            one
-            for one in state.running(self.layout, place.key, told)
-            if one.turn == turn and not one.late and not one.by_subagent
+            tool
+            for tool in state.running(self.layout, directory.key, checkpoint)
+            if tool.turn == turn and not tool.late and not tool.by_subagent
         ]
-        for one in ended:
-            id = None if one.tool_use_id == "-" else one.tool_use_id
-            event = call.add("action", {"told_by": told_by}, tool=one.tool, tool_use_id=id)
-            event["event_id"] = one.cause
-            call.ended.append(one.cause)
+        for tool in ended:
+            tool_use_id = None if tool.tool_use_id == "-" else tool.tool_use_id
+            event = call.add("action", {"told_by": reporting_hook}, tool=tool.tool, tool_use_id=tool_use_id)
+            event["event_id"] = tool.cause
+            call.ended.append(tool.cause)
         if ended and call.moment == TURN_END:
             call.events = call.events[-len(ended) :] + call.events[: -len(ended)]
         elif ended:
@@ -146,34 +148,34 @@ class Completion:
 
     def _add_model_calls(self, path: str) -> None:
         key = short(path)
-        before = self.known.marks.get(key) or TranscriptOffset()
+        previous = self.notes.marks.get(key) or TranscriptOffset()
         bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
         try:
-            found, mark = self._read(path, before, bytes_max)
+            events, mark = self._read(path, previous, bytes_max)
         except FileNotFoundError:
             return  # this client keeps no transcript
         except OSError as error:
             self.note(error)
             return
-        for event in found:
-            turn = self.known.subagents.get(short(str(event.get("subagent_id"))))
+        for event in events:
+            turn = self.notes.subagents.get(short(str(event.get("subagent_id"))))
             if turn is not None:
                 event["agent_turn_id"] = turn
-        # Before the look at the end of the turn that they belong to (S1-37).
+        # Before the snapshot at the end of the turn that they belong to (S1-37).
         ends = ("snapshot", "turn")
-        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] in ends), None)
-        at = 0 if at is None else at
-        self.call.events[at:at] = found
-        if (mark.inode, mark.offset) != (before.inode, before.offset):
+        index = next((i for i, event in enumerate(self.call.events) if event["event_type"] in ends), None)
+        index = 0 if index is None else index
+        self.call.events[index:index] = events
+        if (mark.inode, mark.offset) != (previous.inode, previous.offset):
             self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
 
     def _read(
-        self, path: str, before: TranscriptOffset, bytes_max: int
+        self, path: str, previous: TranscriptOffset, bytes_max: int
     ) -> "tuple[list[Event], TranscriptOffset]":
         reader = self._reader()
         if reader is None:
-            return [], before
+            return [], previous
         calls: "tuple[list[Event], TranscriptOffset]" = reader.read_calls(
-            self.call.agent, path, before, bytes_max, self.known.stamps
+            self.call.agent, path, previous, bytes_max, self.notes.stamps
         )
         return calls

@@ -1,7 +1,7 @@
 """File events from what a capture found: which change belongs to which tool, and under which id.
 
-`attribution` decides whose a change is; that a person changed a file before an edit tool did is told by the
-text that the agent found in it. On the hook path.
+`attribution` decides whose a change is. The text that an edit tool found in a file shows whether a person
+changed it before the tool did. On the hook path.
 """
 
 from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, EditedFile
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.capture import Capture
     from eventlog.worktree.changes import CapturedChange
 
-# More changes than this are told by the snapshot alone: the two trees say what they are.
+# More changes than this get no events: the snapshot's tree and the one before it show what they are.
 FILES_MAX = 5_000
 
 _MODE_OF = {
@@ -42,74 +42,76 @@ _BOM = b"\xef\xbb\xbf"
 class FileEventBuilder:
     """Makes the file events of one capture.
 
-    `turn` is the one that the call ends or belongs to, `named` are its own files by path in the directory,
-    `calls` are all those that may have made a change: under way, dead, or ended without a look.
+    `turn` is the one that the call ends or belongs to, `named` are the call's own files by path in the
+    directory, `calls` all that may have made a change: under way, dead, or ended without a capture.
     """
 
     def __init__(
         self,
         call: Call,
         turn: "str | None",
-        told: CaptureCheckpoint,
-        done: "Capture",
+        checkpoint: CaptureCheckpoint,
+        capture: "Capture",
         named: "dict[bytes, EditedFile]",
         calls: "Sequence[Running]",
         writer: "BlobWriter",
     ) -> None:
         self._call = call
-        self._told = told
-        self._looker = _looker(call, turn)
+        self._checkpoint = checkpoint
+        self._origin = _origin(call, turn)
         self._named = named if call.moment == TOOL else {}
-        self._others = [one for one in calls if one.cause not in (call.cause, call.started_action_id)]
+        self._others = [tool for tool in calls if tool.cause not in (call.cause, call.started_action_id)]
         self._writer = writer
-        self._kept = done.kept
-        self._done = done
-        self._skipped = dict(done.skipped)
-        self._lists: "dict[bytes, str | None]" = {one.sentence: to_text(one.list_id) for one in done.deferred}
+        self._kept_ignored = capture.kept_ignored
+        self._capture = capture
+        self._skipped = dict(capture.skipped)
+        self._lists: "dict[bytes, str | None]" = {
+            entries.sentence: to_text(entries.list_id) for entries in capture.deferred
+        }
 
-    def tell(self, change: "CapturedChange", blobs: "BlobStore") -> "list[Event]":
+    def build(self, change: "CapturedChange", blobs: "BlobStore") -> "list[Event]":
         """The events of one change."""
         named = self._named.get(change.path)
-        whose = attribution.attribute(
-            self._looker, self._others, None if named is not None else short(change.path)
+        verdict = attribution.attribute(
+            self._origin, self._others, None if named is not None else short(change.path)
         )
-        found = []
+        events = []
         before = change.before
         if named is not None and named.original is not None and change.old_path is None:
             between = self._between(named.original, change, blobs)
             if between is not None:
-                # Somebody changed the file behind the last capture and before the tool did.
-                found.append(self._event(change, before, between, {"source": "user"}, None, None, blobs))
+                # Somebody changed the file after the last capture and before the tool did.
+                events.append(self._event(change, before, between, {"source": "user"}, None, None, blobs))
                 before = between
-        columns = self._columns(whose)
-        event = self._event(change, before, change.after, columns, whose.cause, named, blobs)
+        columns = self._columns(verdict)
+        event = self._event(change, before, change.after, columns, verdict.cause, named, blobs)
         payload = event["payload"]
         assert isinstance(payload, dict)
-        if whose.cause is None and whose.causes:
-            payload["causes"] = whose.causes
-        if whose.certainty is not None:
-            payload["certainty"] = whose.certainty
-        return [*found, event]
+        if verdict.cause is None and verdict.causes:
+            payload["causes"] = verdict.causes
+        if verdict.certainty is not None:
+            payload["certainty"] = verdict.certainty
+        return [*events, event]
 
-    def _columns(self, whose: Attribution) -> Event:
-        """The columns by which a change counts where it belongs, where that is not in the call's place."""
-        if whose.whose == attribution.LOOKER:
+    def _columns(self, verdict: Attribution) -> Event:
+        """The columns by which a change counts where it belongs, if that is not in the call's turn."""
+        if verdict.owner == attribution.CAPTURING_CALL:
             return {}
-        if whose.place is None:
-            # It moves no turn's tree. A person made it, unless some turn is under way: then nobody can tell.
-            source = "system" if self._told.open or whose.causes else "user"
+        if verdict.turn_key is None:
+            # It moves no turn's tree. A person made it, unless some turn is under way: then it is unknown.
+            source = "system" if self._checkpoint.open or verdict.causes else "user"
             return {"source": source, "agent_session_id": None, "agent_turn_id": None, "subagent_id": None}
-        columns: Event = {} if whose.cause is not None else {"source": "system"}
-        if whose.place == self._looker.place and whose.whose == attribution.THIS_TURN:
-            return {**columns, "agent_turn_id": whose.place[2], "subagent_id": None}
-        agent, session, turn = whose.place
+        columns: Event = {} if verdict.cause is not None else {"source": "system"}
+        if verdict.turn_key == self._origin.turn_key and verdict.owner == attribution.THIS_TURN:
+            return {**columns, "agent_turn_id": verdict.turn_key[2], "subagent_id": None}
+        agent, session, turn = verdict.turn_key
         columns |= {"agent": agent, "agent_session_id": session, "agent_turn_id": turn, "subagent_id": None}
-        if whose.place == (self._call.agent, self._call.session, self._call.turn):
+        if verdict.turn_key == (self._call.agent, self._call.session, self._call.turn):
             return columns
         return {**columns, "cwd": None, "model": None, "agent_version": None}
 
     def _between(self, original: str, change: "CapturedChange", blobs: "BlobStore") -> "TreeEntry | None":
-        """The state that the tool found, when it is another one than the log knows."""
+        """The state that the tool found, where it differs from the log's."""
         from eventlog.blobs.tree import TreeEntry
 
         before = change.before
@@ -118,18 +120,18 @@ class FileEventBuilder:
             return None
         if before is not None and before.kind in FILES:
             try:
-                known = blobs.get(before.id)
+                stored = blobs.get(before.id)
             except EventLogError:
                 return None
-            # Agents read files as text: without a mark at the beginning, with plain line ends.
-            if _plain(known) == _plain(data) or "\ufffd" in original:
+            # Agents read files as text: without a byte order mark, with plain line ends.
+            if _plain(stored) == _plain(data) or "\ufffd" in original:
                 return None
         elif before is not None:
             return None
-        id = self._writer.put(data)
-        if change.path in self._kept or (change.after is None and is_withheld(change.path)):
-            self._done.withhold_ignored(self._writer, id, len(data))
-        return TreeEntry(b"-", FILE if before is None else before.kind, id, len(data))
+        content_id = self._writer.put(data)
+        if change.path in self._kept_ignored or (change.after is None and is_withheld(change.path)):
+            self._capture.withhold_ignored(self._writer, content_id, len(data))
+        return TreeEntry(b"-", FILE if before is None else before.kind, content_id, len(data))
 
     def _event(
         self,
@@ -171,7 +173,9 @@ class FileEventBuilder:
             "operation": operation,
             "before_hash": before_hash,
             "after_hash": after_hash,
-            "blobs": [one for one in (before_hash, after_hash, before_list, deferred) if one is not None],
+            "blobs": [
+                content for content in (before_hash, after_hash, before_list, deferred) if content is not None
+            ],
             "related_to": RELATED_OF_TYPE["file"],
             "cause": cause,
             "lines_added": None if named is None else named.added,
@@ -179,12 +183,12 @@ class FileEventBuilder:
             **columns,
         }
         event["payload"] = {name: value for name, value in payload.items() if value is not None}
-        key = (self._told.nonce, path, operation, before_hash or "", after_hash or str(deferred or ""))
+        key = (self._checkpoint.nonce, path, operation, before_hash or "", after_hash or str(deferred or ""))
         event["event_id"] = event_id_of("locus", "file", *key)
         return event
 
     def _list_of(self, entry: "TreeEntry", blobs: "BlobStore") -> "str | None":
-        """The list on which a content stands that was deferred and is not stored yet, as far as is known."""
+        """The list that names a content which is deferred and not stored yet, as far as is known."""
         if entry.kind != SKIPPED:
             return None
         if entry.id not in self._lists:
@@ -198,23 +202,23 @@ class FileEventBuilder:
         return self._lists[entry.id]
 
 
-def _looker(call: Call, turn: "str | None") -> CaptureOrigin:
-    place = None
+def _origin(call: Call, turn: "str | None") -> CaptureOrigin:
+    turn_key = None
     if call.session is not None and turn is not None:
-        place = call.agent, call.session, turn
+        turn_key = call.agent, call.session, turn
     if call.moment == TOOL and call.cause is not None:
         kinds = {
             EDITS: attribution.AFTER_EDIT,
             ANY: attribution.AFTER_COMMAND,
             None: attribution.AFTER_COMMAND,
         }
-        return CaptureOrigin(kinds.get(call.kind, attribution.AFTER_WAIT), call.cause, place)
+        return CaptureOrigin(kinds.get(call.kind, attribution.AFTER_WAIT), call.cause, turn_key)
     if call.moment == TOOL:
-        return CaptureOrigin(attribution.AFTER_WAIT, None, place)
+        return CaptureOrigin(attribution.AFTER_WAIT, None, turn_key)
     if call.moment == TOOL_START:
-        return CaptureOrigin(attribution.BEFORE_COMMAND, None, place)
+        return CaptureOrigin(attribution.BEFORE_COMMAND, None, turn_key)
     if call.moment == TURN_END or (call.moment == SESSION_END and turn is not None):
-        return CaptureOrigin(attribution.TURN_ENDS, None, place)
+        return CaptureOrigin(attribution.TURN_ENDS, None, turn_key)
     return CaptureOrigin(attribution.BETWEEN, None, None)
 
 

@@ -1,12 +1,12 @@
-"""What tools say of files that git ignores and that a store keeps: left out before it is written (P5).
+"""Texts of tools about files that git ignores and a store keeps: left out before anything is written (P5).
 
     outside = Outside(root)
     events = leave_out(events, outside)
 
 A call names such a file in an argument that is a path, in a patch, or as a word of a command. Then its result
-is left out, and of its arguments all but paths, numbers and commands that only name the file. A result that
-quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md says what this cannot see. Files
-are meant of which `kept_ignored.is_withheld` knows the name, where git ignores them and does not track them.
+is left out, and its arguments except paths, numbers and commands that only name the file. A result that
+quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md lists what this cannot see. It
+applies to files whose names `kept_ignored.is_withheld` knows, where git ignores them and does not track them.
 
 Works on the events of a hook and on those of a transcript. On the hook path.
 """
@@ -44,17 +44,17 @@ _WRITERS = frozenset(
 
 
 class Outside:
-    """Which paths are outside of git in a directory: ignored, and not tracked. Remembers its answers.
+    """Which paths of a directory are outside of git: ignored, and not tracked. Remembers its answers.
 
     Where git cannot be asked, the `.gitignore` files are read. One thread.
     """
 
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(os.path.realpath(root))
-        self._known: "dict[bytes, bool]" = {}
+        self._answers: "dict[bytes, bool]" = {}
 
     def has(self, path: str, cwd: "str | None") -> bool:
-        """Whether a file, as a tool names it, is ignored. Not for one outside of the directory."""
+        """Whether a file, as a tool names it, is ignored; False for one outside of the directory."""
         try:
             full = os.path.join(os.fsencode(cwd) if cwd else self._root, os.fsencode(path))
             full = os.path.realpath(os.path.dirname(full)) + b"/" + os.path.basename(full)
@@ -64,9 +64,9 @@ class Outside:
         if not full.startswith(top):
             return False
         inside = full[len(top) :]
-        if inside not in self._known:
-            self._known[inside] = self._ask(inside)
-        return self._known[inside]
+        if inside not in self._answers:
+            self._answers[inside] = self._ask(inside)
+        return self._answers[inside]
 
     def _ask(self, path: bytes) -> bool:
         import time
@@ -80,7 +80,7 @@ class Outside:
                 ["check-ignore", "-z", "--stdin"],
                 b"./" + path + b"\0",
                 time.monotonic() + _GIT_TIMEOUT_S,
-                fine=(0, 1),
+                accepted=(0, 1),
             )
             return bool(answer)
         except git.GitFailed:
@@ -88,26 +88,28 @@ class Outside:
 
 
 def leave_out(events: "Sequence[Event]", outside: "Outside | None", cwd: object = None) -> "list[Event]":
-    """The events without what they say of ignored files. Events of one tool call are judged together.
+    """The events without their texts about ignored files. Events of one tool call are judged together.
 
     Args: outside: None where the directory is not known; then the name of a file decides. cwd: of the agent,
-    where the events do not say it.
+    where the events do not have it.
     """
-    calls = {one.get("tool_use_id") or id(one) for one in events if _names_one(one, outside, cwd)}
-    return [without(one) if (one.get("tool_use_id") or id(one)) in calls else one for one in events]
+    calls = {
+        event.get("tool_use_id") or id(event) for event in events if _names_ignored_file(event, outside, cwd)
+    }
+    return [without(event) if (event.get("tool_use_id") or id(event)) in calls else event for event in events]
 
 
-def _names_one(event: Event, outside: "Outside | None", cwd: object) -> bool:
+def _names_ignored_file(event: Event, outside: "Outside | None", cwd: object) -> bool:
     payload = event.get("payload")
     if event.get("event_type") not in TYPES or not isinstance(payload, dict):
         return False
     cwd = event.get("cwd") or cwd or payload.get("cwd")
-    place = cwd if isinstance(cwd, str) else None
+    base = cwd if isinstance(cwd, str) else None
     named = paths_named(payload, _is_suspect)
     path = event.get("path")
     if isinstance(path, str) and _is_suspect(path) and (outside is None or outside.has(path, None)):
         return True
-    return any(not sure or outside is None or outside.has(path, place) for path, sure in named)
+    return any(not sure or outside is None or outside.has(path, base) for path, sure in named)
 
 
 def _is_suspect(path: str) -> bool:
@@ -152,7 +154,7 @@ def _arguments(value: object, depth: int) -> object:
 
 def _are_paths(value: object) -> bool:
     values = value if isinstance(value, list) else [value]
-    return all(isinstance(one, str) and len(one) <= NAME_SIZE_MAX and "\n" not in one for one in values)
+    return all(isinstance(item, str) and len(item) <= NAME_SIZE_MAX and "\n" not in item for item in values)
 
 
 def _command(value: object) -> object:
@@ -161,5 +163,5 @@ def _command(value: object) -> object:
     text = " ".join(word for word in words if isinstance(word, str))
     if not _WRITES.isdisjoint(text) or "echo" in text:
         return LEFT_OUT
-    found = {os.path.basename(word) for word in text.translate(WORDS_BETWEEN).split()}
-    return value if _WRITERS.isdisjoint(found) else LEFT_OUT
+    programs = {os.path.basename(word) for word in text.translate(WORDS_BETWEEN).split()}
+    return value if _WRITERS.isdisjoint(programs) else LEFT_OUT

@@ -1,12 +1,12 @@
-"""Values of ignored files that are kept, where a tool's texts show them: taken out before they are written.
+"""Values of kept ignored files that a tool's texts show: removed before they are written.
 
-`ignored_texts` sees that a call names such a file. What a program prints of one by itself names none, so the
-texts are compared with what stands in these files: their lines, and the values of settings, as far as they
-are long enough to be no word of everybody's. One that a tracked file beside them has (`.env.example`) is
-none. docs/secrets.md says what this cannot see.
+`ignored_texts` handles calls that name such a file. The output of a program may show their contents without
+naming them. So texts are compared with the lines of these files and the values of their settings, as far as
+these are too long to be common words. Values that a tracked file beside them also has (`.env.example`) do not
+count. docs/secrets.md lists what this cannot see.
 
 `live/<worktree>.kept` has a line for each such file, the path in hex and the id of its content, so that no
-hook has to look for them. It is written by looks, and derived (I22). On the hook path.
+hook has to search for them. Captures write it, and it is derived (I22). On the hook path.
 """
 
 import os
@@ -36,9 +36,9 @@ _KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 _AROUND = " \t\r\"',;"
 
 
-def note(layout: Layout, worktree: str, kept: "Mapping[bytes, bytes]") -> None:
-    """Remember the files with settings among those that are kept. Args: kept: path → id. Raises: OSError."""
-    files = sorted((path, kept[path]) for path in kept if _has_settings(path))[:_FILES_MAX]
+def note(layout: Layout, worktree: str, contents: "Mapping[bytes, bytes]") -> None:
+    """Remember the files with settings among those kept. Args: contents: path → id. Raises: OSError."""
+    files = sorted((path, contents[path]) for path in contents if _has_settings(path))[:_FILES_MAX]
     path = layout.live(f"{worktree}.kept")
     data = b"".join(b"%b %b\n" % (name.hex().encode(), id.hex().encode()) for name, id in files)
     if data == (_read(path) or b""):
@@ -55,7 +55,7 @@ def _has_settings(path: bytes) -> bool:
 
 
 class KeptValues:
-    """The values of the files that are kept in a directory, as they are now and as the last look saw them."""
+    """The values of the kept files of a directory, as they are now and as the last capture saw them."""
 
     def __init__(self, layout: Layout, worktree: str, root: str, outside: Outside, get: "Get") -> None:
         """Args: get: the content with an id; raises EventLogError."""
@@ -67,11 +67,11 @@ class KeptValues:
         self._files: "dict[bytes, bytes]" = {}
         for words in pairs:
             try:
-                name, id = (bytes.fromhex(word) for word in words)
+                name, content_id = (bytes.fromhex(word) for word in words)
             except ValueError:
                 continue  # the last one may be half written
-            if name and len(id) == 32:
-                self._files[name] = id
+            if name and len(content_id) == 32:
+                self._files[name] = content_id
         self._values: "list[str] | None" = None
         self._public: "set[str] | None" = None
 
@@ -79,7 +79,7 @@ class KeptValues:
         """The events of a call without these values."""
         if not self._files:
             return list(events)
-        return [self._without(one) if one.get("event_type") in TYPES else one for one in events]
+        return [self._without(event) if event.get("event_type") in TYPES else event for event in events]
 
     def _without(self, event: Event) -> Event:
         new = {**event, "payload": self._cleaned(event.get("payload"), 0)}
@@ -104,33 +104,34 @@ class KeptValues:
         if len(text) * len(self._values) > _WORK_MAX:
             return LEFT_OUT
         for value in self._values:
-            if value in text and value not in self._told() and not self._is_path(value):
+            if value in text and value not in self._public_values() and not self._is_path(value):
                 text = text.replace(value, LEFT_OUT)
         return text
 
     def _find(self) -> "set[str]":
         from eventlog.blobs.ids import blob_id
 
-        found: "set[str]" = set()
+        values: "set[str]" = set()
         for name, id in self._files.items():
-            now = _read(os.path.join(self._root, name))
-            found |= _values_in(now)
-            if now is None or blob_id(now) != id:
+            data = _read(os.path.join(self._root, name))
+            values |= _values_in(data)
+            if data is None or blob_id(data) != id:
                 try:
-                    found |= _values_in(self._get(id))
+                    values |= _values_in(self._get(id))
                 except EventLogError:
                     continue  # it is not stored yet, or erased
-        return found
+        return values
 
     def _is_path(self, value: str) -> bool:
-        """Whether a value names something that is there: a path says nothing that the record may not say."""
+        """Whether a value is the path of something that exists: paths are recorded anyway."""
         try:
             return os.path.lexists(os.path.join(self._root, os.fsencode(value)))
         except ValueError:
             return False
 
-    def _told(self) -> "set[str]":
-        """What git tracks, and so is told in full: the values in files of such names beside them."""
+    def _public_values(self) -> "set[str]":
+        """Values that git tracks, and that are therefore recorded: those in files of such names beside
+        them."""
         if self._public is None:
             self._public = set()
             for directory in {os.path.dirname(name) for name in self._files}:
@@ -169,17 +170,17 @@ def _values_in(data: "bytes | None") -> "set[str]":
 
 
 def _value_of(line: str) -> str:
-    """The value of a setting, or a whole line that is none."""
+    """The value of a setting, or the whole line where it is not a setting."""
     line = line.strip().lstrip("#/;").strip()
     for sign in "=:":
-        key, found, value = line.partition(sign)
-        if found and key and _KEY.issuperset(key):
+        key, separator, value = line.partition(sign)
+        if separator and key and _KEY.issuperset(key):
             return value.strip(_AROUND)
     return line.strip(_AROUND)
 
 
 def _is_distinctive(value: str) -> bool:
-    """Whether a value is no word that other texts have, too: `development`, `http://localhost:3000`."""
+    """Whether a value is not one that other texts have, too, as `development` or `http://localhost:3000`."""
     if len(value) < _LENGTH_MIN or (value.isalpha() and len(value) < _WORD_LENGTH_MIN):
         return False
     return "@" in value or not ("localhost" in value or "127.0.0.1" in value)

@@ -23,7 +23,7 @@ class HookDirectory:
 
     __slots__ = ("branch", "commit", "key", "root", "worktree")
 
-    def __init__(self, root: str, git: "worktree_git.GitPlace | None") -> None:
+    def __init__(self, root: str, git: "worktree_git.RepositoryPaths | None") -> None:
         self.root = root
         self.key = short(os.fsencode(root))
         self.worktree: "str | None" = None
@@ -51,43 +51,46 @@ class HookDirectory:
 
 
 def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
-    """The store of LOCUS_DIR, of the agent's working directory or project, or of ours. Raises: Refused."""
-    for directory in (call.columns.get("cwd"), environ.get(_project_variable(call)), _own_directory()):
-        if isinstance(directory, str) and os.path.isdir(directory):
-            store = identity.find(directory, dict(environ))
+    """The store of LOCUS_DIR, of the agent's working directory or project, or of this process. Raises:
+    Refused."""
+    for candidate in (call.columns.get("cwd"), environ.get(_project_variable(call)), _own_directory()):
+        if isinstance(candidate, str) and os.path.isdir(candidate):
+            store = identity.find(candidate, dict(environ))
             if store is not None:
                 return store
     return None
 
 
-def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "HookDirectory | None":
-    """The directory to capture: the one the store stands in, the linked worktree of it that the agent works
-    in, or, where a store stands apart, the repository or project of the agent."""
+def find_directory(store: str, call: Call, environ: "Mapping[str, str]") -> "HookDirectory | None":
+    """The directory to capture: the store's parent, a linked worktree of it that the agent works in or, for a
+    store kept elsewhere, the repository or project of the agent."""
     cwd = call.columns.get("cwd")
-    at = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get(_project_variable(call)) or ""
-    if not os.path.isdir(at):
-        at = _own_directory() or ""
-    if not at:
+    directory = (
+        cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get(_project_variable(call)) or ""
+    )
+    if not os.path.isdir(directory):
+        directory = _own_directory() or ""
+    if not directory:
         return None
-    given, at = at, os.path.realpath(at)
-    apart = environ.get("LOCUS_DIR") or os.path.basename(store) != identity.STORE_DIRECTORY
-    beside = os.path.dirname(store)
-    beside = at if beside == given else os.path.realpath(beside)
-    within = at == beside or at.startswith(beside.rstrip("/") + "/")
-    git = worktree_git.find(os.fsencode(at))
+    unresolved, directory = directory, os.path.realpath(directory)
+    is_separate = environ.get("LOCUS_DIR") or os.path.basename(store) != identity.STORE_DIRECTORY
+    store_parent = os.path.dirname(store)
+    store_parent = directory if store_parent == unresolved else os.path.realpath(store_parent)
+    within = directory == store_parent or directory.startswith(store_parent.rstrip("/") + "/")
+    git = worktree_git.find(os.fsencode(directory))
     if git is not None and git.git_dir != git.common_dir:
         root = os.fsdecode(git.top)
     elif within:
-        root = beside
+        root = store_parent
     elif git is not None:
         root = os.fsdecode(git.top)
     else:
-        root = at if apart else beside
+        root = directory if is_separate else store_parent
     if root in ("/", os.path.realpath(os.path.expanduser("~"))):
         return None
-    around = os.fsencode(root)
-    if at != root and (git is None or git.top != around):
-        git = worktree_git.find(around)
+    root_bytes = os.fsencode(root)
+    if directory != root and (git is None or git.top != root_bytes):
+        git = worktree_git.find(root_bytes)
     return HookDirectory(root, git)
 
 

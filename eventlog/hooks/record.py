@@ -1,11 +1,11 @@
-"""Live capture: from one hook call of an agent to the events it makes, in one frame (docs/design.md §23).
+"""Live capture: from one hook call of an agent to its events, in one frame (docs/design.md §23).
 
-`record` is what the hook program calls. It completes what an adapter's `interpret` made of the call, looks at
-the working directory when the moment asks for it, puts contents into one pack, and appends. Whatever goes
-wrong with the directory, the contents or the notes between calls, the event itself is appended; only an
-append that fails raises (P4). Any number of processes may record at once: captures of one directory
-follow one another under its lock, and who does not get that lock in time leaves the changes to the next
-capture. No segment, index or journal is read, so the cost is independent of the log's size.
+The hook program calls `record`. It completes what an adapter's `interpret` made of the call, captures the
+working directory at the moments that ask for it, puts contents into one pack, and appends. If the directory,
+the contents or the notes between calls fail, the event itself is still appended; only a failed append raises
+(P4). Any number of processes may record at once: captures of one directory follow one another under its lock.
+A process that does not get the lock in time leaves the changes to the next capture. No segment, index or
+journal is read, so the cost does not depend on the size of the log.
 """
 
 import errno
@@ -21,7 +21,7 @@ from eventlog.agents.kit.call import (
     TURN_START,
     Call,
     EditedFile,
-)
+)  # fmt: skip
 from eventlog.agents.kit.tools import ANY
 from eventlog.base import config, identity
 from eventlog.base.errors import Corruption, EventLogError, LockTimeout, NotFound
@@ -29,9 +29,8 @@ from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
-from eventlog.hooks import state as live_state
-from eventlog.hooks import texts
-from eventlog.hooks.locate import find_captured, find_place
+from eventlog.hooks import state, texts
+from eventlog.hooks.locate import find_captured, find_directory
 from eventlog.hooks.state import Calls, CaptureCheckpoint, Running, short
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
@@ -51,38 +50,33 @@ if TYPE_CHECKING:
 
     Note = Callable[[BaseException], None]
 
-# Seconds from the end of the input until a capture looks at nothing more.
+# Seconds from the end of the input until a capture reads no more files.
 BUDGET_S = {
-    SESSION: 2.0,
-    TURN_START: 2.0,
-    TOOL_START: 0.05,
-    TOOL: 0.4,
-    TURN_END: 2.0,
-    SESSION_END: 0.3,
-}
-# And until an agent waits for the disk no more: around tools, and where it is later elsewhere.
+    SESSION: 2.0, TURN_START: 2.0, TOOL_START: 0.05, TOOL: 0.4, TURN_END: 2.0, SESSION_END: 0.3,
+}  # fmt: skip
+# Seconds until an agent stops waiting for the disk: around tools, and elsewhere where it is later.
 _WAIT_S = 0.35
-# A look before a command looks at no more files: as long as it takes little of what the hook takes anyway.
-LOOK_BEFORE_FILES_MAX = 1_000
-# Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
-_LOOK_S = 3.0
-# Moments that come after the turns which their look closes; all others are within a turn, or end it.
+# A capture before a command is made only of directories this small, so that it adds little time to the hook.
+EARLY_CAPTURE_FILES_MAX = 1_000
+# Seconds until contents are no longer scanned for erased texts: before the signal that ends a hook.
+_SCAN_S = 3.0
+# Moments that come after the turns which their capture closes; all others are within a turn, or end it.
 _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
-# Moments whose look is told in the turn of the call.
-_TOLD_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
+# Moments whose capture counts in the turn of the call.
+_CAPTURED_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 # Moments within a turn, and at its end.
 _WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where a turn may be noted as under way.
 _KEEPS_OPEN = (TURN_START, TOOL_START, TOOL)
-# Where notes of the session are looked up; a tool call does without.
-_LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
+# Moments that read the notes of the session; a tool call does without.
+_READS_NOTES = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
-# Of a session's events those that say who works in it.
+# Operations of session events that name the person who works in it.
 _OPENED = ("start", "resume")
 _LOCK_WAIT_S_MIN = 0.02
 _SUSPECT_SIZE = 4 << 20  # of a hook's input
 _SHOWN_MAX = 50
-# Seconds until git is not waited for any more, when it is asked what differs from the commit.
+# Seconds to wait for git's answer to what differs from the commit.
 _GIT_S = 0.5
 
 
@@ -97,72 +91,76 @@ def record(
     input_size: int = 0,
     start: "Start | None" = None,
 ) -> "Recorded":
-    """Append what a hook call says to the store at `root`, with what it changed.
+    """Append the events of a hook call, and of what it changed, to the store at `root`.
 
     Args:
-        note: is told what went wrong beside the append.
+        note: receives errors other than those of the append.
         started_s: monotonic time at which the hook began.
-        input_size: of the hook's input.
-        start: starts the process that stores the contents which this call leaves (docs/certainty.md §3).
+        input_size: bytes of the hook's input.
+        start: starts the process that stores the contents which this call defers (docs/certainty.md §3).
     Raises: EventLogError when the store takes no event.
     """
     layout = Layout(root)
     who = identity.read(fs, layout)
-    recording = _Recording(fs, layout, who, call, environ, note, started_s, input_size)
-    recording.start = start
+    recorder = HookRecorder(fs, layout, who, call, environ, note, started_s, input_size)
+    recorder.start = start
     try:
-        recording.run()
+        recorder.run()
     finally:
-        recording.let_go()
-    return Recorded(layout, who, recording.settings, recording.place)
+        recorder.let_go()
+    return Recorded(layout, who, recorder.settings, recorder.directory)
 
 
 def close(
     fs: FileSystem, root: str, directory: str, by: str, environ: "Mapping[str, str]", note: "Note"
 ) -> int:
-    """Close the turns of a captured directory whose process is gone; how many. `by` says who asks.
+    """Close the turns of a captured directory whose process is gone; how many. `by` names the caller.
 
-    Raises: EventLogError when the store takes no event, or the directory cannot be looked at.
+    Raises: EventLogError when the store takes no event, or the directory cannot be captured.
     """
     call = Call("locus", {"cwd": directory})
     call.moment = SESSION
     layout = Layout(root)
     who = identity.read(fs, layout)
-    recording = _Recording(fs, layout, who, call, environ, note, time.monotonic(), 0)
-    recording.closes_for = by
-    recording.place = find_captured(directory)
-    recording.common = recording._common()
-    recording._with_capture([])
-    return recording.closed_count
+    recorder = HookRecorder(fs, layout, who, call, environ, note, time.monotonic(), 0)
+    recorder.closes_for = by
+    recorder.directory = find_captured(directory)
+    recorder.common = recorder._common()
+    recorder._with_capture([])
+    return recorder.closed_count
 
 
 class Recorded:
-    """Where a call was recorded, for who has more to do with it."""
+    """Where a call was recorded, for a caller that has more to do with it."""
 
-    __slots__ = ("layout", "place", "settings", "who")
+    __slots__ = ("directory", "layout", "settings", "who")
 
     def __init__(
-        self, layout: Layout, who: identity.Identity, settings: config.Config, place: "HookDirectory | None"
+        self,
+        layout: Layout,
+        who: identity.Identity,
+        settings: config.Config,
+        directory: "HookDirectory | None",
     ) -> None:
         self.layout = layout
         self.who = who
         self.settings = settings
-        self.place = place
+        self.directory = directory
 
 
 def until_of(call: Call, environ: "Mapping[str, str]", now_s: float) -> float:
-    """Until when, by the monotonic clock, an agent waits for the hook of this call, once its look is done."""
+    """The monotonic time until which an agent waits for the hook of this call after its capture."""
     budget_s = 0.0 if call.moment in (None, TOOL) else BUDGET_S[call.moment]
     return now_s + max(_WAIT_S, budget_s) * patience(environ)
 
 
 def patience(environ: "Mapping[str, str]") -> int:
     """How many times longer a hook may take than usual: for very slow disks, and for tests."""
-    given = environ.get("LOCUS_HOOK_PATIENCE", "")
-    return min(max(int(given), 1), 100) if given.isdecimal() else 1
+    setting = environ.get("LOCUS_HOOK_PATIENCE", "")
+    return min(max(int(setting), 1), 100) if setting.isdecimal() else 1
 
 
-class _Recording:
+class HookRecorder:
     """One call on its way into the log."""
 
     def __init__(
@@ -187,7 +185,7 @@ class _Recording:
         self.large = input_size > texts.TEXT_SIZE_MAX
         self.suspect = input_size > _SUSPECT_SIZE
         self.lines: "list[list[str]]" = []  # for the notes of the session
-        self.late: "list[str]" = []  # actions whose changes this capture tells
+        self.late: "list[str]" = []  # actions whose changes this capture reports
         self.closes_for = "hook"
         self.closing: "Closing | None" = None  # turns that this capture closes
         self.closed_count = 0
@@ -195,17 +193,17 @@ class _Recording:
         self.begun = False  # the tool that begins is noted
         self.appended = False
         self.captured = False
-        self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
+        self.switched: "bool | None" = None  # whether ignored files are kept, from this capture on
         self.noted = False  # the turn is among those under way
         self.refused = False
-        self.of_turn: "dict[str, object]" = {}  # what the snapshot at its start or end says beside the tree
-        self.place: "HookDirectory | None" = None
+        self.of_turn: "dict[str, object]" = {}  # facts of the snapshot at its start or end, beside the tree
+        self.directory: "HookDirectory | None" = None
         self.start: "Start | None" = None
         self.started: "Started | None" = None  # the process that stores what this call defers
         self.wait_until = self.began_s
-        # Before anything is written: what goes on behind a sync has other ancestors (`fs.Detaching`).
+        # Before anything is written: what goes on after a sync has other ancestors (`fs.Detaching`).
         within = call.session is not None and call.moment in _KEEPS_OPEN
-        self.process = live_state.process_of(call.agent, environ) if within else ""
+        self.process = state.process_of(call.agent, environ) if within else ""
         self.blobs: "BlobStore | None" = None
         self.settings = config.read(fs, layout)
         self.keeps_ignored = config.keeps_ignored(fs, layout) is True
@@ -213,20 +211,20 @@ class _Recording:
         if self.redactor.problem is not None:
             note(EventLogError(self.redactor.problem))
         try:
-            self.place = find_place(layout.root, call, environ)
+            self.directory = find_directory(layout.root, call, environ)
         except (OSError, ValueError) as error:
             note(error)
-        self.known = Calls()
+        self.notes = Calls()
         by_subagent = "subagent_id" in call.columns
         if call.session is not None and (
-            call.moment in _LOOKED_UP or call.transcripts or call.may_duplicate or by_subagent
+            call.moment in _READS_NOTES or call.transcripts or call.may_duplicate or by_subagent
         ):
-            self.known = live_state.read_calls(layout, call.session)
+            self.notes = state.read_calls(layout, call.session)
         if by_subagent:
             from eventlog.hooks.subagents import count_in_its_turn
 
-            key = None if self.place is None else self.place.key
-            count_in_its_turn(layout, call, self.known, self.lines, key)
+            key = None if self.directory is None else self.directory.key
+            count_in_its_turn(layout, call, self.notes, self.lines, key)
         if call.session is not None and (call.called_at is not None or call.counted):
             self._name_call()
         if call.model_call is not None and call.session is not None:
@@ -234,14 +232,14 @@ class _Recording:
         self.common = self._common()
 
     def _name_call(self) -> None:
-        """What the agent leaves nameless gets its names from the notes."""
+        """Give ids from the notes to calls that the agent does not name."""
         from eventlog.hooks import synthetic_ids
 
         try:
             if self.call.counted:
-                self.known = synthetic_ids.number(self.layout, self.call)
+                self.notes = synthetic_ids.number(self.layout, self.call)
             else:
-                self.known = synthetic_ids.complete(self.layout, self.call)
+                self.notes = synthetic_ids.complete(self.layout, self.call)
         except OSError as error:
             self.note(error)
 
@@ -255,21 +253,16 @@ class _Recording:
 
     def run(self) -> None:
         call = self.call
-        if self.keeps_ignored or self._kept_ignored():
+        if self.keeps_ignored or self._captured_ignored():
             self._leave_out_ignored()
-        if (
-            call.may_duplicate
-            or call.tools_settled
-            or call.transcripts
-            or call.prompt is not None
-            or call.moment == SESSION
-        ):
+        needs_notes = call.may_duplicate or call.tools_settled or call.transcripts or call.moment == SESSION
+        if needs_notes or call.prompt is not None:
             self._complete()
         if call.moment in _WITHIN and "subagent_id" not in call.columns:
-            live_state.meet_turn(self.layout, self.place, call, self.lines)
+            state.meet_turn(self.layout, self.directory, call, self.lines)
         self._name_paths()
         events = [self._admit(event) for event in call.events]
-        if events and (self.place is None or call.moment is None or not self._captures()):
+        if events and (self.directory is None or call.moment is None or not self._captures()):
             self._append_plain(events)
         elif events:
             try:
@@ -278,11 +271,11 @@ class _Recording:
                 if self.refused and not _lacks_descriptors(error):
                     raise  # the log takes nothing; asking again would only take longer
                 if not self.appended:
-                    events = [*events, *self._failed_look()]
+                    events = [*events, *self._missed_snapshot()]
                     self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
                     self._append_plain(events)
                 if call.moment != TOOL_START or not isinstance(error, LockTimeout):
-                    self.note(error)  # a look before a command is no loss
+                    self.note(error)  # a missed capture before a command is no loss
         self._remember()
 
     def _name_paths(self) -> None:
@@ -290,8 +283,8 @@ class _Recording:
         paths: "dict[object, str | None]" = {}  # of each call
         for event in self.call.events:
             payload, is_of_tool = event.get("payload"), event["event_type"] in texts.OF_TOOLS
-            if self.place is not None and is_of_tool and isinstance(payload, dict):
-                path = self.place.path_of(payload.get("args"), self.call.columns.get("cwd"))
+            if self.directory is not None and is_of_tool and isinstance(payload, dict):
+                path = self.directory.path_of(payload.get("args"), self.call.columns.get("cwd"))
                 event["path"] = paths[event.get("tool_use_id")] = path
             elif event["event_type"] == "error":
                 event["path"] = paths.get(event.get("tool_use_id"))
@@ -302,26 +295,26 @@ class _Recording:
             self.started.wait(self.wait_until - time.monotonic())
             self.started.close()
 
-    def _kept_ignored(self) -> bool:
-        """Whether the last look kept ignored files: it holds until the switch is followed."""
-        return self.place is not None and live_state.read_told(self.layout, self.place.key).keeps
+    def _captured_ignored(self) -> bool:
+        """Whether the last capture kept ignored files: it holds until a capture follows the switch."""
+        return self.directory is not None and state.read_checkpoint(self.layout, self.directory.key).keeps
 
     def _leave_out_ignored(self) -> None:
-        """Take out of the call what its tools say of files that are kept although git ignores them (P5)."""
+        """Remove from the call what its tools print of files that are kept although git ignores them (P5)."""
         from eventlog.hooks.ignored_texts import Outside, leave_out
 
         call = self.call
-        if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
-            outside = None if self.place is None else Outside(self.place.root)
+        if any(event["event_type"] in ("tool_start", "action", "hook") for event in call.events):
+            outside = None if self.directory is None else Outside(self.directory.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
-            if self.place is not None and outside is not None and self._has_kept():
+            if self.directory is not None and outside is not None and self._has_ignored_values():
                 from eventlog.hooks.ignored_values import KeptValues
 
-                key, root = self.place.key, self.place.root
+                key, root = self.directory.key, self.directory.root
                 call.events = KeptValues(self.layout, key, root, outside, self._content).take_out(call.events)
 
-    def _has_kept(self) -> bool:
-        return self.place is not None and os.path.exists(self.layout.live(f"{self.place.key}.kept"))
+    def _has_ignored_values(self) -> bool:
+        return self.directory is not None and os.path.exists(self.layout.live(f"{self.directory.key}.kept"))
 
     def _content(self, id: bytes) -> bytes:
         with self._open_blobs() as blobs:
@@ -330,205 +323,215 @@ class _Recording:
     def _complete(self) -> None:
         from eventlog.hooks.enrich import Completion
 
-        args = self.layout, self.who, self.call, self.place, self.known, self.redactor, self.lines, self.note
+        context = self.layout, self.who, self.call, self.directory, self.notes
         try:
-            Completion(*args).run()
+            Completion(*context, self.redactor, self.lines, self.note).run()
         except Exception as error:
             self.note(error)
 
     def _common(self) -> Event:
-        place = self.place
+        directory = self.directory
         columns: Event = {
             **self.call.columns,
             "repo": self.who.repo_hash,
             "occurred_at": self.fs.time_ns() // 1000,
         }
-        if place is not None:
-            columns |= {"worktree": place.worktree, "branch": place.branch, "commit": place.commit}
+        if directory is not None:
+            columns["worktree"], columns["branch"] = directory.worktree, directory.branch
+            columns["commit"] = directory.commit
         return {name: value for name, value in columns.items() if value is not None}
 
-    # -- looking at the directory --------------------------------------------------------------
+    # -- capturing the directory ---------------------------------------------------------------
 
     def _captures(self) -> bool:
-        """Whether this moment looks at the directory: before a tool or a turn where nobody has yet, and
-        where it is worth it."""
-        assert self.place is not None
+        """Whether this moment captures the directory: before a tool or a turn where nobody has yet, and where
+        it is worth it."""
+        assert self.directory is not None
         if self.call.moment not in (SESSION, TOOL_START):
             return True
-        told = live_state.read_told(self.layout, self.place.key)
-        if told.tree is None:
+        checkpoint = state.read_checkpoint(self.layout, self.directory.key)
+        if checkpoint.tree is None:
             return True
-        return self._closing(told) is not None if self.call.moment == SESSION else self._looks_before(told)
+        return (
+            self._closing(checkpoint) is not None
+            if self.call.moment == SESSION
+            else self._captures_before_command(checkpoint)
+        )
 
-    def _looks_before(self, told: CaptureCheckpoint) -> bool:
-        """Whether a command begins, in the turn under way and among few files: so that what it changes is
-        told apart from what stood there before, also when it is killed."""
-        few = told.files is not None and told.files <= LOOK_BEFORE_FILES_MAX
-        return few and self.call.kind == ANY and not live_state.is_another_turn(told, self.call)
+    def _captures_before_command(self, checkpoint: CaptureCheckpoint) -> bool:
+        """Whether a command begins, in the turn under way and among few files. Then its changes can be told
+        from earlier ones even if it is killed."""
+        is_small = checkpoint.files is not None and checkpoint.files <= EARLY_CAPTURE_FILES_MAX
+        return is_small and self.call.kind == ANY and not state.is_another_turn(checkpoint, self.call)
 
-    def _closing(self, told: CaptureCheckpoint) -> "Closing | None":
-        """The turns that a whole look closes: their process is gone, or their session left them."""
-        left = live_state.left(told, self.call, self.fs.time_ns() / 1e9)
-        if not left:
+    def _closing(self, checkpoint: CaptureCheckpoint) -> "Closing | None":
+        """The turns that a whole capture closes: their process is gone, or their session left them."""
+        abandoned = state.abandoned_turns(checkpoint, self.call, self.fs.time_ns() / 1e9)
+        if not abandoned:
             return None
         from eventlog.hooks.closing import Closing
 
-        return Closing(left, self.closes_for)
+        return Closing(abandoned, self.closes_for)
 
     def _with_capture(self, events: "list[Event]") -> None:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
-        assert self.place is not None and self.call.moment is not None
+        assert self.directory is not None and self.call.moment is not None
         budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
         self.wait_until = deadline = self.began_s + budget_s
-        # Who waited is to see something too.
-        left = max(_LOCK_WAIT_S_MIN, deadline - budget_s / 4 - time.monotonic())
-        lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
+        # A process that waited for the lock still needs time to capture.
+        timeout_s = max(_LOCK_WAIT_S_MIN, deadline - budget_s / 4 - time.monotonic())
+        lock = acquire(self.fs, self.layout, WORKTREE + self.directory.key, timeout_s=timeout_s)
         with lock, self._open_blobs() as blobs:
-            left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
-            with blobs.writer(lock_timeout_s=left) as writer:
-                told = live_state.read_told(self.layout, self.place.key)
-                self.closing = self._closing(told)
-                done, previous = self._capture(blobs, writer, told, deadline)
-                moved = self._moved(events, writer)
-                self._tell(moved, done, previous, told, blobs, writer)
+            timeout_s = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
+            with blobs.writer(lock_timeout_s=timeout_s) as writer:
+                checkpoint = state.read_checkpoint(self.layout, self.directory.key)
+                self.closing = self._closing(checkpoint)
+                capture, previous = self._capture(blobs, writer, checkpoint, deadline)
+                stored_events = self._moved(events, writer)
+                self._append_captured(stored_events, capture, previous, checkpoint, blobs, writer)
 
     def _capture(
-        self, blobs: "BlobStore", writer: "BlobWriter", told: CaptureCheckpoint, deadline: float
+        self, blobs: "BlobStore", writer: "BlobWriter", checkpoint: CaptureCheckpoint, deadline: float
     ) -> "tuple[Capture, bytes | None]":
         """The capture, and the tree that its changes start from."""
         from eventlog.worktree.capture import FILE_SIZE_MAX, capture
         from eventlog.worktree.contents import Deferral
 
-        assert self.place is not None
-        root, settings = self.place.root, self.settings
-        wanted: "dict[str, Any]" = {
+        assert self.directory is not None
+        root, settings = self.directory.root, self.settings
+        options: "dict[str, Any]" = {
             "include": settings.include,
-            "keep_ignored": self._keeps_ignored(told),
+            "keep_ignored": self._keeps_ignored(checkpoint),
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
             "deferral": Deferral(self._named()),
         }
         try:
-            done = capture(blobs, writer, root, previous=told.tree, **wanted)
-            if told.tree is not None and told.keeps is not told.tree_keeps:
+            captured = capture(blobs, writer, root, previous=checkpoint.tree, **options)
+            if checkpoint.tree is not None and checkpoint.keeps is not checkpoint.tree_keeps:
                 from eventlog.hooks.switch import changes_without
 
-                done.changes = changes_without(done, root, told.keeps)
-                self.switched = told.keeps
-            return done, told.tree
+                captured.changes = changes_without(captured, root, checkpoint.keeps)
+                self.switched = checkpoint.keeps
+            return captured, checkpoint.tree
         except (NotFound, Corruption) as error:
-            if told.tree is None:
+            if checkpoint.tree is None:
                 raise
-            self.note(error)  # the tree told last cannot be read: begin anew
-        return capture(blobs, writer, root, **wanted), None
+            self.note(error)  # the last recorded tree cannot be read: begin anew
+        return capture(blobs, writer, root, **options), None
 
-    def _keeps_ignored(self, told: CaptureCheckpoint) -> bool:
-        """Whether this look keeps ignored files: as the switch says, once no turn goes on over it."""
-        if told.tree is None:
-            told.keeps = self.keeps_ignored
-        elif told.keeps is not self.keeps_ignored:
+    def _keeps_ignored(self, checkpoint: CaptureCheckpoint) -> bool:
+        """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""
+        if checkpoint.tree is None:
+            checkpoint.keeps = self.keeps_ignored
+        elif checkpoint.keeps is not self.keeps_ignored:
             from eventlog.hooks.switch import may_switch
 
-            if may_switch(told, self.call, self.closing):
-                told.keeps = self.keeps_ignored
-        return told.keeps
+            if may_switch(checkpoint, self.call, self.closing):
+                checkpoint.keeps = self.keeps_ignored
+        return checkpoint.keeps
 
-    def _tell(
+    def _append_captured(
         self,
         events: "list[Event]",
-        done: "Capture",
+        capture: "Capture",
         previous: "bytes | None",
-        told: CaptureCheckpoint,
+        checkpoint: CaptureCheckpoint,
         blobs: "BlobStore",
         writer: "BlobWriter",
     ) -> None:
-        call, place = self.call, self.place
-        assert place is not None and call.moment is not None
-        self._store_later(done)
-        files = self._files(done, told, blobs, writer)
+        call, directory = self.call, self.directory
+        assert directory is not None and call.moment is not None
+        self._store_later(capture)
+        files = self._files(capture, checkpoint, blobs, writer)
         writer.flush()
-        facts = self._facts(done, previous, files)
+        facts = self._facts(capture, previous, files)
         if call.moment in (TURN_START, TURN_END):
             until = min(self.wait_until, time.monotonic() + _GIT_S * patience(self.environ))
-            self.of_turn = live_state.facts_of_turn(call, self.known, self.lines, place, done, blobs, until)
-        events = [self._with_facts(one, done, facts) for one in events]
-        ends = self._ends(done, previous, told)
-        told_by_tree = done.changes or done.modes_changed or previous is None or call.session in told.passed
+            self.of_turn = state.facts_of_turn(call, self.notes, self.lines, directory, capture, blobs, until)
+        events = [self._with_facts(event, capture, facts) for event in events]
+        ends = self._ends(capture, previous, checkpoint)
+        differs = (
+            capture.changes or capture.modes_changed or previous is None or call.session in checkpoint.passed
+        )
         if call.moment == TOOL:
-            if live_state.is_another_turn(told, call) or (told_by_tree and not done.partial):
-                events += [*files, self._snapshot(done, facts)]
+            if state.is_another_turn(checkpoint, call) or (differs and not capture.partial):
+                events += [*files, self._snapshot(capture, facts)]
         elif call.moment == TOOL_START:
-            if told_by_tree and not done.partial:
-                events = [*files, self._snapshot(done, facts), *events]
+            if differs and not capture.partial:
+                events = [*files, self._snapshot(capture, facts), *events]
         elif call.moment in _ENDS_FIRST:
             events = [*files, *(ends.after if ends is not None else []), *events]
         else:
-            first = next((i for i, one in enumerate(events) if _is_of_look(one)), 0)
+            first = next((i for i, event in enumerate(events) if _is_of_capture(event)), 0)
             events = events[:first] + files + events[first:]
         if ends is not None:
-            behind = [] if call.moment in _ENDS_FIRST else ends.after
-            events = [*ends.before, *events, *behind]
+            closing_events = [] if call.moment in _ENDS_FIRST else ends.after
+            events = [*ends.before, *events, *closing_events]
         if events:
             self._append(events)
-        self.appended, self.captured = True, not done.partial
+        self.appended, self.captured = True, not capture.partial
         if ends is not None:
             self.late += ends.causes
             self.closed_count = ends.count
-            ends.forget(self.layout, told)
+            ends.forget(self.layout, checkpoint)
         if call.session is not None:
-            live_state.note_turn(self.layout, told, call, self.captured, self.process, self.fs.time_ns())
-        if not done.partial:  # else the next one tells all since the tree told last
-            told.look_of(call.session, call.turn if call.moment in _TOLD_IN_TURN else None, done.root)
-            told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
-            told.files = done.files
-        live_state.write_told(self.layout, place.key, told)
+            state.note_turn(self.layout, checkpoint, call, self.captured, self.process, self.fs.time_ns())
+        if not capture.partial:  # else the next one reports all changes since the last recorded tree
+            turn = call.turn if call.moment in _CAPTURED_IN_TURN else None
+            checkpoint.note_capture(call.session, turn, capture.root)
+            checkpoint.tree, checkpoint.tree_keeps = capture.root, checkpoint.keeps
+            checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
+        state.write_checkpoint(self.layout, directory.key, checkpoint)
         self.noted = True
-        if done.kept or self._has_kept():
+        if capture.kept_ignored or self._has_ignored_values():
             from eventlog.hooks import ignored_values
 
-            ignored_values.note(self.layout, place.key, done.kept_contents())
-        if not done.partial:
-            live_state.note_ended(self.layout, place.key, self.late)
-        if call.moment == TURN_START and len(told.open) == 1:
-            live_state.trim_running(self.layout, place.key)
+            ignored_values.note(self.layout, directory.key, capture.kept_contents())
+        if not capture.partial:
+            state.note_ended(self.layout, directory.key, self.late)
+        if call.moment == TURN_START and len(checkpoint.open) == 1:
+            state.trim_running(self.layout, directory.key)
 
-    def _store_later(self, done: "Capture") -> None:
-        """See to it that somebody stores the contents that the tree lacks."""
+    def _store_later(self, capture: "Capture") -> None:
+        """Make sure that some process stores the contents that the tree lacks."""
         from eventlog.hooks import deferred_lists
 
-        assert self.place is not None
-        root = self.place.root
+        assert self.directory is not None
+        root = self.directory.root
         try:
-            is_open = deferred_lists.note_open(self.layout, self.place.key, root, done.deferred)
+            is_open = deferred_lists.note_open(self.layout, self.directory.key, root, capture.deferred)
             if self.start is None or not is_open:
                 return
-            if done.new_deferred or not deferred_lists.is_being_done(self.fs, self.layout):
-                self.started = self.start(deferred_lists.Job(self.layout, root, done.new_deferred))
+            if capture.new_deferred or not deferred_lists.is_being_done(self.fs, self.layout):
+                self.started = self.start(deferred_lists.Job(self.layout, root, capture.new_deferred))
         except OSError as error:
             self.note(error)  # the next capture finds them open
 
     def _files(
-        self, done: "Capture", told: CaptureCheckpoint, blobs: "BlobStore", writer: "BlobWriter"
+        self, capture: "Capture", checkpoint: CaptureCheckpoint, blobs: "BlobStore", writer: "BlobWriter"
     ) -> "list[Event]":
-        """The file events of a capture, complete but for what `_admit` adds."""
+        """The file events of a capture, as `_admit` makes them."""
         from eventlog.hooks.file_events import FILES_MAX, FileEventBuilder
 
-        call, place = self.call, self.place
-        assert place is not None
+        call, directory = self.call, self.directory
+        assert directory is not None
         dead = self.closing.dead() if self.closing is not None else frozenset()
-        self.under_way = live_state.running(self.layout, place.key, told, dead)
-        self.late = [one.cause for one in self.under_way if one.late]
-        changes = [] if done.partial else done.changes
+        self.under_way = state.running(self.layout, directory.key, checkpoint, dead)
+        self.late = [tool.cause for tool in self.under_way if tool.late]
+        changes = [] if capture.partial else capture.changes
         if len(changes) > FILES_MAX or not changes:
             return []
-        turn = live_state.open_turn(told, call, self.known) if call.moment == SESSION_END else call.turn
-        teller = FileEventBuilder(call, turn, told, done, self._named(), self.under_way, writer)
-        return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
+        turn = state.open_turn(checkpoint, call, self.notes) if call.moment == SESSION_END else call.turn
+        builder = FileEventBuilder(call, turn, checkpoint, capture, self._named(), self.under_way, writer)
+        return [self._admit(event) for change in changes for event in builder.build(change, blobs)]
 
-    def _ends(self, done: "Capture", previous: "bytes | None", told: CaptureCheckpoint) -> "Ends | None":
+    def _ends(
+        self, capture: "Capture", previous: "bytes | None", checkpoint: CaptureCheckpoint
+    ) -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
-        if self.closing is None and not any(one.dead for one in self.under_way):
+        if self.closing is None and not any(tool.dead for tool in self.under_way):
             return None
         from eventlog.hooks import closing
 
@@ -537,93 +540,95 @@ class _Recording:
             self.closing,
             self.under_way,
             self.call,
-            done,
+            capture,
             previous,
-            told,
+            checkpoint,
             self._admit,
-            lambda event, facts: self._fill_snapshot(event, done, facts),
+            lambda event, facts: self._with_tree(event, capture, facts),
         )
 
     def _named(self) -> "dict[bytes, EditedFile]":
         """The files that the call names, by their path in the directory; others are left alone."""
-        assert self.place is not None
-        cwd = str(self.call.columns.get("cwd") or self.place.root)
-        found = {}
-        for named in self.call.named:
-            path = self.place.inside(named.path, cwd)
+        assert self.directory is not None
+        cwd = str(self.call.columns.get("cwd") or self.directory.root)
+        edited = {}
+        for edited_file in self.call.named:
+            path = self.directory.inside(edited_file.path, cwd)
             if path is not None:
-                found[path] = named
-        return found
+                edited[path] = edited_file
+        return edited
 
-    def _facts(self, done: "Capture", previous: "bytes | None", files: "list[Event]") -> "dict[str, object]":
-        """What is to be said of a capture that is less than whole; empty for one that is."""
+    def _facts(
+        self, capture: "Capture", previous: "bytes | None", files: "list[Event]"
+    ) -> "dict[str, object]":
+        """What a snapshot reports of a capture that is not whole; empty for one that is."""
         facts: "dict[str, object]" = {}
-        if done.partial:
+        if capture.partial:
             facts["state"] = "partial"
-            facts["pending"] = done.pending_count
-            facts["pending_paths"] = [_shown(path) for path in done.pending[:_SHOWN_MAX]]
+            facts["pending"] = capture.pending_count
+            facts["pending_paths"] = [_shown(path) for path in capture.pending[:_SHOWN_MAX]]
         elif previous is None:
             facts["state"] = "baseline"
-        if done.warning is not None:
-            facts["warning"] = done.warning
-        if previous is not None and not done.partial and len(files) < len(done.changes):
-            facts["changes"] = len(done.changes)
+        if capture.warning is not None:
+            facts["warning"] = capture.warning
+        if previous is not None and not capture.partial and len(files) < len(capture.changes):
+            facts["changes"] = len(capture.changes)
             facts["told"] = len(files)
         return facts
 
-    def _with_facts(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
-        """`event` with what the capture says: its tree in a snapshot, its gaps in the event of the moment."""
-        if _is_of_look(event):
-            return self._fill_snapshot(event, done, facts, self.of_turn)
+    def _with_facts(self, event: Event, capture: "Capture", facts: "dict[str, object]") -> Event:
+        """`event` with the result of the capture: its tree in a snapshot, its gaps in the moment's event."""
+        if _is_of_capture(event):
+            return self._with_tree(event, capture, facts, self.of_turn)
         if facts and event["event_type"] == "action":
             payload = event["payload"]
             assert isinstance(payload, dict)
             return {**event, "payload": {**payload, "capture": facts}}
         return event
 
-    def _snapshot(self, done: "Capture", facts: "dict[str, object]") -> Event:
-        """The tree behind a tool call that changed something."""
-        return self._fill_snapshot(self._tool_snapshot(), done, facts)
+    def _snapshot(self, capture: "Capture", facts: "dict[str, object]") -> Event:
+        """The tree after a tool call that changed something."""
+        return self._with_tree(self._tool_snapshot(), capture, facts)
 
     def _tool_snapshot(self) -> Event:
         event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self.call.cause}
         event["payload"] = {"snapshot_type": "tool"}
         return self._admit(event)
 
-    def _fill_snapshot(
+    def _with_tree(
         self,
         event: Event,
-        done: "Capture",
+        capture: "Capture",
         facts: "dict[str, object]",
         of_turn: "dict[str, object] | None" = None,
     ) -> Event:
         from eventlog.blobs.ids import to_text
 
-        assert self.place is not None
-        tree = to_text(done.root)
+        assert self.directory is not None
+        tree = to_text(capture.root)
         payload = event["payload"]
         assert isinstance(payload, dict)
-        said = {
+        filled = {
             **payload,
-            "git_head": self.place.commit,
-            "git_branch": self.place.branch,
+            "git_head": self.directory.commit,
+            "git_branch": self.directory.branch,
             "keep_ignored": self.switched,
-            **done.facts(),
+            **capture.facts(),
             **(of_turn or {}),
-            "capture": {**facts, **done.deferred_facts()} or None,
+            "capture": {**facts, **capture.deferred_facts()} or None,
         }
         return {
             **event,
             "tree_hash": tree,
-            "success": not done.partial,
-            "blobs": [tree, *done.lists()],
-            "payload": {name: value for name, value in said.items() if value is not None},
+            "success": not capture.partial,
+            "blobs": [tree, *capture.lists()],
+            "payload": {name: value for name, value in filled.items() if value is not None},
         }
 
     # -- into the log --------------------------------------------------------------------------
 
     def _admit(self, event: Event) -> Event:
-        """The event as it will be written, all but its contents; redacted (P5), its id fixed."""
+        """The event as it will be written, except its contents; redacted (P5), its id fixed."""
         whole = {**self.common, **event}
         if event["event_type"] == "session" and event.get("operation") in _OPENED:
             payload = event["payload"]
@@ -638,25 +643,25 @@ class _Recording:
 
         return person.start_fields(self.fs, self.environ, self.who.store_id)
 
-    def _failed_look(self) -> "list[Event]":
-        """The look after a tool that came after the end of its turn, failed: the end is not the last word."""
-        assert self.place is not None
+    def _missed_snapshot(self) -> "list[Event]":
+        """The snapshot of a capture that failed after a tool which ended after its turn: the turn goes on."""
+        assert self.directory is not None
         if self.call.moment != TOOL:
             return []
-        told = live_state.read_told(self.layout, self.place.key)
-        return [self._tool_snapshot()] if live_state.is_another_turn(told, self.call) else []
+        checkpoint = state.read_checkpoint(self.layout, self.directory.key)
+        return [self._tool_snapshot()] if state.is_another_turn(checkpoint, self.call) else []
 
-    def _mark(self, events: "list[Event]", state: str) -> None:
-        """Say in the event of the moment that its capture is left to the next one."""
+    def _mark(self, events: "list[Event]", capture_state: str) -> None:
+        """Note in the event of the moment that its capture is left to the next one."""
         for event in events:
             payload = event.get("payload")
-            if isinstance(payload, dict) and (event["event_type"] == "action" or _is_of_look(event)):
-                payload["capture"] = {"state": state}
+            if isinstance(payload, dict) and (event["event_type"] == "action" or _is_of_capture(event)):
+                payload["capture"] = {"state": capture_state}
                 if event["event_type"] == "snapshot":
                     event["success"] = False
 
     def _append_plain(self, events: "list[Event]") -> None:
-        """Append without a look at the directory; large texts go to a pack of their own if that can be."""
+        """Append without a capture; large texts go to a pack of their own if possible."""
         if self.large or any(map(texts.holds_file_text, events)):
             try:
                 events = self._append_with_pack(events)
@@ -664,7 +669,7 @@ class _Recording:
                 if self.appended:
                     raise
                 self.note(error)
-                events = [texts.move(one, texts.void, suspect=self.suspect) for one in events]
+                events = [texts.move(event, texts.void, suspect=self.suspect) for event in events]
                 for event in events:
                     texts.forget_blobs(event)
         if not self.appended:
@@ -675,22 +680,22 @@ class _Recording:
             self._open_blobs() as blobs,
             blobs.writer(lock_timeout_s=_LOCK_WAIT_S_MIN * 10) as writer,
         ):
-            moved = self._moved(events, writer)
+            stored_events = self._moved(events, writer)
             writer.flush()
-            self._append(moved)
+            self._append(stored_events)
             self.appended = True
-        return moved
+        return stored_events
 
     def _moved(self, events: "list[Event]", writer: "BlobWriter") -> "list[Event]":
         """The events with their large texts, and those of files, in the blob store."""
         put, has = writer.put, writer.holds
-        return [texts.move(one, put, suspect=self.suspect, has=has) for one in events]
+        return [texts.move(event, put, suspect=self.suspect, has=has) for event in events]
 
     def _open_blobs(self) -> "BlobStore":
-        """The contents, looked at for secrets as they are put; `_append` says which are withheld (P5)."""
+        """The contents, scanned for secrets as they are put; `_append` records which are withheld (P5)."""
         from eventlog.blobs.store import BlobStore
 
-        self.redactor.search_until = self.began_s + _LOOK_S * patience(self.environ)
+        self.redactor.search_until = self.began_s + _SCAN_S * patience(self.environ)
         self.blobs = BlobStore(
             self.fs,
             self.layout,
@@ -704,8 +709,8 @@ class _Recording:
         """One frame. Raises: EventLogError."""
         used_us = round((time.monotonic() - self.started_s) * 1e6)
         lines = []
-        said = [] if self.blobs is None else self.blobs.withheld_events()
-        for event in [*events, *(admission.admit(self.fs, one, self.redactor) for one in said)]:
+        withheld = [] if self.blobs is None else self.blobs.withheld_events()
+        for event in [*events, *(admission.admit(self.fs, event, self.redactor) for event in withheld)]:
             payload = event["payload"]
             assert isinstance(payload, dict)
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
@@ -719,11 +724,11 @@ class _Recording:
         self.refused = False
 
     def _note_begun(self) -> None:
-        """Note a tool that begins: it begins while its event waits for the disk, and what it changes must not
-        pass for another's."""
-        call, place, cause, begun = self.call, self.place, self.call.started_action_id, self.begun
+        """Note a tool that begins. It runs while its event waits for the disk, and its changes must not pass
+        for those of another."""
+        call, directory, cause, begun = self.call, self.directory, self.call.started_action_id, self.begun
         self.begun = True
-        if begun or call.moment != TOOL_START or cause is None or place is None:
+        if begun or call.moment != TOOL_START or cause is None or directory is None:
             return
         session, turn, first = call.session, call.turn, call.events[0]
         if session is None or turn is None:
@@ -732,14 +737,14 @@ class _Recording:
         tool = str(first.get("tool_use_id") or "-"), str(first.get("tool") or "-")
         outlives = (call.agent, self.process) if "subagent_id" in call.columns else None
         try:
-            live_state.note_begun(
-                self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
+            state.note_begun(
+                self.layout, directory.key, (session, turn), cause, tool, call.kind, paths, outlives
             )
         except OSError as error:
             self.note(error)
 
     def _remember(self) -> None:
-        """Behind the append: notes for later calls. They may be lost."""
+        """After the append: notes for later calls. They may be lost."""
         call, session, turn = self.call, self.call.session, self.call.turn
         if session is None:
             return
@@ -752,18 +757,18 @@ class _Recording:
             elif call.moment in (SESSION, SESSION_END):
                 self.lines.append(["opened" if call.moment == SESSION else "over"])
             elif call.cause is not None:
-                looked = self.captured or call.moment is None
-                self.lines.append(["action", call.cause, "told" if looked else "late"])
-            live_state.note_calls(self.layout, session, self.lines)
+                captured = self.captured or call.moment is None
+                self.lines.append(["action", call.cause, "told" if captured else "late"])
+            state.note_calls(self.layout, session, self.lines)
             self._remember_running(session, turn)
         except OSError as error:
             self.note(error)
 
     def _remember_running(self, session: str, turn: "str | None") -> None:
-        call, place = self.call, self.place
-        if place is not None and call.moment == SESSION:
-            live_state.note_anew(self.layout, place.key, session)
-        if place is None:
+        call, directory = self.call, self.directory
+        if directory is not None and call.moment == SESSION:
+            state.note_anew(self.layout, directory.key, session)
+        if directory is None:
             return
         if call.moment == TOOL_START and turn is not None:
             if "subagent_id" not in call.columns:
@@ -772,20 +777,20 @@ class _Recording:
             self._keep_open((call.agent, session, turn), replaces=True)
         elif call.ended:
             late = call.moment == TOOL and not self.captured
-            live_state.note_ended(self.layout, place.key, call.ended, late=late)
+            state.note_ended(self.layout, directory.key, call.ended, late=late)
 
     def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
-        assert self.place is not None
-        live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.process, replaces=replaces)
+        assert self.directory is not None
+        state.keep_open(self.fs, self.layout, self.directory.key, turn, self.process, replaces=replaces)
 
 
-def _is_of_look(event: Event) -> bool:
-    """Whether an event is the snapshot that tells of this look, and not of one that was missed."""
+def _is_of_capture(event: Event) -> bool:
+    """Whether an event is the snapshot of this capture, and not of one that was missed."""
     return event["event_type"] == "snapshot" and event.get("success") is None
 
 
 def _lacks_descriptors(error: "BaseException | None") -> bool:
-    """Whether something could not be opened for want of descriptors, some of which a look gives back."""
+    """Whether something could not be opened for want of descriptors, some of which a capture gives back."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return True

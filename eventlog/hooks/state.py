@@ -1,13 +1,15 @@
 """What hooks remember between calls: small derived files in `live/`, which may all be deleted (I22).
 
-- `<worktree>.told`: the tree whose changes are all in the log, and the turns under way in that directory.
-  Read and written under the lock of the directory, behind the append that tells them.
-- `<worktree>.running`: tools that began and ended, a line each. It says whose change another call's capture
-  has found.
-- `<session>.calls`: what was recorded of a session, a line each, so that nothing need be read from the log.
+- `<worktree>.told`, the capture checkpoint: the tree whose changes are all in the log, and the turns under
+way
+  in that directory. Read and written under the lock of the directory, after the append of these changes.
+- `<worktree>.running`: tools that began and ended, a line each. It shows whose change the capture of another
+  call has found.
+- `<session>.calls`: notes of what was recorded of a session, a line each, so that nothing is read from the
+log.
 
-The last two are appended to by single writes and may miss a line; what is lost then is a cause, or an
-event is written twice, which counts once (I8). Without `told` the next capture begins anew and says so.
+The last two are appended to by single writes and may miss a line. Then a cause is lost, or an event is
+written twice, which counts once (I8). Without a checkpoint the next capture begins anew and records that.
 Plain system calls: a file that cannot be read is absent, one that cannot be written stays. On the hook path.
 """
 
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-_TOLD_SIZE = 512  # a sector
-_LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
+_CHECKPOINT_SIZE = 512  # a sector
+_LINES_SIZE_MAX = 1 << 20  # of one file's end, the only part that is read
 _RUNNING_SIZE_MAX = 256 << 10
 # Why a turn gets its end from somebody else (docs/certainty.md §2).
 GONE, SILENT = "process gone", "nothing heard for an hour"
@@ -64,11 +66,12 @@ def short(text: "str | bytes") -> str:
 
 
 class CaptureCheckpoint:
-    """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
+    """`tree` is None where nothing was recorded yet; `nonce` is new with each recorded tree and makes event
+    ids.
 
-    `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
-    found changes. `keeps` says whether looks keep ignored files, `tree_keeps` whether that at `tree` did.
-    `files` are how many the tree holds, None where that is not known.
+    `passed` are the sessions with a turn under way for which another turn's capture has found changes since
+    their own last one. `keeps`: captures keep ignored files; `tree_keeps`: the one of `tree` did. `files` is
+    the number of files in the tree, None where it is not known.
     """
 
     __slots__ = ("files", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
@@ -88,43 +91,54 @@ class CaptureCheckpoint:
         self.open = open
         self.passed = passed
 
-    def look_of(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
-        """A whole look of this session has found `tree`; it is told in this turn, if in one."""
+    def note_capture(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
+        """Note that a whole capture of this session has found `tree`; it counts in `turn`, if in any."""
         if tree != self.tree:
             self.passed |= self.open.keys()
         if session is not None and self.open.get(session, ("", None))[1] == turn:
             self.passed -= {session}
 
 
-def read_told(layout: Layout, worktree: str) -> CaptureCheckpoint:
+def read_checkpoint(layout: Layout, worktree: str) -> CaptureCheckpoint:
     try:
-        said = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
-        tree = None if said["tree"] is None else bytes.fromhex(said["tree"])
-        turns = {str(name): [str(part) for part in parts] for name, parts in said["open"].items()}
+        stored = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
+        tree = None if stored["tree"] is None else bytes.fromhex(stored["tree"])
+        turns = {str(name): [str(part) for part in parts] for name, parts in stored["open"].items()}
         if (tree is None or len(tree) == 32) and all(
             len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
         ):
-            told = CaptureCheckpoint(
-                tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ())))
+            checkpoint = CaptureCheckpoint(
+                tree, str(stored["nonce"]), turns, frozenset(map(str, stored.get("passed", ())))
             )
-            told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
-            told.files = int_of(said, "files")
-            return told
+            checkpoint.keeps, checkpoint.tree_keeps = (
+                stored.get("keeps") is True,
+                stored.get("tree_keeps") is True,
+            )
+            checkpoint.files = int_of(stored, "files")
+            return checkpoint
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return CaptureCheckpoint(None, os.urandom(8).hex(), {})
 
 
-def write_told(layout: Layout, worktree: str, told: CaptureCheckpoint) -> None:
-    """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
-    told again under the ids that they had. Written over the last one, in one call and of one length unless
-    many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
-    turns = dict(list(told.open.items())[-_OPEN_MAX:])
-    tree = None if told.tree is None else told.tree.hex()
-    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns, "files": told.files}
-    if passed := sorted(told.passed.intersection(turns)):
-        said["passed"] = passed
-    said |= {name: True for name in ("keeps", "tree_keeps") if getattr(told, name)}
+def write_checkpoint(layout: Layout, worktree: str, checkpoint: CaptureCheckpoint) -> None:
+    """Write the checkpoint over the last one, without a sync. Raises: OSError.
+
+    After a power cut it is read as absent, or as an earlier one, whose changes are recorded again under the
+    same ids. It is written in one call and with one length unless many turns are under way: a new file, or
+    growing an old one, takes longer.
+    """
+    turns = dict(list(checkpoint.open.items())[-_OPEN_MAX:])
+    tree = None if checkpoint.tree is None else checkpoint.tree.hex()
+    fields: "dict[str, object]" = {
+        "tree": tree,
+        "nonce": checkpoint.nonce,
+        "open": turns,
+        "files": checkpoint.files,
+    }
+    if passed := sorted(checkpoint.passed.intersection(turns)):
+        fields["passed"] = passed
+    fields |= {name: True for name in ("keeps", "tree_keeps") if getattr(checkpoint, name)}
     path = layout.live(f"{worktree}.told")
     try:
         fd = os.open(path, _WRITE, 0o600)
@@ -132,24 +146,26 @@ def write_told(layout: Layout, worktree: str, told: CaptureCheckpoint) -> None:
         _make_directory(layout)
         fd = os.open(path, _WRITE, 0o600)
     try:
-        data = jsontext.encode(said).ljust(max(_TOLD_SIZE, os.fstat(fd).st_size))
+        data = jsontext.encode(fields).ljust(max(_CHECKPOINT_SIZE, os.fstat(fd).st_size))
         os.pwrite(fd, data, 0)
     finally:
         os.close(fd)
 
 
-def left(told: CaptureCheckpoint, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
+def abandoned_turns(
+    checkpoint: CaptureCheckpoint, call: Call, now_s: float
+) -> "dict[str, tuple[activity.OpenTurn, str]]":
     """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
 
-    Asked before a look: what dies during it may change something behind its back.
+    Asked before a capture: an agent that dies during it may still change something after it.
     """
-    found = {}
-    for session, parts in told.open.items():
+    abandoned = {}
+    for session, parts in checkpoint.open.items():
         turn = activity.parse_open(session, parts)
         reason = None if turn is None else _reason(turn, call, now_s)
         if turn is not None and reason is not None:
-            found[session] = turn, reason
-    return found
+            abandoned[session] = turn, reason
+    return abandoned
 
 
 def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
@@ -158,7 +174,7 @@ def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
         return SESSION_ENDED
     is_later = call.moment == TURN_START or (call.unheard and call.moment != TOOL_START)
     if own and (not (is_later or call.moment == SESSION) or call.turn == turn.turn):
-        return None  # it is heard of
+        return None  # it goes on
     if turn.state(now_s) == activity.DEAD:
         return GONE if turn.names_process() else SILENT
     if own and is_later:
@@ -175,47 +191,52 @@ def process_of(agent: str, environ: "Mapping[str, str]") -> str:
     return "" if process is None else process.text()
 
 
-def note_open(told: CaptureCheckpoint, place: "tuple[str, str, str]", process: str, now_ns: int) -> None:
-    """The turn `place` (agent, session, turn) is under way, in a process (`process_of`)."""
-    agent, session, turn = place
-    told.open.pop(session, None)  # to stand last: it is the newest
-    told.open[session] = [agent, turn, process, str(now_ns // 10**9)]
+def note_open(
+    checkpoint: CaptureCheckpoint, turn_key: "tuple[str, str, str]", process: str, now_ns: int
+) -> None:
+    """Note the turn `turn_key` (agent, session, turn) as under way, in a process (`process_of`)."""
+    agent, session, turn = turn_key
+    checkpoint.open.pop(session, None)  # to stand last: it is the newest
+    checkpoint.open[session] = [agent, turn, process, str(now_ns // 10**9)]
 
 
 def stay_open(
     layout: Layout,
-    told: CaptureCheckpoint,
-    place: "tuple[str, str, str]",
+    checkpoint: CaptureCheckpoint,
+    turn_key: "tuple[str, str, str]",
     process: str,
     now_ns: int,
 ) -> None:
-    """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
-    _, session, turn = place
-    given = told.open.get(session)
-    if given is None and has_ended(layout, session, turn):
+    """Note a turn as under way whose tools are reported, where none is noted or its process seemed dead."""
+    _, session, turn = turn_key
+    noted = checkpoint.open.get(session)
+    if noted is None and has_ended(layout, session, turn):
         return  # the hooks of its last tool and of its end ran beside one another
-    known = None if given is None else activity.parse_open(session, given)
-    if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
-        note_open(told, place, process, now_ns)
+    current = None if noted is None else activity.parse_open(session, noted)
+    if current is None or (current.turn == turn and current.state(now_ns / 1e9) == activity.DEAD):
+        note_open(checkpoint, turn_key, process, now_ns)
 
 
-def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: "list[list[str]]") -> None:
-    """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
-    event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
-    it ends the one before it.
+def meet_turn(
+    layout: Layout, directory: "HookDirectory | None", call: Call, lines: "list[list[str]]"
+) -> None:
+    """Recognise the turn of a call within a turn, or at its end.
 
-    Args: lines: gets what is to be noted of the session behind the append.
+    Where a tool begins after the end of its turn, an event records that the turn goes on. Where nothing was
+    reported of the turn yet, its first capture was missed, and it ends the turn before it.
+
+    Args: lines: receives what is to be noted of the session after the append.
     """
     session, turn = call.session, call.turn
-    if place is None or session is None or turn is None:
+    if directory is None or session is None or turn is None:
         return
     if call.moment == TOOL_START and has_ended(layout, session, turn):
         tool = text_of(call.events[0], "tool_use_id") or call.started_action_id
         call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
         lines.append(["begun", short(turn)])
         return
-    told = read_told(layout, place.key)
-    under_way = told.open.get(session)
+    checkpoint = read_checkpoint(layout, directory.key)
+    under_way = checkpoint.open.get(session)
     if under_way is not None and under_way[1] == turn:
         return
     call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
@@ -223,43 +244,43 @@ def meet_turn(layout: Layout, place: "HookDirectory | None", call: Call, lines: 
         return
     lines.append(["begun", short(turn)])
     call.add_missed_look(turn)
-    if under_way is not None and call.moment == TOOL_START:  # else the look of this call closes it
+    if under_way is not None and call.moment == TOOL_START:  # else the capture of this call closes it
         from eventlog.hooks import closing
 
-        call.events.append(closing.end_unseen(layout, told, session))
+        call.events.append(closing.end_superseded(layout, checkpoint, session))
         lines.append(["ended", short(under_way[1])])
 
 
-def is_another_turn(told: CaptureCheckpoint, call: Call) -> bool:
-    """Whether the turn of the call is not the one under way: a look in it is told in any case, since it comes
-    after the end that the turn has, if it has one."""
-    return call.turn is not None and told.open.get(call.session or "", ("", None))[1] != call.turn
+def is_another_turn(checkpoint: CaptureCheckpoint, call: Call) -> bool:
+    """Whether the turn of the call is not the one under way. A capture in it is always recorded, since it
+    comes after the end of the turn, if that has one."""
+    return call.turn is not None and checkpoint.open.get(call.session or "", ("", None))[1] != call.turn
 
 
-def open_turn(told: CaptureCheckpoint, call: Call, known: "Calls") -> "str | None":
+def open_turn(checkpoint: CaptureCheckpoint, call: Call, notes: "Calls") -> "str | None":
     """The turn of this session that nobody ended."""
-    parts = told.open.get(call.session or "")
-    if parts is None or short(parts[1]) in known.ended:
+    parts = checkpoint.open.get(call.session or "")
+    if parts is None or short(parts[1]) in notes.ended:
         return None
     return parts[1]
 
 
 def note_turn(
-    layout: Layout, told: CaptureCheckpoint, call: Call, captured: bool, process: str, now_ns: int
+    layout: Layout, checkpoint: CaptureCheckpoint, call: Call, captured: bool, process: str, now_ns: int
 ) -> None:
-    """Let `told` say which turn of the session is under way behind this call.
+    """Note in `checkpoint` which turn of the session is under way after this call.
 
-    Args: captured: the look was whole.
+    Args: captured: the capture was whole.
     """
     session, turn = call.session, call.turn
     assert session is not None
     if call.moment in (TURN_END, SESSION_END):
-        if captured:  # else what it left untold would pass for a person's
-            told.open.pop(session, None)
+        if captured:  # else its unrecorded changes would pass for a person's
+            checkpoint.open.pop(session, None)
     elif call.moment == TURN_START and turn is not None:
-        note_open(told, (call.agent, session, turn), process, now_ns)
+        note_open(checkpoint, (call.agent, session, turn), process, now_ns)
     elif call.moment == TOOL and turn is not None and "subagent_id" not in call.columns:
-        stay_open(layout, told, (call.agent, session, turn), process, now_ns)
+        stay_open(layout, checkpoint, (call.agent, session, turn), process, now_ns)
 
 
 def keep_open(
@@ -271,21 +292,21 @@ def keep_open(
     *,
     replaces: bool,
 ) -> None:
-    """Note a turn as under way without a look, so that it is closed when it dies: where the look at its
-    prompt failed, or the hook of that was killed. Raises: OSError.
+    """Note a turn as under way without a capture, so that it is closed when it dies: where the capture at its
+    prompt failed, or that hook was killed. Raises: OSError.
 
     Args: turn: agent, session, turn; replaces: also where another one of its session is noted.
     """
-    if not replaces and turn[1] in read_told(layout, worktree).open:
+    if not replaces and turn[1] in read_checkpoint(layout, worktree).open:
         return
     try:
         with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S):
-            told = read_told(layout, worktree)
+            checkpoint = read_checkpoint(layout, worktree)
             if replaces:
-                note_open(told, turn, process, fs.time_ns())
+                note_open(checkpoint, turn, process, fs.time_ns())
             else:
-                stay_open(layout, told, turn, process, fs.time_ns())
-            write_told(layout, worktree, told)
+                stay_open(layout, checkpoint, turn, process, fs.time_ns())
+            write_checkpoint(layout, worktree, checkpoint)
     except LockTimeout:
         pass  # its next call notes it
 
@@ -294,9 +315,8 @@ class Running:
     """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named,
     `kind` is what it may change (`tools.py`).
 
-    `turn` is its `short` session and turn, `place` its agent with both in full. `late`: it has ended, and
-    nobody has looked at the directory since. `dead`: its process is gone.
-    `by_subagent`: it may outlive its turn.
+    `turn` is its `short` session and turn, `turn_key` its agent with both in full. `late`: it has ended, and
+    the directory was not captured since. `dead`: its process is gone. `by_subagent`: it may outlive its turn.
     """
 
     __slots__ = (
@@ -306,16 +326,16 @@ class Running:
         "kind",
         "late",
         "paths",
-        "place",
         "tool",
         "tool_use_id",
         "turn",
+        "turn_key",
     )
 
-    def __init__(self, words: "list[str]", place: "tuple[str, str, str]", *, dead: bool = False) -> None:
+    def __init__(self, words: "list[str]", turn_key: "tuple[str, str, str]", *, dead: bool = False) -> None:
         _, self.cause, session, turn, self.kind, self.tool_use_id, self.tool, *self.paths = words
         self.turn = session, turn
-        self.place = place
+        self.turn_key = turn_key
         self.late = False
         self.dead = dead
         self.by_subagent = False
@@ -337,13 +357,13 @@ def note_begun(
     words = ["begun", cause, *map(short, turn), kind or ANY, *names, *paths[:64]]
     lines = [words]
     if outlives is not None:
-        of = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
-        lines += [of] if all(len(word.split()) == 1 for word in of) else []
+        owner = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
+        lines += [owner] if all(len(word.split()) == 1 for word in owner) else []
     _append(layout, f"{worktree}.running", lines)
 
 
 def note_anew(layout: Layout, worktree: str, session: str) -> None:
-    """The session has a new process: what its last one had begun ended with that."""
+    """Note that the session has a new process: the tools of the last one ended with it."""
     _append(layout, f"{worktree}.running", [["anew", short(session)]])
 
 
@@ -353,45 +373,45 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 
 
 def running(
-    layout: Layout, worktree: str, told: CaptureCheckpoint, dead: "frozenset[str]" = frozenset()
+    layout: Layout, worktree: str, checkpoint: CaptureCheckpoint, dead: "frozenset[str]" = frozenset()
 ) -> "list[Running]":
-    """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
+    """The tools that began in a turn under way and did not end, or ended without a capture; the latest last.
 
-    Those of subagents outlive it: they are under way while the agent's process is, or another turn of theirs.
-    What died stays until somebody notes its end.
+    Those of subagents may outlive their turn: they count while the agent's process lives, or its session has
+    a turn under way. A dead tool stays until its end is noted.
 
     Args: dead: the sessions whose process is gone.
     """
     turns = {
         (short(session), short(turn)): (agent, session, turn)
-        for session, (agent, turn, *_) in told.open.items()
+        for session, (agent, turn, *_) in checkpoint.open.items()
     }
-    gone = {short(session) for session in dead}
-    found: "dict[str, Running]" = {}
+    dead_keys = {short(session) for session in dead}
+    tools: "dict[str, Running]" = {}
     processes: "dict[str, str]" = {}  # of tools of subagents
     begun: "list[str]" = []
     for words in _lines(layout, f"{worktree}.running"):
         if words[0] == "begun" and len(words) >= 7:
             begun = words
             if (words[2], words[3]) in turns:
-                found[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in gone)
+                tools[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in dead_keys)
         elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
             _, cause, turn, session, agent, processes[cause] = words
-            found[cause] = Running(begun, (agent, session, turn))
-            found[cause].by_subagent = True
-        elif words[0] == "anew" and words[-1] not in gone:
-            found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
+            tools[cause] = Running(begun, (agent, session, turn))
+            tools[cause].by_subagent = True
+        elif words[0] == "anew" and words[-1] not in dead_keys:
+            tools = {cause: tool for cause, tool in tools.items() if tool.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:
-            found.pop(words[1], None)
-        elif words[0] == "late" and words[-1] in found:
-            found[words[-1]].late = True
-    for cause in processes.keys() & found.keys():
+            tools.pop(words[1], None)
+        elif words[0] == "late" and words[-1] in tools:
+            tools[words[-1]].late = True
+    for cause in processes.keys() & tools.keys():
         process = activity.parse_process(processes[cause])
         if process is not None and process.is_near():
-            found[cause].dead = not process.lives()
-        elif found[cause].place[1] not in told.open:
-            del found[cause]
-    return list(found.values())
+            tools[cause].dead = not process.lives()
+        elif tools[cause].turn_key[1] not in checkpoint.open:
+            del tools[cause]
+    return list(tools.values())
 
 
 def trim_running(layout: Layout, worktree: str) -> None:
@@ -405,10 +425,10 @@ def trim_running(layout: Layout, worktree: str) -> None:
 
 
 class UnnamedCalls:
-    """Tool calls without ids, told by what they ask for (`key`) and when: the number of each in its turn.
+    """Tool calls without ids, known by their request (`key`) and time: the number of each in its turn.
 
-    An end belongs to the last beginning of the same key that has none: equal calls are interchangeable, but
-    for one that was refused before and has no end.
+    An end belongs to the last beginning of the same key that has none. Equal calls are interchangeable,
+    except one that was refused before and has no end.
     """
 
     __slots__ = ("_asked", "_numbers", "_open")
@@ -420,7 +440,7 @@ class UnnamedCalls:
 
     def take(self, key: str, stamp: str, *, asked: bool) -> None:
         if (key, stamp, asked) in self._numbers:
-            return  # told by two hooks
+            return  # reported by two hooks
         waiting = self._open.setdefault(key, [])
         if asked or not waiting:
             number = self._asked[key] = self._asked.get(key, -1) + 1
@@ -436,9 +456,9 @@ class UnnamedCalls:
 
 
 class Repeats:
-    """Tool calls whose ids come again, told by session, id and arguments (`key`): the number of each.
+    """Tool calls whose ids the agent repeats, known by session, id and arguments (`key`): the number of each.
 
-    One that begins while an equal one is under way is that one, told by two hooks.
+    One that begins while an equal one is under way is that one, reported by two hooks.
     """
 
     __slots__ = ("_last", "_open")
@@ -457,7 +477,7 @@ class Repeats:
         self._last.setdefault(key, 0)
 
     def end_all(self) -> None:
-        """A turn begins or ends: what was refused before has no end of its own."""
+        """A turn begins or ends: calls that were refused before have no end of their own."""
         self._open.clear()
 
     def number(self, key: str) -> int:
@@ -484,14 +504,14 @@ class Calls:
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
         self.stamps: "dict[str, str]" = {}  # of these, a text that ends with the time it began at
-        # What an import told before the hooks: (turn, microseconds, `short` prompt), and of calls without
+        # What an import recorded before the hooks: (turn, microseconds, `short` prompt), and of calls without
         # ids the ids of their events, in order, by `short` turn, key and type.
         self.imported_turns: "list[tuple[str, int, str]]" = []
         self.imported_calls: "dict[tuple[str, ...], list[str]]" = {}
         self.tools = UnnamedCalls()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
-        self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the look at its start
+        self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the capture at its start
 
 
 def read_calls(layout: Layout, session: str) -> Calls:
@@ -542,30 +562,30 @@ def read_calls(layout: Layout, session: str) -> Calls:
 
 def facts_of_turn(
     call: Call,
-    known: Calls,
+    notes: Calls,
     lines: "list[list[str]]",
-    place: "HookDirectory",
-    done: "Capture",
+    directory: "HookDirectory",
+    capture: "Capture",
     blobs: "BlobStore",
     until: float,
 ) -> "dict[str, object]":
-    """What the snapshot at a turn's start or end says beside its tree (S1-36, S1-37), null where unknown.
+    """The facts of the snapshot at a turn's start or end beside its tree (S1-36, S1-37), null where unknown.
 
     Args:
-        lines: gets the tree of a start, which the end counts from.
-        until: monotonic time until git is waited for.
+        lines: receives the tree of a start, which the end counts from.
+        until: monotonic time until which git may answer.
     """
     from eventlog.worktree.capture import git_facts
 
-    in_git = place.commit is not None or place.branch is not None
-    facts = git_facts(os.fsencode(place.root), until) if in_git else {}
-    if call.turn is None or done.partial:
+    in_git = directory.commit is not None or directory.branch is not None
+    facts = git_facts(os.fsencode(directory.root), until) if in_git else {}
+    if call.turn is None or capture.partial:
         return facts
     turn = short(call.turn)
     if call.moment == TURN_START:
-        lines.append(["tree", turn, done.root.hex()])
-    elif turn in known.trees:
-        facts["files_changed"] = done.count_changed(blobs, known.trees[turn])
+        lines.append(["tree", turn, capture.root.hex()])
+    elif turn in notes.trees:
+        facts["files_changed"] = capture.count_changed(blobs, notes.trees[turn])
     return facts
 
 
@@ -582,10 +602,10 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
-    offset; `tree` of the look at a turn's start: turn, id; `subagent` id turn; of an agent that names no
+    offset; `tree` of the capture at a turn's start: turn, id; `subagent` id turn; of an agent that names no
     turns `prompt` turn text, `asked` and `answered` of a tool call without an id: key, time; `model` of a
-    model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key; `imported` of
-    a turn that an import told: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
+    model call without an id: key, nonce; `begins`, `ends` of one whose id is repeated: key; `imported` of
+    a turn that an import recorded: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
     type and id of an event."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
@@ -609,8 +629,8 @@ def _lines(layout: Layout, name: str) -> "list[list[str]]":
         data = _read_end(layout.live(name))
     except OSError:
         return []
-    found = (line.decode("utf-8", "replace").split(" ") for line in data.split(b"\n"))
-    return [words for words in found if words[0]]
+    lines = (line.decode("utf-8", "replace").split(" ") for line in data.split(b"\n"))
+    return [words for words in lines if words[0]]
 
 
 def _read_end(path: str) -> bytes:

@@ -1,8 +1,8 @@
-"""Stores the contents that hooks deferred, and tells of it in the log (docs/certainty.md §3).
+"""Stores the contents that hooks deferred, and records it in the log (docs/certainty.md §3).
 
-`store_all` is what the process beside the hooks does, and maintenance: list by list, batch by batch. A batch
-is a pack, then a `content` event, then a note; whoever dies between them leaves the list open, and the next
-one goes on after the last note. What is stored twice has one id (I8, I25). At most one process works; hooks
+The process beside the hooks, and maintenance, call `store_all`: list by list, batch by batch. A batch is a
+pack, then a `content` event, then a note. A process that dies between them leaves the list open, and the next
+one goes on after the last note. A content stored twice has one id (I8, I25). At most one process works; hooks
 go on beside it, and wait only for a moment under the lock of the directory when a list is done.
 """
 
@@ -41,7 +41,7 @@ from eventlog.worktree.staging import is_as_listed, open_below
 from eventlog.worktree.tracked_contents import TrackedFiles
 from eventlog.worktree.userfiles import UserFiles
 
-# Raw bytes of a batch: what is lost when the process dies, and about what it holds in memory.
+# Raw bytes of a batch: as much is lost when the process dies, and about as much is held in memory.
 BATCH_BYTES = 32 << 20
 _READ_BYTES = 8 << 20
 _TICK_S, _TICKS_MAX = 0.02, 100  # two seconds: no file system in use counts time more coarsely
@@ -63,41 +63,41 @@ def store_all(
     calls: "UserFiles | None" = None,
     note: "Callable[[BaseException], None]" = lambda _: None,
 ) -> int:
-    """Store what is open in any working directory; how many lists are done now. The caller holds WORKING.
+    """Store the open lists of all working directories; how many were finished. The caller holds WORKING.
 
     Args:
-        copies: path → descriptor of a copy that was made when its list was (`staging.stage`).
-        copied: the directory that the copies are of.
-        note: is told why a list stays open.
+        copies: path → descriptor of a copy that was made with its list (`staging.stage`).
+        copied: the directory of these copies.
+        note: receives the reason why a list stays open.
     """
-    done = 0
+    finished = 0
     failed: set[tuple[str, bytes]] = set()
     while True:
         waiting = [
-            (worktree, one)
+            (worktree, open_list)
             for worktree in deferred_lists.worktrees_with_open_lists(fs, layout)
-            for one in deferred_lists.open_lists(layout, worktree).values()
-            if (worktree, one.list_id) not in failed
+            for open_list in deferred_lists.open_lists(layout, worktree).values()
+            if (worktree, open_list.list_id) not in failed
         ]
         if not waiting:
-            return done
+            return finished
         # What git holds can wait.
-        worktree, one = min(waiting, key=lambda pair: pair[1].in_git)
+        worktree, open_list = min(waiting, key=lambda pair: pair[1].in_git)
         try:
-            own = copies if copies and copied == one.root else {}
-            _Storing(fs, layout, who, worktree, one, own or {}, calls or UserFiles()).run()
-            done += 1
+            own_copies = copies if copies and copied == open_list.root else {}
+            _Storing(fs, layout, who, worktree, open_list, own_copies or {}, calls or UserFiles()).run()
+            finished += 1
         except (EventLogError, OSError) as error:
-            failed.add((worktree, one.list_id))
+            failed.add((worktree, open_list.list_id))
             note(error)
 
 
 def stored_event(list_id: bytes, tree: bytes, count: int, lost: "Mapping[bytes, str]") -> Event:
-    """What became of a list: the tree that holds so many of its files; those lost, with the reason."""
+    """The outcome of a list: the tree that holds `count` of its files, and those lost, with the reason."""
     list_text, tree_text = to_text(list_id), to_text(tree)
-    gone = [[path_text(path), why] for path, why in sorted(lost.items())]
+    lost_paths = [[path_text(path), reason] for path, reason in sorted(lost.items())]
     return {
-        "event_id": event_id_of("locus", CONTENT, list_text, tree_text, *(path for path, _ in gone)),
+        "event_id": event_id_of("locus", CONTENT, list_text, tree_text, *(path for path, _ in lost_paths)),
         "event_type": CONTENT,
         "event_kind": "fact",
         "source": "system",
@@ -106,7 +106,7 @@ def stored_event(list_id: bytes, tree: bytes, count: int, lost: "Mapping[bytes, 
         "before_hash": list_text,
         "tree_hash": tree_text,
         "blobs": [list_text, tree_text],
-        "payload": {"count": count, **({"lost": gone} if gone else {})},
+        "payload": {"count": count, **({"lost": lost_paths} if lost_paths else {})},
     }
 
 
@@ -132,11 +132,11 @@ class _Storing:
         self._calls = calls
         self._git = GitContents(open_list.root)
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
-        keeps = config.keeps_ignored(fs, layout) or state.read_told(layout, worktree).keeps
+        keeps = config.keeps_ignored(fs, layout) or state.read_checkpoint(layout, worktree).keeps
         self._outside = Outside(open_list.root) if keeps else None
         self._tracked = TrackedFiles(open_list.root)
         self._stored: dict[bytes, Content] = {}
-        self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it
+        self._unreadable: dict[bytes, str] = {}  # path → the reason that a tree gives
         self._proofs: dict[bytes, bytes] = {}  # path → the stat of a row in the stat cache
         self._now = self._device = 0
 
@@ -146,7 +146,7 @@ class _Storing:
             try:
                 rows = decode_list(blobs.get(self._list.list_id))
             except NotFound:
-                rows = ()  # nothing refers to it any more, or the hook died in front of its pack
+                rows = ()  # nothing refers to it any more, or the hook died before its pack was written
             for tree in self._list.parts:
                 self._stored.update(_files_of(blobs, tree))
         waiting = iter([row for row in self._in_order(rows) if row.path not in self._stored])
@@ -157,7 +157,7 @@ class _Storing:
         self._heal(rows)
 
     def _wait_for_tick(self, rows: "Iterable[DeferredFile]") -> None:
-        """Wait until a write would leave another stat: its stat proves what is read from then on (I26)."""
+        """Wait until a write would change a file's stat: from then on the stat proves what is read (I26)."""
         newest = max((row.stat[2] for row in rows), default=0)
         path = os.fsencode(self._list.root)
         for _ in range(_TICKS_MAX):
@@ -179,13 +179,17 @@ class _Storing:
             except OSError:
                 continue
             try:
-                self._keep_proof(row, self._calls.fstat(fd))
+                self._note_proof(row, self._calls.fstat(fd))
             finally:
                 self._calls.close(fd)
 
-    def _keep_proof(self, row: DeferredFile, found: os.stat_result) -> None:
-        if is_as_listed(found, row) and found.st_ctime_ns < self._now and found.st_dev == self._device:
-            self._proofs[row.path] = statcache.pack_stat(found)
+    def _note_proof(self, row: DeferredFile, file_stat: os.stat_result) -> None:
+        if (
+            is_as_listed(file_stat, row)
+            and file_stat.st_ctime_ns < self._now
+            and file_stat.st_dev == self._device
+        ):
+            self._proofs[row.path] = statcache.pack_stat(file_stat)
 
     def _blobs(self) -> BlobStore:
         return BlobStore(
@@ -197,13 +201,13 @@ class _Storing:
         )
 
     def _in_order(self, rows: "Iterable[DeferredFile]") -> list[DeferredFile]:
-        """First what has no copy, and may change at any moment, from the smallest on."""
+        """First files without a copy, which may change at any moment, from the smallest on."""
         return sorted(rows, key=lambda row: (row.path in self._copies, row.size, row.path))
 
     # -- storing -------------------------------------------------------------------------------
 
     def _store_batch(self, waiting: "Iterator[DeferredFile]") -> bool:
-        """Store some of the files, and say so in the log; whether there were any."""
+        """Store some of the files, and record it in the log; whether there were any."""
         stored: dict[bytes, Content] = {}
         lost: dict[bytes, str] = {}
         any_left = False
@@ -235,17 +239,17 @@ class _Storing:
         return self._outside is not None and is_kept(path) and self._outside.has(os.fsdecode(path), None)
 
     def _read(self, row: DeferredFile, lost: "dict[bytes, str]") -> bytes | None:
-        """The content that the list means; None, with the reason in `lost`, when nobody has it any more."""
+        """The content that the list means; None, with the reason in `lost`, when it is gone."""
         copy = self._copies.get(row.path)
         try:
-            data, why = self._read_file(row), _CHANGED
+            data, reason = self._read_file(row), _CHANGED
         except OSError as error:
             data = None
             if error.errno in _UNREADABLE:
-                why = self._unreadable[row.path] = unreadable_text(error)
+                reason = self._unreadable[row.path] = unreadable_text(error)
                 self._proofs[row.path] = statcache.UNPROVEN
             elif error.errno in _MOVED:
-                why = _GONE
+                reason = _GONE
             else:
                 raise  # of this process or this moment, not of the file
         if data is None and copy is not None:
@@ -253,11 +257,11 @@ class _Storing:
         if data is None and row.object is not None:
             return self._read_object(row.object)
         if data is None:
-            lost[row.path] = why
+            lost[row.path] = reason
         return data
 
     def _read_object(self, object: bytes) -> bytes | None:
-        """The content that git holds; None when it does not, which is said when somebody reads it."""
+        """The content that git holds; None when it does not: whoever reads the file reports that."""
         try:
             return self._git.read(object)
         except NotFound:
@@ -271,14 +275,14 @@ class _Storing:
             if not is_as_listed(calls.fstat(fd), row):
                 return None
             parts = []
-            left = row.size + 1
-            while left > 0 and (part := calls.read(fd, min(left, _READ_BYTES))):
+            remaining = row.size + 1
+            while remaining > 0 and (part := calls.read(fd, min(remaining, _READ_BYTES))):
                 parts.append(part)
-                left -= len(part)
-            found = calls.fstat(fd)
-            if left != 1 or not is_as_listed(found, row):
+                remaining -= len(part)
+            file_stat = calls.fstat(fd)
+            if remaining != 1 or not is_as_listed(file_stat, row):
                 return None
-            self._keep_proof(row, found)
+            self._note_proof(row, file_stat)
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             calls.close(fd)
@@ -295,7 +299,9 @@ class _Storing:
     # -- afterwards ----------------------------------------------------------------------------
 
     def _heal(self, rows: "tuple[DeferredFile, ...]") -> None:
-        """Put what was stored into the stat cache and the tree told last, so that later trees have it."""
+        """Put the stored contents into the stat cache and the last recorded tree, so that later trees have
+        them.
+        """
         sentence = blob_id(sentence_of(self._list.list_id))
         layout, worktree = self._layout, self._worktree
         with (
@@ -305,58 +311,58 @@ class _Storing:
         ):
             became = self._became(rows, writer.put)
             if self._heal_cache(writer, sentence, became):
-                self._heal_told(blobs, writer, sentence, became)
+                self._heal_checkpoint(blobs, writer, sentence, became)
             deferred_lists.note_done(layout, worktree, self._list.list_id)
 
     def _heal_cache(self, writer: BlobWriter, sentence: bytes, became: healing.Contents) -> bool:
-        """Whether the stat cache has what was stored. Raises: Corruption when it cannot be brought to it.
+        """Whether the stat cache has the stored contents. Raises: Corruption when it cannot take them.
 
-        First the cache, then `told`: a change from a deferred entry to a stored one is known to be none,
-        the other way round it would be told.
+        First the cache, then the checkpoint: an entry that goes from deferred to stored counts as unchanged;
+        the other way round it would be recorded as a change.
         """
         fs, layout, root = self._fs, self._layout, self._list.root
         worktree = _worktree_of(root)
         path = layout.statcache(worktree.hex())
-        found = statcache.load_any(fs, layout, self._who.store_id, worktree)
-        if found is None:
+        loaded = statcache.load_any(fs, layout, self._who.store_id, worktree)
+        if loaded is None:
             if fs.exists(path):
                 raise Corruption(path, "it cannot be read; the next capture makes it anew")
             return False
-        cache, options = found
+        cache, options = loaded
         healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
         writer.flush()
         if healed is None:
             return SKIPPED not in cache.kinds or sentence not in cache.ids
         key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
         statcache.save(fs, layout, key, healed)
-        kept = statcache.load(fs, layout, key)
-        if kept is None or kept.root != healed.root:
+        reloaded = statcache.load(fs, layout, key)
+        if reloaded is None or reloaded.root != healed.root:
             raise Corruption(path, "it could not be replaced; the next capture makes it anew")
         return True
 
-    def _heal_told(
+    def _heal_checkpoint(
         self, blobs: BlobStore, writer: BlobWriter, sentence: bytes, became: healing.Contents
     ) -> None:
-        told = state.read_told(self._layout, self._worktree)
-        if told.tree is None:
+        checkpoint = state.read_checkpoint(self._layout, self._worktree)
+        if checkpoint.tree is None:
             return
         try:
-            tree = healing.heal_tree(blobs.get_tree, writer, told.tree, sentence, became)
+            tree = healing.heal_tree(blobs.get_tree, writer, checkpoint.tree, sentence, became)
         except (NotFound, Corruption):
             return  # the next capture begins anew
         writer.flush()
-        if tree != told.tree:
-            told.tree = tree
-            state.write_told(self._layout, self._worktree, told)
+        if tree != checkpoint.tree:
+            checkpoint.tree = tree
+            state.write_checkpoint(self._layout, self._worktree, checkpoint)
 
     def _became(
         self, rows: "tuple[DeferredFile, ...]", put: "Callable[[bytes], bytes]"
     ) -> dict[bytes, Content]:
         became = dict(self._stored)
         for row in rows:
-            why = self._unreadable.get(row.path)
-            if why is not None and row.path not in became:
-                became[row.path] = SKIPPED, put(why.encode("utf-8", "surrogateescape")), row.size
+            reason = self._unreadable.get(row.path)
+            if reason is not None and row.path not in became:
+                became[row.path] = SKIPPED, put(reason.encode("utf-8", "surrogateescape")), row.size
         return became
 
 

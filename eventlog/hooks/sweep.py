@@ -1,9 +1,9 @@
 """Derived files that nobody reads any more: stat caches of directories that are gone, notes of old sessions.
 
 Called by maintenance. A file goes when it has not been written for a day: a cache when its working directory
-is gone, the notes of a session when no turn of it is under way in a process that lives. Who resumes such a
-session later reads its transcript anew; its events have the ids that they had (I8). Foreign files stay
-(S1-61). Any number of processes may sweep beside hooks.
+is gone, the notes of a session when no turn of it is under way in a living process. If such a session is
+resumed, its transcript is read anew; its events keep their ids (I8). Foreign files stay (S1-61). Any number
+of processes may sweep beside hooks.
 """
 
 from eventlog.base import activity
@@ -13,18 +13,18 @@ from eventlog.hooks import state
 from eventlog.worktree import statcache
 
 AGE_S_MIN = 24 * 3600
-_CALLS, _TOLD = ".calls", ".told"
+_CALLS, _CHECKPOINT = ".calls", ".told"
 _NAME = frozenset("0123456789abcdef")
 _NAME_SIZE = 16
 
 
 def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
-    """Remove them; the paths that went. Raises: OSError when a directory cannot be listed."""
-    went = statcache.sweep(fs, layout, age_s_min=AGE_S_MIN)
+    """Remove them; the removed paths. Raises: OSError when a directory cannot be listed."""
+    removed = statcache.sweep(fs, layout, age_s_min=AGE_S_MIN)
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except FileNotFoundError:
-        return went  # a store of an earlier version has none
+        return removed  # a store of an earlier version has none
     alive = _alive(layout, names)
     for name in names:
         session = name.removesuffix(_CALLS)
@@ -33,23 +33,23 @@ def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
         try:
             if fs.time_ns() / 1e9 - fs.lstat(layout.live(name)).st_mtime > AGE_S_MIN:
                 fs.unlink(layout.live(name))
-                went.append(layout.live(name))
+                removed.append(layout.live(name))
         except FileNotFoundError:
             pass  # another sweep was first
-    return went
+    return removed
 
 
 def _alive(layout: Layout, names: "list[str]") -> "set[str]":
     """The sessions, in short, with a turn under way whose process lives."""
-    found = set()
+    alive = set()
     for name in names:
-        worktree = name.removesuffix(_TOLD)
-        if worktree + _TOLD == name and _is_ours(worktree):
-            for session, parts in state.read_told(layout, worktree).open.items():
+        worktree = name.removesuffix(_CHECKPOINT)
+        if worktree + _CHECKPOINT == name and _is_ours(worktree):
+            for session, parts in state.read_checkpoint(layout, worktree).open.items():
                 turn = activity.parse_open(session, parts)
                 if turn is not None and turn.process is not None and turn.process.lives():
-                    found.add(state.short(session))
-    return found
+                    alive.add(state.short(session))
+    return alive
 
 
 def _is_ours(stem: str) -> bool:

@@ -1,8 +1,8 @@
-"""From which look on a directory's ignored files are kept, or are kept no more (docs/capture.md §1).
+"""The first capture that keeps a directory's ignored files, or no longer keeps them (docs/capture.md §1).
 
-Nobody changed a file when somebody switches that. So the looks of turns under way go on as they began, and
-what comes into the tree or leaves it by the switch is told as no change. On the hook path, but loaded only
-where the switch says another thing than the last look did.
+Switching that setting changes no file. So the captures of turns under way go on as they began. Entries that
+the switch alone adds to the tree, or removes from it, are not recorded as changes. On the hook path, but
+loaded only where the setting differs from that of the last capture.
 """
 
 import os
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from eventlog.worktree.capture import Capture
 
 
-def may_switch(told: CaptureCheckpoint, call: Call, closing: "Closing | None") -> bool:
-    """Whether this look may be the first that follows the switch: no turn goes on over it."""
+def may_switch(checkpoint: CaptureCheckpoint, call: Call, closing: "Closing | None") -> bool:
+    """Whether this capture may be the first that follows the switch: no turn spans it."""
     if call.moment not in (SESSION, TURN_START):
         return False
     closed = () if closing is None else closing.turns
-    return all(session in closed or session == call.session for session in told.open)
+    return all(session in closed or session == call.session for session in checkpoint.open)
 
 
-def changes_without(done: "Capture", root: str, keeps: bool) -> "list[CapturedChange]":
-    """The changes that a look found, without what came or went by the switch alone.
+def changes_without(capture: "Capture", root: str, keeps: bool) -> "list[CapturedChange]":
+    """The changes that a capture found, without files that came or went by the switch alone.
 
-    Args: root: the directory; keeps: whether ignored files are kept from this look on.
+    Args: root: the directory; keeps: whether ignored files are kept from this capture on.
     """
     top = os.fsencode(root)
 
     def is_switched(path: bytes) -> bool:
         if keeps:
-            return path in done.kept
+            return path in capture.kept_ignored
         return is_kept(path) and os.path.lexists(os.path.join(top, path))
 
-    found = []
-    for change in done.changes:
+    changes = []
+    for change in capture.changes:
         if change.operation == RENAME:
             assert change.old_path is not None and change.before is not None and change.after is not None
             if is_switched(change.path if keeps else change.old_path):
                 # Only one side of it was seen.
-                gone = CapturedChange((DELETE, change.old_path, change.before, None, None))
-                come = CapturedChange((ADD, change.path, None, change.after, None))
-                found.append(gone if keeps else come)
+                deleted = CapturedChange((DELETE, change.old_path, change.before, None, None))
+                added = CapturedChange((ADD, change.path, None, change.after, None))
+                changes.append(deleted if keeps else added)
                 continue
         elif change.operation == (ADD if keeps else DELETE) and is_switched(change.path):
             continue
-        found.append(change)
-    return found
+        changes.append(change)
+    return changes

@@ -1,8 +1,8 @@
-"""Texts of an event that stand in the blob store: those of files, large ones, images (docs/payload-texts.md).
+"""Texts of an event that are in the blob store: those of files, large ones, images (docs/payload-texts.md).
 
-`payload.in_blobs` maps the place of what was moved (names and numbers joined by dots) to its blob, its size
-in bytes, and `base64` where the text was the base64 form of the blob. Nothing is moved before the gate has
-redacted it (P5). Pure but for `put` and `has`. On the hook path.
+`payload.in_blobs` maps the key path of a moved text (names and numbers joined by dots) to its blob and its
+size in bytes. It also has `base64` where the text was the base64 form of the blob. Nothing is moved before
+admission has redacted it (P5). Pure except for `put` and `has`. On the hook path.
 """
 
 from eventlog.agents.kit.tools import LEFT_OUT
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     Moved = dict[tuple[str, ...], dict[str, object]]
 
 TEXT_SIZE_MAX = 16 << 10
-_KEPT = 1_000
-# What a person said is wanted in full wherever it is shown.
-_SAID_SIZE_MAX = 1 << 20
-_SAID_KEPT = 64 << 10
+_PREFIX_SIZE = 1_000
+# The words of a person are wanted in full wherever they are shown.
+_PERSON_SIZE_MAX = 1 << 20
+_PERSON_PREFIX_SIZE = 64 << 10
 _ENCODED = ("data", "base64")  # the names of what holds bytes
-_SAID_TYPES = (*ANCHOR_TYPES, "intent")
+_PERSON_TYPES = (*ANCHOR_TYPES, "intent")
 # A frame holds 16 MiB; a payload of very many small parts is moved as a whole.
 _PAYLOAD_SIZE_MAX = 4 << 20
 _DEPTH_MAX = 64
 
 OF_TOOLS = ("tool_start", "action")  # the types whose payload has `args`
-# What tools call the whole text of the file that stands beside it.
+# Arguments that hold the whole text of a file, beside one that holds its path.
 _FILE_TEXTS = ("content", "contents", "file_text")
 _PATHS = frozenset(PATH_ARGUMENTS)
 _REFERENCE_SIZE = 100  # of the JSON text of a reference: a shorter text is moved only where it is a file's
@@ -41,7 +41,7 @@ def holds_file_text(event: Event, has: "Has" = lambda _: True) -> bool:
     payload = event.get("payload")
     if event["event_type"] not in OF_TOOLS or not isinstance(payload, dict):
         return False
-    return any(place[0] == "args" or _stored(data, has) for place, data in _file_texts(payload))
+    return any(key_path[0] == "args" or _stored(data, has) for key_path, data in _file_texts(payload))
 
 
 def move(event: Event, put: "Put", *, suspect: bool, has: "Has | None" = None) -> Event:
@@ -53,66 +53,72 @@ def move(event: Event, put: "Put", *, suspect: bool, has: "Has | None" = None) -
     payload = event.get("payload")
     if not isinstance(payload, dict):
         return event
-    said = event["event_type"] in _SAID_TYPES
-    sizes = (_SAID_SIZE_MAX, _SAID_KEPT) if said else (TEXT_SIZE_MAX, _KEPT)
-    moved: "Moved" = {}  # by the place, which is joined at the end
+    is_persons = event["event_type"] in _PERSON_TYPES
+    sizes = (_PERSON_SIZE_MAX, _PERSON_PREFIX_SIZE) if is_persons else (TEXT_SIZE_MAX, _PREFIX_SIZE)
+    moved: "Moved" = {}  # by key path, which is joined at the end
     if has is not None and event["event_type"] in OF_TOOLS:
-        for place, data in _file_texts(payload):
-            id = put(data) if place[0] == "args" else _stored(data, has)
-            if id is not None:
-                moved[place] = {"blob": to_text(id), "size": len(data)}
-    found = {name: _walk(part, (str(name),), sizes, put, moved) for name, part in payload.items()}
+        for key_path, data in _file_texts(payload):
+            content_id = put(data) if key_path[0] == "args" else _stored(data, has)
+            if content_id is not None:
+                moved[key_path] = {"blob": to_text(content_id), "size": len(data)}
+    new_payload = {name: _walk(part, (str(name),), sizes, put, moved) for name, part in payload.items()}
     if suspect:
-        encoded = jsontext.encode(found)
+        encoded = jsontext.encode(new_payload)
         if len(encoded) > _PAYLOAD_SIZE_MAX:
             moved[("",)] = {"blob": to_text(put(encoded)), "size": len(encoded)}
-            found = {name: value for name, value in payload.items() if name in ("hook_us", "capture")}
+            new_payload = {name: value for name, value in payload.items() if name in ("hook_us", "capture")}
     if not moved:
         return event
-    places = {".".join(place): one for place, one in moved.items()}
-    ids = [str(one["blob"]) for one in places.values()]
+    references = {".".join(key_path): reference for key_path, reference in moved.items()}
+    ids = [str(reference["blob"]) for reference in references.values()]
     blobs = event.get("blobs")
-    known = list(blobs) if isinstance(blobs, (list, tuple)) else []
-    return {**event, "payload": {**found, "in_blobs": places}, "blobs": list(dict.fromkeys([*known, *ids]))}
+    blob_ids = list(blobs) if isinstance(blobs, (list, tuple)) else []
+    return {
+        **event,
+        "payload": {**new_payload, "in_blobs": references},
+        "blobs": list(dict.fromkeys([*blob_ids, *ids])),
+    }
 
 
 def _walk(
-    value: object, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved"
+    value: object, key_path: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved"
 ) -> "object":
     if isinstance(value, str):
-        if place in moved:
+        if key_path in moved:
             return ""
-        if place[-1] in _ENCODED:
-            sizes = (TEXT_SIZE_MAX, _KEPT)  # nobody reads it, in a prompt neither
-        return _text(value, place, sizes, put, moved) if len(value) > sizes[0] // 4 else value
-    if len(place) > _DEPTH_MAX:
+        if key_path[-1] in _ENCODED:
+            sizes = (TEXT_SIZE_MAX, _PREFIX_SIZE)  # nobody reads it, not even in a prompt
+        return _text(value, key_path, sizes, put, moved) if len(value) > sizes[0] // 4 else value
+    if len(key_path) > _DEPTH_MAX:
         return value
     if isinstance(value, dict):
-        return {name: _walk(part, (*place, str(name)), sizes, put, moved) for name, part in value.items()}
+        return {name: _walk(part, (*key_path, str(name)), sizes, put, moved) for name, part in value.items()}
     if isinstance(value, list):
-        return [_walk(part, (*place, str(i)), sizes, put, moved) for i, part in enumerate(value)]
+        return [_walk(part, (*key_path, str(i)), sizes, put, moved) for i, part in enumerate(value)]
     return value
 
 
-def _text(text: str, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved") -> str:
-    size_max, kept = sizes
+def _text(
+    text: str, key_path: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved"
+) -> str:
+    size_max, prefix_size = sizes
     data = text.encode("utf-8", "replace")
-    if len(data) <= size_max or any("." in name for name in place):
+    if len(data) <= size_max or any("." in name for name in key_path):
         return text
     entry: "dict[str, object]" = {}
-    if place[-1] in _ENCODED:
+    if key_path[-1] in _ENCODED:
         from binascii import Error as Base64Error
         from binascii import a2b_base64
 
         try:
             data = a2b_base64(data, strict_mode=True)
-            entry["base64"], kept = True, 0
+            entry["base64"], prefix_size = True, 0
         except Base64Error:
             pass  # a text like any other
     entry["blob"] = to_text(put(data))
     entry["size"] = len(data)
-    moved[place] = entry
-    return text[:kept]
+    moved[key_path] = entry
+    return text[:prefix_size]
 
 
 def _file_texts(payload: "dict[object, object]") -> "Iterator[tuple[tuple[str, ...], bytes]]":
@@ -120,32 +126,32 @@ def _file_texts(payload: "dict[object, object]") -> "Iterator[tuple[tuple[str, .
     waiting: "list[tuple[object, tuple[str, ...], bool]]" = []
     waiting += ((payload.get(name), (name,), False) for name in ("result", "args"))
     while waiting:
-        value, place, is_beside = waiting.pop()
+        value, key_path, is_beside = waiting.pop()
         if isinstance(value, str):
             if (
                 value
                 and value != LEFT_OUT
-                and (is_beside or (place[0] == "result" and len(value) >= _REFERENCE_SIZE))
+                and (is_beside or (key_path[0] == "result" and len(value) >= _REFERENCE_SIZE))
             ):
                 try:
-                    yield place, value.encode()
+                    yield key_path, value.encode()
                 except UnicodeEncodeError:
                     continue  # halves of surrogate pairs, which no bytes give back
-        elif len(place) > _DEPTH_MAX:
+        elif len(key_path) > _DEPTH_MAX:
             continue
         elif isinstance(value, dict):
             beside = not _PATHS.isdisjoint(value)
             waiting += (
-                (part, (*place, str(name)), beside and name in _FILE_TEXTS)
+                (part, (*key_path, str(name)), beside and name in _FILE_TEXTS)
                 for name, part in value.items()
                 if "." not in str(name)  # it would not be found again
             )
         elif isinstance(value, list):
-            waiting += ((part, (*place, str(i)), False) for i, part in enumerate(value))
+            waiting += ((part, (*key_path, str(i)), False) for i, part in enumerate(value))
 
 
 def _stored(data: bytes, has: "Has") -> "bytes | None":
-    """The stored content that a text is: agents show some without their last line end."""
+    """The id of the stored content that equals a text; agents omit the last line end of some."""
     for content in (data, data + b"\n"):
         id = blob_id(content)
         if has(id):
@@ -159,7 +165,7 @@ def void(data: bytes) -> bytes:
 
 
 def forget_blobs(event: Event) -> None:
-    """The contents that its texts were moved to could not be stored: their hashes are all that stays."""
+    """Keep only the hashes of the contents that its texts were moved to, since these could not be stored."""
     payload = event["payload"]
     if isinstance(payload, dict) and "in_blobs" in payload:
         payload["lost_texts"] = payload.pop("in_blobs")

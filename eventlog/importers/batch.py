@@ -1,8 +1,8 @@
 """What an import writes together: contents and trees into a pack, then the events that name them (I24).
 
-Contents wait in memory until the batch is written, so that all of them are looked at for secrets at once, and
-versions of one path are compressed side by side. From before the first look into the store until the events
-are durable the gc lock is held. One thread; other processes may write to the store meanwhile.
+Contents wait in memory until the batch is written, so that all are scanned for secrets at once, and versions
+of one path are compressed side by side. The gc lock is held from before the first read of the store until the
+events are durable. One thread; other processes may write to the store meanwhile.
 """
 
 from typing import TYPE_CHECKING
@@ -23,10 +23,11 @@ _PAYLOAD_SUSPECT_BYTES = 4 << 20  # from here on a payload may be too large with
 
 
 class ImportBatch:
-    """See the module's docstring. To be closed; what was not committed is dropped then."""
+    """See the module's docstring. To be closed; anything not committed is dropped then."""
 
     def __init__(self, store: "Store", *, bytes_max: int, events_max: int) -> None:
-        """One that is full at so many bytes, or events. At twice as many bytes it writes by itself."""
+        """A batch is full at `bytes_max` or `events_max`. At twice as many bytes it writes a pack by
+        itself."""
         self._store = store
         self._bytes_max = bytes_max
         self._events_max = events_max
@@ -37,17 +38,17 @@ class ImportBatch:
         self._large: dict[int, int] = {}  # number of an event → size of the line it came from
         self._bytes = 0
         self._waiting = 0  # of those that are in no pack yet
-        self._withheld: set[str] | None = None  # what the log says of that; read when it is needed
+        self._withheld: set[str] | None = None  # blobs that the log lists as withheld; read when needed
         self.events_appended = 0
         self.blobs_stored = 0
-        self.secrets_found = 0  # contents of which this batch was the first to say that they hold one
+        self.secrets_found = 0  # contents that this batch was the first to record as holding one
 
     @property
     def is_full(self) -> bool:
         return self._bytes >= self._bytes_max or len(self._events) >= self._events_max
 
     def put(self, data: bytes, path: bytes = b"") -> bytes:
-        """Take a content; its id. `path` says which others it resembles."""
+        """Take a content; its id. Contents with one `path` are alike and compressed together."""
         id = blob_id(data)
         if id not in self._held:
             self._held.add(id)
@@ -74,13 +75,14 @@ class ImportBatch:
         self._move_texts()
         if self._contents or self._writer is not None:
             self._pack()
-        for at in range(0, len(self._events), self._events_max):
+        for start in range(0, len(self._events), self._events_max):
             self._count_withheld()
-            self.events_appended += len(self._append(self._events[at : at + self._events_max]))
+            self.events_appended += len(self._append(self._events[start : start + self._events_max]))
         self.close()
 
     def _append(self, events: list[Event]) -> range:
-        """Append what others wrote: of a value that no event may have nothing is lost (docs/appending.md)."""
+        """Append what others wrote: values that no event may have are kept in a form that fits
+        (docs/appending.md)."""
         try:
             return self._store.append_rows(events)
         except InvalidEvent:
@@ -97,20 +99,20 @@ class ImportBatch:
             self._writer = None
 
     def _count_withheld(self) -> None:
-        """Count what the store will say of withheld contents in front of, or behind, the next events."""
-        said = {to_text(id): kinds for id, kinds in self._store.blobs.withheld.items()}
-        if not said:
+        """Count the events about withheld contents that the store adds before or after the next events."""
+        withheld = {to_text(id): kinds for id, kinds in self._store.blobs.withheld.items()}
+        if not withheld:
             return
         if self._withheld is None:
             with self._store.view() as view:
                 self._withheld = set(withheld_in(view))
-        new = said.keys() - self._withheld
+        new = withheld.keys() - self._withheld
         self._withheld |= new
         self.events_appended += len(new)
-        self.secrets_found += sum(said[one] != (IGNORED,) for one in new)
+        self.secrets_found += sum(withheld[blob] != (IGNORED,) for blob in new)
 
     def _move_texts(self) -> None:
-        """Large texts of events, and those of files, into contents, once they went through the gate (P5)."""
+        """Move large texts of events, and those of files, into contents, after their admission (P5)."""
         for i, event in enumerate(self._events):
             if i not in self._large and texts.holds_file_text(event, self._has):
                 self._large[i] = 0
@@ -130,9 +132,9 @@ class ImportBatch:
         writer = self._open()
         contents = [data for _, _, data in sorted(self._contents)]
         for data, suspect in zip(contents, self._suspects(contents), strict=True):
-            before = writer.pending_bytes()
+            size_before = writer.pending_bytes()
             writer.put(data, scan=suspect)
-            self.blobs_stored += writer.pending_bytes() > before
+            self.blobs_stored += writer.pending_bytes() > size_before
         writer.flush()
         self._contents = []
         self._waiting = 0

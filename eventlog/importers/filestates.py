@@ -1,10 +1,10 @@
-"""What files held, chained through a session from what its transcript says (docs/transcripts.md).
+"""The contents of files, followed through a session by the edits of its transcript (docs/transcripts.md).
 
-Each path has a known content, is known to be absent, or is unknown. An edit says what it did to that;
-where a line shows a file again, the prediction is checked, and a difference is a `mismatch` event. Agents
-show text, so line ends and a byte-order mark are no difference, and the chain keeps those that it knows.
-Files outside of the root are named by `secrets/outside_names.py`, and chained like the others.
-The contents kept in memory are bounded: beyond that, the oldest become unknown. One thread.
+Each path has a known content, is known to be absent, or is unknown. An edit changes that state. Where a line
+shows a file again, the prediction is checked, and a difference is a `mismatch` event. Agents show text, so
+line ends and a byte order mark are no difference, and the chain keeps those that it knows. Files outside the
+root are named by `secrets/outside_names.py`, and followed like the others. The contents kept in memory are
+bounded: beyond that, the oldest become unknown. One thread.
 """
 
 import os
@@ -23,7 +23,7 @@ from eventlog.blobs.ids import to_text
 Put = Callable[[bytes], bytes]
 # The content of a repository-relative path at the commit that the session names; None when there is none.
 Base = Callable[[str], "bytes | None"]
-# What a file outside of the root is called, by its absolute path.
+# Absolute path of a file outside the root → its name in events.
 Name = Callable[[str], str]
 # The content that the agent keeps under a name; None when there is none.
 Backup = Callable[[str], "bytes | None"]
@@ -32,7 +32,7 @@ _CONTENTS_BYTES_MAX = 64 << 20
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 _BOM = b"\xef\xbb\xbf"
 _PATHS_MAX = 10_000
-# In the ids of events it stands for every path outside of the root; no path inside begins so.
+# In the ids of events it stands for every path outside the root; no path inside begins so.
 _ANY_OUTSIDE = "/"
 
 
@@ -47,8 +47,8 @@ _State = bytes | _Absent | None  # None: unknown
 class FileStates:
     """The chain of one session.
 
-    `root` is what paths are relative to, None when no directory is known; `real_root` the same without
-    links. Without `name_outside`, files outside of it are passed over.
+    Paths are relative to `root`, None when no directory is known; `real_root` is the same without links.
+    Without `name_outside`, files outside it are passed over.
     """
 
     def __init__(
@@ -72,41 +72,42 @@ class FileStates:
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._size = 0
         self._edits_of: dict[str, int] = {}
-        self._kept: dict[str, str | None] = {}  # path → name of what the agent kept of it since its last edit
+        # Path → name of the copy that the agent kept of it since its last edit.
+        self._backup_names: dict[str, str | None] = {}
         self.outside: dict[str, str] = {}  # names of files outside, each with its absolute path
 
-    def tell(self, item: FileItem) -> list[Event]:
-        """The events of an edit: a mismatch when it shows what was not predicted, then the change."""
+    def events_of(self, item: FileItem) -> list[Event]:
+        """The events of an edit: a mismatch when it contradicts the prediction, then the change."""
         edit = item.edit
-        path = self._placed(edit.path, item)
+        path = self._path_of(edit.path, item)
         if path is None:
             return []
         if edit.kind == BACKUP:
-            if len(self._kept) < _PATHS_MAX or path in self._kept:
-                self._kept[path] = edit.backup
+            if len(self._backup_names) < _PATHS_MAX or path in self._backup_names:
+                self._backup_names[path] = edit.backup
             return []
         number = self._nth(item, _ANY_OUTSIDE) if is_outside(path) else 0
         if edit.kind == SEEN:
             return self._seen(item, path, number)
-        old_path = None if edit.old_path is None else self._placed(edit.old_path, item)
+        old_path = None if edit.old_path is None else self._path_of(edit.old_path, item)
         source = path if old_path is None else old_path
-        found: list[Event] = []
-        before = self._before(item, source, number, found)
+        events: list[Event] = []
+        before = self._before(item, source, number, events)
         after = _after(edit, before)
         if old_path is not None and is_outside(old_path) != is_outside(path):
-            # It came in or went out: what is inside is added or deleted, and restores need no other side.
-            gone = self._nth(item, _ANY_OUTSIDE) if is_outside(old_path) else 0
-            found.append(self._change(item, old_path, None, before, _ABSENT, gone))
-            found.append(self._change(item, path, None, _ABSENT, after, number))
+            # It moved across the root: the path inside is added or deleted; restores need no other side.
+            old_number = self._nth(item, _ANY_OUTSIDE) if is_outside(old_path) else 0
+            events.append(self._change(item, old_path, None, before, _ABSENT, old_number))
+            events.append(self._change(item, path, None, _ABSENT, after, number))
         else:
-            found.append(self._change(item, path, old_path, before, after, number))
+            events.append(self._change(item, path, old_path, before, after, number))
         if old_path is not None:
-            self._keep(old_path, _ABSENT)
-        self._keep(path, after)
-        return found
+            self._set_state(old_path, _ABSENT)
+        self._set_state(path, after)
+        return events
 
-    def _before(self, item: FileItem, path: str, number: int, found: list[Event]) -> _State:
-        """What the file held before an edit; a mismatch goes to `found`."""
+    def _before(self, item: FileItem, path: str, number: int, events: list[Event]) -> _State:
+        """The content of the file before an edit; a mismatch goes to `events`."""
         edit = item.edit
         shown: _State = None
         if edit.original is not None:
@@ -116,29 +117,33 @@ class FileStates:
         predicted = self._states.get(path)
         if shown is not None and predicted is not None and _alike(predicted, shown):
             return predicted
-        kept = self._kept_content(path)
+        backup = self._backup_content(path)
         if shown is not None:
             if predicted is not None and not (predicted is _ABSENT and shown == b""):
-                found.append(self._mismatch(item, path, predicted, shown, "before", number))
-            # The agent shows text; what it keeps has the line ends, too.
-            return kept if kept is not None and _alike(kept, shown) else shown
-        if kept is not None and _fits(edit, kept) and not (predicted is not None and _alike(predicted, kept)):
+                events.append(self._mismatch(item, path, predicted, shown, "before", number))
+            # The agent shows text; its copy has the line ends, too.
+            return backup if backup is not None and _alike(backup, shown) else shown
+        if (
+            backup is not None
+            and _fits(edit, backup)
+            and not (predicted is not None and _alike(predicted, backup))
+        ):
             if predicted is not None:
-                found.append(self._mismatch(item, path, predicted, kept, "file-history", number))
-            return kept
+                events.append(self._mismatch(item, path, predicted, backup, "file-history", number))
+            return backup
         if predicted is None:
             return self._from_base(path, edit)
-        # Codex may have found leniently what is not there exactly: that shows nothing.
+        # Codex matches leniently, so a section that does not fit exactly proves nothing.
         if not _fits(edit, predicted) and not is_section(edit.patch or ""):
-            found.append(self._mismatch(item, path, predicted, None, "edit", number))
+            events.append(self._mismatch(item, path, predicted, None, "edit", number))
             return None
         return predicted
 
-    def _kept_content(self, path: str) -> _State:
-        """What the file held when the agent kept it last, if no edit or look came after that."""
-        if path not in self._kept or self._backup is None:
+    def _backup_content(self, path: str) -> _State:
+        """The agent's last copy of the file, if no edit or read came after it."""
+        if path not in self._backup_names or self._backup is None:
             return None
-        name = self._kept[path]
+        name = self._backup_names[path]
         return _ABSENT if name is None else self._backup(name)
 
     # -- events ----------------------------------------------------------------------------------
@@ -178,7 +183,7 @@ class FileStates:
         ):
             if value is not None:
                 event[name] = value
-        blobs = [one for one in (before_hash, after_hash) if one is not None]
+        blobs = [content_hash for content_hash in (before_hash, after_hash) if content_hash is not None]
         if blobs:
             event["blobs"] = blobs
         return event
@@ -195,12 +200,12 @@ class FileStates:
             shown = None
         elif predicted is None:
             if not edit.loose:
-                self._keep(path, content)
+                self._set_state(path, content)
             return []
         elif _alike(predicted, content) or (edit.loose and _alike(predicted, content + b"\n")):
             return []
         event = self._mismatch(item, path, predicted, shown, "read", number)
-        self._keep(path, None if edit.loose else shown)
+        self._set_state(path, None if edit.loose else shown)
         return [event]
 
     def _mismatch(
@@ -219,7 +224,9 @@ class FileStates:
         for name, value in (("before_hash", before_hash), ("after_hash", after_hash)):
             if value is not None:
                 event[name] = value
-        event["blobs"] = [one for one in (before_hash, after_hash) if one is not None]
+        event["blobs"] = [
+            content_hash for content_hash in (before_hash, after_hash) if content_hash is not None
+        ]
         return event
 
     def _event(self, item: FileItem, event_type: str, payload: "dict[str, object]", *key: str) -> Event:
@@ -239,7 +246,7 @@ class FileStates:
         return event
 
     def _nth(self, item: FileItem, path: str) -> int:
-        """Tells several edits of one file by one tool call apart."""
+        """The number of an edit among those of one file by one tool call."""
         key = f"{item.cause['event_id']}:{path}"
         if len(self._edits_of) > 10_000:
             self._edits_of.clear()
@@ -248,19 +255,19 @@ class FileStates:
 
     # -- states ----------------------------------------------------------------------------------
 
-    def _keep(self, path: str, state: _State) -> None:
-        self._kept.pop(path, None)
+    def _set_state(self, path: str, state: _State) -> None:
+        self._backup_names.pop(path, None)
         old = self._states.pop(path, None)
         self._size += (len(state) if isinstance(state, bytes) else 0) - (
             len(old) if isinstance(old, bytes) else 0
         )
         self._states[path] = state
         while self._size > _CONTENTS_BYTES_MAX and len(self._states) > 1:
-            _, gone = self._states.popitem(last=False)  # unknown from here on
-            self._size -= len(gone) if isinstance(gone, bytes) else 0
+            _, oldest = self._states.popitem(last=False)  # unknown from here on
+            self._size -= len(oldest) if isinstance(oldest, bytes) else 0
 
     def _from_base(self, path: str, edit: FileEdit) -> _State:
-        """What the commit held, if the edit can have been made to it."""
+        """The content in the commit, if the edit fits it."""
         if self._base is None or edit.kind not in (REPLACE, PATCH):
             return None
         content = self._base(path)
@@ -269,8 +276,8 @@ class FileStates:
     def _hash(self, state: _State) -> str | None:
         return to_text(self._put(state)) if isinstance(state, bytes) else None
 
-    def _placed(self, path: str, item: FileItem) -> str | None:
-        """The path relative to the root, else its name outside of it; None for one that is none."""
+    def _path_of(self, path: str, item: FileItem) -> str | None:
+        """The path relative to the root, else its name outside; None where it is no path of a file."""
         full = _full(path, item.columns.get("cwd"), self._roots)
         inside = _inside(full, self._roots)
         if inside is not None:
@@ -315,19 +322,19 @@ def _bytes_of(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
 
-def _alike(one: "bytes | _Absent", other: "bytes | _Absent") -> bool:
+def _alike(state: "bytes | _Absent", other: "bytes | _Absent") -> bool:
     """Whether two states are the same text."""
-    if isinstance(one, _Absent) or isinstance(other, _Absent) or one == other:
-        return one == other
-    return _text_of(one) == _text_of(other)
+    if isinstance(state, _Absent) or isinstance(other, _Absent) or state == other:
+        return state == other
+    return _text_of(state) == _text_of(other)
 
 
-def _has_lines(content: "bytes | _Absent", some: bytes, first: int) -> bool:
-    """Whether lines are in a content, from the line of this number on."""
+def _has_lines(content: "bytes | _Absent", lines: bytes, first_line: int) -> bool:
+    """Whether a content has these lines from `first_line` on."""
     if isinstance(content, _Absent):
         return False
-    wanted = _text_of(some).split(b"\n")
-    return _text_of(content).split(b"\n")[first - 1 : first - 1 + len(wanted)] == wanted
+    expected = _text_of(lines).split(b"\n")
+    return _text_of(content).split(b"\n")[first_line - 1 : first_line - 1 + len(expected)] == expected
 
 
 def _text_of(content: bytes) -> bytes:
@@ -335,7 +342,7 @@ def _text_of(content: bytes) -> bytes:
 
 
 def _fits(edit: FileEdit, before: "bytes | _Absent") -> bool:
-    """Whether the edit can have been made to this content."""
+    """Whether the edit fits this content."""
     if edit.kind in (WRITE, DELETE):
         return True
     if isinstance(before, _Absent) or _after(edit, before) is None:
@@ -361,8 +368,8 @@ def _after(edit: FileEdit, before: _State) -> _State:
 def _replaced(edit: FileEdit, before: bytes) -> bytes | None:
     """The content after replacements, which were made in the text with plain line ends.
 
-    Clients differ in whether a text that is taken away takes the newline behind it with it: the count of
-    lines that the edit names decides, and where it fits neither the content is unknown.
+    Clients differ in whether removing a text also removes the newline after it. The line counts of the edit
+    decide; where they fit neither, the content is unknown.
     """
     windows = b"\r\n" in before
     if windows and before.count(b"\r\n") != before.count(b"\n"):

@@ -1,7 +1,7 @@
-"""What an import knows of commits that an earlier one could not: their parent, and their place on the line.
+"""Facts of commits that an earlier import could not know: their parent, and their index on the line.
 
 The oldest commit of a shallow clone has no parent there, so all of its files count as added. Once its parent
-is here it is recorded again, as the turn it is, and the earlier one counts as rewritten (docs/adapters.md).
+is present the commit is recorded again, and the earlier turn counts as rewritten (docs/adapters.md).
 """
 
 from typing import TYPE_CHECKING
@@ -29,15 +29,15 @@ def without_parent(store: "Store", repo: str) -> set[str]:
     return {commit for (commit,) in store.query(_WITHOUT_PARENT, [repo]).rows}
 
 
-def unplaced(store: "Store", repo: str, line: "Sequence[str]", grows: bool) -> set[str]:
-    """The commits of the line whose place on it the log lacks and needs.
+def without_line_index(store: "Store", repo: str, line: "Sequence[str]", grows: bool) -> set[str]:
+    """The commits of the line whose index on it the log lacks and needs.
 
-    It needs it where there are commits to record, and where their times alone order them otherwise.
+    It is needed where there are commits to record, and where their times alone give another order.
     """
     on_line = set(line)
     rows = [(commit, lacks) for commit, lacks in store.query(_ORDERED, [repo]).rows if commit in on_line]
-    shown = [commit for commit, _ in rows]
-    known = set(shown)
-    if not grows and shown == [commit for commit in reversed(line) if commit in known]:
+    recorded = [commit for commit, _ in rows]
+    recorded_ids = set(recorded)
+    if not grows and recorded == [commit for commit in reversed(line) if commit in recorded_ids]:
         return set()
     return {commit for commit, lacks in rows if lacks}

@@ -1,4 +1,4 @@
-"""What git prints of commits and of differences between trees, as values. Pure functions and values."""
+"""Git's output about commits and differences between trees, as values. Pure functions and values."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK, MODE_SUBMODULE = 0o100644, 0o100755, 0
 
 
 class CommitIdentity(NamedTuple):
-    """Who and when, as a commit says it."""
+    """A person and a time, as a commit has them."""
 
     name: str
     email: str
-    time_s: int | None  # None when the commit's own text is not a number
+    time_s: int | None  # None when the commit's text is not a number
     zone: str
 
 
@@ -28,11 +28,11 @@ class Commit:
     author: CommitIdentity
     committer: CommitIdentity
     message: str
-    encoding: str | None  # None: UTF-8; "latin-1" also stands in where the stated one does not fit
+    encoding: str | None  # None: UTF-8; "latin-1" also where the stated one does not fit
 
     @property
     def subject(self) -> str:
-        """The first paragraph in one line, as git prints it; a commit without words gets its id."""
+        """The first paragraph in one line, as git prints it; for an empty message, the commit's id."""
         first = self.message.strip().split("\n\n", 1)[0]
         return " ".join(first.split()) or f"commit {self.id[:12]}"
 
@@ -95,7 +95,7 @@ def _identity(line: bytes, stated: str | None) -> CommitIdentity:
 
 
 def _decoded(data: bytes, stated: str | None) -> tuple[str, str | None]:
-    """The text and the encoding to turn it back with (None for UTF-8).
+    """The text and its encoding (None for UTF-8).
 
     latin-1 fits any bytes and is therefore the last resort: nothing of a message is lost.
     """
@@ -138,8 +138,8 @@ def parse_changes(tokens: Iterable[bytes], id_size: int) -> Iterator[tuple[str, 
                 next(stream)
                 path = next(stream)
             if added != b"-":
-                at = index[path]
-                changes[at] = _counted(changes[at], int(added), int(removed))
+                position = index[path]
+                changes[position] = _counted(changes[position], int(added), int(removed))
     if changes is not None:
         yield header, changes
 
@@ -175,22 +175,23 @@ def _raw_change(token: bytes, stream: Iterator[bytes]) -> GitChange:
 
 def _counted(change: GitChange, added: int, removed: int) -> GitChange:
     if MODE_SUBMODULE in (change.before_mode, change.after_mode):
-        return change  # git counts the line that shows a submodule's commit, which is in no file
+        return change  # git counts a line for the submodule's commit, which is in no file
     return change._replace(lines_added=added, lines_removed=removed)
 
 
 def parts(
     changes: Iterable[tuple[int, list[GitChange] | None]], size_max: int
 ) -> Iterator[list[tuple[int, list[GitChange] | None]]]:
-    """Neighbouring commits, together with a bounded number of changes, or one with more or unknown ones."""
+    """Groups of adjacent commits with a bounded number of changes in all, or one with more or unknown
+    ones."""
     part: list[tuple[int, list[GitChange] | None]] = []
     count = 0
-    for index, some in changes:
-        is_cut = some is None or (part and part[-1][1] is None)
-        if part and (is_cut or part[-1][0] + 1 != index or count + len(some or ()) > size_max):
+    for index, commit_changes in changes:
+        is_cut = commit_changes is None or (part and part[-1][1] is None)
+        if part and (is_cut or part[-1][0] + 1 != index or count + len(commit_changes or ()) > size_max):
             yield part
             part, count = [], 0
-        part.append((index, some))
-        count += len(some or ())
+        part.append((index, commit_changes))
+        count += len(commit_changes or ())
     if part:
         yield part

@@ -1,13 +1,13 @@
 """Import of a git repository: its history as turns, its contents as blobs and trees (docs/design.md §13).
 
-What is appended is one sequence of events that the history alone determines: ids, numbers and order
-depend neither on when the import runs nor on how often it was killed. A run appends exactly what
-the log does not hold yet of that sequence. A limit only leaves the beginning out.
+The history alone determines the sequence of events: ids, numbers and order depend neither on when the import
+runs nor on how often it was killed. A run appends exactly those that the log does not have yet. A limit only
+leaves out the beginning.
 
-Work goes in windows bounded by bytes: contents and trees into a pack, the pack published, then the
-events that refer to it appended, all under one blob writer (I24). One thread; other processes may
-write to the store at the same time. Two imports of one repository at once do no harm either: they
-append events with equal ids, and the first one counts (I8).
+It works in windows bounded by bytes: contents and trees go into a pack, the pack is published, and then the
+events that refer to it are appended, all under one blob writer (I24). One thread; other processes may write
+to the store at the same time. Two imports of one repository at once do no harm: they append events with equal
+ids, and the first one counts (I8).
 """
 
 import os
@@ -43,12 +43,12 @@ WINDOW_BYTES = 32 << 20
 # About 700 bytes an event: 10,000 of them stay below 8 MiB of journal lines.
 _WINDOW_EVENTS = 10_000
 
-# Commits asked of git at once, and changes looked at together. Small parts let git work ahead.
+# Commits requested of git at once, and changes handled together. Small parts let git work ahead.
 _CHUNK_COMMITS = 1000
 _PART_CHANGES = 500
 
 _BLOB_BYTES_MAX = 2**32 - 1  # what a pack can hold (docs/design.md §11.2)
-_CONTENTS_MAX = 500_000  # about 100 MB; forgetting one only means to read it again
+_CONTENTS_MAX = 500_000  # about 100 MB; a forgotten one is only read again
 
 _KIND_OF_MODE = {MODE_SYMLINK: SYMLINK, MODE_SUBMODULE: SUBMODULE}
 _SNAPSHOT_COLUMNS = ("event_id", "tree_hash", "payload")
@@ -66,12 +66,12 @@ def import_git(
     progress: Progress | None = None,
     window_bytes: int = WINDOW_BYTES,
 ) -> GitImportReport:
-    """Append the history that ends at `rev` to the store, as far as it is not there yet.
+    """Append the history that ends at `rev` to the store, as far as the log lacks it.
 
     Args:
-        limit: only the newest so many commits.
+        limit: only this many of the newest commits.
         all_parents: also the commits that merges brought to the line, in sessions of their own.
-        progress: called with (commits done, commits in all).
+        progress: called with (commits done, all commits).
         window_bytes: contents held in memory before they are written.
     Raises: NotFound (no repository, no such commit), Refused (a revision that looks like an option).
     """
@@ -89,7 +89,7 @@ def import_git(
         window = ImportBatch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
         with bulk_prefilter.attached_to(store.redactor):
             importer = _Import(store, repository, repo, line, known, window)
-            importer.see_line(ref, any(commit not in known.places for commit in line[first:]))
+            importer.see_line(ref, any(commit not in known.commit_turns for commit in line[first:]))
             if all_parents:
                 merged = list(git_lines.branches(line, first, repository.parents(head)))
                 return importer.run(first, merged, 0, progress)
@@ -97,9 +97,9 @@ def import_git(
 
 
 def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
-    """The store's own hash when it stands in this repository, else the repository's."""
-    around = os.path.realpath(os.path.dirname(store.layout.root))
-    if around in (repository.common_dir, os.path.dirname(repository.common_dir), repository.work_tree):
+    """The store's own hash when it is in this repository, else the repository's."""
+    parent = os.path.realpath(os.path.dirname(store.layout.root))
+    if parent in (repository.common_dir, os.path.dirname(repository.common_dir), repository.work_tree):
         return store.repo_hash
     try:
         return repository.roots_hash(repository.resolve("HEAD"))
@@ -108,7 +108,7 @@ def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
 
 
 class _Changed(NamedTuple):
-    """A change, and our id and size of the content it leaves behind."""
+    """A change, with our id and the size of the content after it."""
 
     change: GitChange
     id: bytes | None
@@ -131,10 +131,10 @@ class _Import:
         self._repository = repository
         self._repo = repo
         self._known = known
-        self._without_parent = git_deepened.without_parent(store, repo) if known.places else set()
-        self._take(line, self._places_of(line))
-        self._has_places = not repository.shallow
-        self._met: dict[str, CommitTurn] = {}  # places of this run, for the branches that begin there
+        self._without_parent = git_deepened.without_parent(store, repo) if known.commit_turns else set()
+        self._take(line, self._turns_of(line))
+        self._has_line_indexes = not repository.shallow
+        self._met: dict[str, CommitTurn] = {}  # turns of this run, for the branches that begin there
         self._facts_of: dict[str, TreeFacts] = {}  # and their trees
         self._commits: dict[str, Commit] = {}  # those of the current chunk
         self._contents: dict[str, tuple[bytes | None, int | None]] = {}  # git's id → (ours, size)
@@ -147,51 +147,57 @@ class _Import:
         self._rewritten = 0
         self._recorded_again = 0
 
-    def _places_of(self, line: Sequence[str]) -> list[CommitTurn]:
+    def _turns_of(self, line: Sequence[str]) -> list[CommitTurn]:
         for commit in self._without_parent.intersection(line[1:]):
             self._known.record_again(commit)
-        return git_turns.places_of(self._repo, line, self._known)
+        return git_turns.assign_turns(self._repo, line, self._known)
 
-    def _take(self, line: Sequence[str], places: Sequence[CommitTurn], first: int = 0) -> None:
-        """Go to a line of commits; those before `first` only say what comes before."""
-        self._line, self._places = line, places
+    def _take(self, line: Sequence[str], commit_turns: Sequence[CommitTurn], first: int = 0) -> None:
+        """Go to a line of commits; those before `first` are only there as predecessors."""
+        self._line, self._turns = line, commit_turns
         self._indices: dict[str, list[int]] = {}  # of the commits of each session
         for index in range(first, len(line)):
-            self._indices.setdefault(places[index].key, []).append(index)
-        self._left = {
+            self._indices.setdefault(commit_turns[index].key, []).append(index)
+        self._remaining = {
             key: sum(not self._is_done(index) for index in indices) for key, indices in self._indices.items()
         }
 
     def _take_branch(self, base: str | None, chain: Sequence[str]) -> int:
         """Go to a branch that was merged; the index of its first commit."""
-        places = self._places_of(chain)
-        before = None if base is None else self._known.places.get(base) or self._met.get(base)
-        if base is None or before is None:
-            self._take(chain, places)
+        commit_turns = self._turns_of(chain)
+        base_turn = None if base is None else self._known.commit_turns.get(base) or self._met.get(base)
+        if base is None or base_turn is None:
+            self._take(chain, commit_turns)
             return 0
-        self._take([base, *chain], [before, *places], 1)
+        self._take([base, *chain], [base_turn, *commit_turns], 1)
         return 1
 
     def see_line(self, ref: str, grows: bool) -> None:
-        """Add what this line tells of turns that are in the log, then the line itself, where it is another.
+        """Add events for what this line changes in recorded turns, then the line itself if it is new.
 
         Args: ref: the line's name, empty without one; grows: whether there are commits to record.
         """
         known, line = self._known, self._line
-        left = git_lines.left(self._store, self._repository, known, ref, line)
-        back = [commit for commit in line if known.is_rewritten(commit)]
-        for commit, rewritten in [*((c, True) for c in left), *((c, False) for c in back)]:
+        dropped = git_lines.dropped_commits(self._store, self._repository, known, ref, line)
+        restored = [commit for commit in line if known.is_rewritten(commit)]
+        for commit, rewritten in [*((c, True) for c in dropped), *((c, False) for c in restored)]:
             marks = known.marks.setdefault(commit, [])
-            self._window.add(git_turns.mark(self._repo, known.places[commit], commit, rewritten, len(marks)))
+            self._window.add(
+                git_turns.mark(self._repo, known.commit_turns[commit], commit, rewritten, len(marks))
+            )
             marks.append(rewritten)
-        self._rewritten = len(left)
-        if self._has_places and known.places:
-            lacking = git_deepened.unplaced(self._store, self._repo, line, grows or bool(left or back))
+        self._rewritten = len(dropped)
+        if self._has_line_indexes and known.commit_turns:
+            lacking = git_deepened.without_line_index(
+                self._store, self._repo, line, grows or bool(dropped or restored)
+            )
             for index, commit in enumerate(line):
-                if commit in lacking and commit in known.places:
-                    self._window.add(git_turns.placed(self._repo, known.places[commit], commit, index))
+                if commit in lacking and commit in known.commit_turns:
+                    self._window.add(
+                        git_turns.line_index_update(self._repo, known.commit_turns[commit], commit, index)
+                    )
         previous = known.refs.get(ref, ("", ""))
-        if previous[1] != line[-1] and (grows or left or back or known.refs):
+        if previous[1] != line[-1] and (grows or dropped or restored or known.refs):
             self._add(git_turns.master(self._repo, self._project_name()))
             oldest = line[0] if self._repository.shallow else None
             count = None if oldest else len(line)
@@ -203,15 +209,15 @@ class _Import:
         """Args: off_line: commits that merges brought and that are not in `branches`."""
         head = self._line[-1]
         total = len(self._line) - first + sum(len(chain) for _, chain in branches)
-        asked = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
-        done = skipped = sum(self._known.is_done(self._repo, commit) for commit in asked)
+        requested = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
+        done = skipped = sum(self._known.is_done(self._repo, commit) for commit in requested)
         try:
             self._missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
             if branches:
-                self._met = dict(zip(self._line, self._places, strict=True))
+                self._met = dict(zip(self._line, self._turns, strict=True))
             for branch in (None, *branches):
                 if branch is not None:
-                    self._has_places = False
+                    self._has_line_indexes = False
                     first = self._take_branch(*branch)
                 for _ in self._record(first):
                     done += 1
@@ -242,7 +248,7 @@ class _Import:
         )
 
     def _record(self, first: int) -> Iterator[None]:
-        """Record what the log lacks of the line, commit by commit."""
+        """Record the commits of the line that the log lacks, one by one."""
         for key in self._indices:
             self._link(key)
             self._end_if_full(key)
@@ -258,12 +264,12 @@ class _Import:
     def _is_done(self, index: int) -> bool:
         return self._known.is_done(self._repo, self._line[index])
 
-    # -- what git says -------------------------------------------------------------------------
+    # -- reading git ---------------------------------------------------------------------------
 
-    def _changed(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[_Changed] | None]]:
-        """Each wanted commit with its changes, None where trees are not here; contents are in the window."""
-        for at in range(0, len(wanted), _CHUNK_COMMITS):
-            chunk = wanted[at : at + _CHUNK_COMMITS]
+    def _changed(self, indices: Sequence[int]) -> Iterator[tuple[int, list[_Changed] | None]]:
+        """Each commit of `indices` with its changes, None where trees are missing; puts the contents."""
+        for start in range(0, len(indices), _CHUNK_COMMITS):
+            chunk = indices[start : start + _CHUNK_COMMITS]
             self._read_commits(chunk)
             pairs = [(self._git_tree(index - 1), self._git_tree(index)) for index in chunk]
             for part in parts(zip(chunk, self._repository.changes(pairs), strict=True), _PART_CHANGES):
@@ -277,19 +283,19 @@ class _Import:
                     yield index, after
 
     def _read_commits(self, chunk: Sequence[int]) -> None:
-        """Have the commits of a chunk and their parents at hand."""
+        """Read the commits of a chunk and their parents."""
         indices = {near for index in chunk for near in (index - 1, index) if near >= 0}
         ids = [self._line[index] for index in sorted(indices)]
         self._commits = {commit.id: commit for commit in self._repository.commits(ids)}
 
     def _commit(self, commit: str) -> Commit:
-        """A commit by its id, also one that is not at hand."""
+        """A commit by its id, also one that is not read yet."""
         if commit not in self._commits:
             self._commits[commit] = self._aside().commits([commit])[0]
         return self._commits[commit]
 
     def _aside(self) -> GitRepository:
-        """The repository once more, for a question in the middle of another answer."""
+        """A second reader of the repository, for a question in the middle of another answer."""
         if self._second is None:
             self._second = GitRepository(self._repository.git_dir)
         return self._second
@@ -301,40 +307,41 @@ class _Import:
         return self._commits[self._line[index]].tree
 
     def _fresh(self, changes: Iterable[GitChange]) -> list[str]:
-        """Contents that were not met yet, in the order in which they will be asked for."""
+        """Contents that were not met yet, in the order of reading."""
         if len(self._contents) > _CONTENTS_MAX:
             self._contents.clear()
-        found: dict[str, None] = {}
+        fresh: dict[str, None] = {}
         for change in changes:
             git_id = change.after_id
             if git_id is not None and change.after_mode != MODE_SUBMODULE and git_id not in self._contents:
-                found[git_id] = None
-        return list(found)
+                fresh[git_id] = None
+        return list(fresh)
 
     def _after(
         self, change: GitChange, contents: Iterator[bytes | int | None]
     ) -> tuple[bytes | None, int | None]:
         """(id, size) of the content after a change; it comes from `contents` when it is new.
 
-        The id is None where there is no content, or none that a pack can hold; both where it is not here.
+        The id is None where there is no content, or none that a pack can hold; both are None where it is
+        missing.
         """
         if change.after_id is None:
             return None, 0
         if change.after_mode == MODE_SUBMODULE:
             return self._window.put(change.after_id.encode("ascii"), change.path), len(change.after_id)
-        found = self._contents.get(change.after_id)
-        if found is None:
-            found = self._keep(change.path, next(contents))
-            self._contents[change.after_id] = found
-        return found
+        content = self._contents.get(change.after_id)
+        if content is None:
+            content = self._stored_content(change.path, next(contents))
+            self._contents[change.after_id] = content
+        return content
 
-    def _keep(self, path: bytes, data: bytes | int | None) -> tuple[bytes | None, int | None]:
+    def _stored_content(self, path: bytes, data: bytes | int | None) -> tuple[bytes | None, int | None]:
         return (self._window.put(data, path), len(data)) if isinstance(data, bytes) else (None, data)
 
     # -- the tree ------------------------------------------------------------------------------
 
     def _can_follow(self, part: "Sequence[tuple[int, list[GitChange] | None]]") -> bool:
-        """Let the tree be the one before a part, if git has what that takes."""
+        """Set the tree to the one before a part; whether git has what that needs."""
         if part[0][1] is None:
             return False
         try:
@@ -345,7 +352,7 @@ class _Import:
         return True
 
     def _follow(self, index: int) -> None:
-        """Let the tree be the one before a commit: from the commit before, the store, or git."""
+        """Set the tree to the one before a commit: from the previous commit, the store, or git."""
         parent = self._line[index - 1] if index else None
         if self._facts is not None and self._facts.commit == parent:
             return
@@ -369,57 +376,60 @@ class _Import:
         """The snapshot after a commit, when the log has it and keeps its files."""
         if not self._is_done(index):
             return None
-        commit, place = self._line[index], self._known.places[self._line[index]]
+        commit, commit_turn = self._line[index], self._known.commit_turns[self._line[index]]
         with self._store.view() as view:
-            if place.session_id in retention_in(view).ever:
-                return None  # what its trees name may have been collected
-        wanted = git_turns.snapshot_end_id(self._repo, commit, commit in self._known.cut)
+            if commit_turn.session_id in retention_in(view).ever:
+                return None  # contents of its trees may have been collected
+        snapshot_id = git_turns.snapshot_end_id(self._repo, commit, commit in self._known.cut)
         for row in self._store.rows(
-            session_id=place.session_id, turn=place.turn, event_types=["snapshot"], columns=_SNAPSHOT_COLUMNS
+            session_id=commit_turn.session_id,
+            turn=commit_turn.turn,
+            event_types=["snapshot"],
+            columns=_SNAPSHOT_COLUMNS,
         ):
-            if row["event_id"] == wanted:
+            if row["event_id"] == snapshot_id:
                 return git_turns.facts_of(row, commit)
         return None
 
     def _read_tree(self, tree: str) -> tuple[int, bytes | None]:
-        """Fill the tree from git; how many files it has, and the list of contents that are not here."""
+        """Fill the tree from git; how many files it has, and the list of contents that are missing."""
         files = 0
         missing: list[_Changed] = []
         entries = self._repository.entries(tree)
-        while some := list(islice(entries, _PART_CHANGES)):
-            files += len(some)
-            changes = [GitChange(e.path, None, 0, e.mode, None, e.id, None, None) for e in some]
+        while part := list(islice(entries, _PART_CHANGES)):
+            files += len(part)
+            changes = [GitChange(e.path, None, 0, e.mode, None, e.id, None, None) for e in part]
             contents = self._repository.contents(self._fresh(changes), _BLOB_BYTES_MAX)
             for change in changes:
-                one = _Changed(change, *self._after(change, contents))
-                if one.size is None:
-                    missing.append(one)
+                changed_file = _Changed(change, *self._after(change, contents))
+                if changed_file.size is None:
+                    missing.append(changed_file)
                 else:
-                    self._put(one, None)
+                    self._put(changed_file, None)
         list_id = self._list_of(missing)
-        for one in missing:
-            self._put(one, list_id)
+        for changed_file in missing:
+            self._put(changed_file, list_id)
         return files, list_id
 
     def _write_tree(self, commit: str | None, git_tree: str, files: int) -> TreeFacts:
         return TreeFacts(to_text(self._tree.write(self._window.put_tree)), files, commit, git_tree)
 
     def _apply(self, changed: Sequence[_Changed]) -> list[FileChange]:
-        """Let the changes of one commit happen to the tree."""
+        """Apply the changes of one commit to the tree."""
         list_id = self._list_of(changed)
-        described = [self._describe(one, list_id) for one in changed]
-        for one in changed:  # before anything is put, since a file may give way to a folder
-            if one.change.before_id is not None:
-                gone = one.change.old_path or one.change.path
-                if one.change.after_id is None or one.change.old_path is not None:
-                    self._tree.remove(self._place_of(gone), prune=True)
-        for one in changed:
-            if one.change.after_id is not None:
-                self._put(one, list_id)
+        described = [self._describe(changed_file, list_id) for changed_file in changed]
+        for changed_file in changed:  # before anything is put, since a file may give way to a folder
+            if changed_file.change.before_id is not None:
+                old_path = changed_file.change.old_path or changed_file.change.path
+                if changed_file.change.after_id is None or changed_file.change.old_path is not None:
+                    self._tree.remove(self._path_in_tree(old_path), prune=True)
+        for changed_file in changed:
+            if changed_file.change.after_id is not None:
+                self._put(changed_file, list_id)
         return described
 
     def _list_of(self, changed: Sequence[_Changed]) -> bytes | None:
-        """The list of the contents that are not here, None for none; a later import may bring them."""
+        """The list of the contents that are missing, None for none; a later import may bring them."""
         rows = {
             change.path: (
                 _kind_of(change),
@@ -436,12 +446,12 @@ class _Import:
         }
         return self._window.put(encode_list((path, *row) for path, row in rows.items())) if rows else None
 
-    def _put(self, one: _Changed, list_id: bytes | None) -> None:
-        change, id, size = one
+    def _put(self, changed_file: _Changed, list_id: bytes | None) -> None:
+        change, id, size = changed_file
         kind = _kind_of(change)
         path, reason = tree_path(change.path, kind)
-        if (before := self._place_of(change.path)) != path:
-            self._tree.remove(before, prune=False)
+        if (present_path := self._path_in_tree(change.path)) != path:
+            self._tree.remove(present_path, prune=False)
         if size is None:
             self._missing[path_text(change.path)] = git_missing.absent(change.after_id)
             if reason is None and list_id is not None:
@@ -456,17 +466,21 @@ class _Import:
         assert id is not None
         self._tree.put(path, kind, id, size)
 
-    def _place_of(self, path: bytes) -> bytes:
-        """Where a path stands in the tree, which may be one of an earlier version."""
+    def _path_in_tree(self, path: bytes) -> bytes:
+        """The path in our tree, which may be that of an earlier version."""
         earlier = earlier_path(path)
         is_earlier = earlier is not None and self._tree.get(earlier) is not None
         return earlier if earlier is not None and is_earlier else tree_path(path)[0]
 
-    def _describe(self, one: _Changed, list_id: bytes | None) -> FileChange:
-        change = one.change
+    def _describe(self, changed_file: _Changed, list_id: bytes | None) -> FileChange:
+        change = changed_file.change
         skipped = None
-        if one.id is None and change.after_id is not None:
-            skipped = git_missing.absent(change.after_id) if one.size is None else _too_large(one.size)
+        if changed_file.id is None and change.after_id is not None:
+            skipped = (
+                git_missing.absent(change.after_id)
+                if changed_file.size is None
+                else _too_large(changed_file.size)
+            )
         if change.before_id is None:
             operation = "add"
         elif change.after_id is None:
@@ -480,58 +494,58 @@ class _Import:
             before_mode=change.before_mode,
             after_mode=change.after_mode,
             before_hash=self._before_hash(change),
-            after_hash=None if one.id is None else to_text(one.id),
-            after_size=None if change.after_id is None else one.size,
+            after_hash=None if changed_file.id is None else to_text(changed_file.id),
+            after_size=None if change.after_id is None else changed_file.size,
             lines_added=change.lines_added,
             lines_removed=change.lines_removed,
             skipped=skipped,
-            deferred=None if one.size is not None or list_id is None else to_text(list_id),
+            deferred=None if changed_file.size is not None or list_id is None else to_text(list_id),
         )
 
     def _before_hash(self, change: GitChange) -> str | None:
         if change.before_id is None:
             return None
-        entry = self._tree.get(self._place_of(change.old_path or change.path))
+        entry = self._tree.get(self._path_in_tree(change.old_path or change.path))
         assert entry is not None, f"{change.path!r} is in git's tree before the change and not in ours"
         if entry.kind != SKIPPED:
             return to_text(entry.id)
-        # The tree holds the reason why the file is not in it; its content may be in the store.
+        # The tree has the reason why the file is not in it; its content may be in the store.
         data = next(self._aside().contents([change.before_id], _BLOB_BYTES_MAX))
         return to_text(blob_id(data)) if isinstance(data, bytes) else None
 
     # -- turns and sessions --------------------------------------------------------------------
 
     def _message(self, index: int) -> None:
-        """Add what is known of a commit whose files are not here; it stays one to be recorded."""
-        place, commit = self._places[index], self._commits[self._line[index]]
+        """Add the events of a commit whose files are missing; it still counts as not recorded."""
+        commit_turn, commit = self._turns[index], self._commits[self._line[index]]
         self._missing[f"{commit.id[:12]}:"] = (
             "git does not have all of its directories, or of those before it"
         )
         self._add(git_turns.master(self._repo, self._project_name()))
-        self._start(place)
-        there = self._half_done(commit.id)
-        message_hash, line_place = self._message_hash(commit), self._line_place(index)
+        self._start(commit_turn)
+        recorded_ids = self._half_done(commit.id)
+        message_hash, line_index = self._message_hash(commit), self._line_index(index)
         for event in git_turns.message_events(
-            self._repo, place, commit, message_hash, line_place, commit.id in self._known.cut
+            self._repo, commit_turn, commit, message_hash, line_index, commit.id in self._known.cut
         ):
-            if event["event_id"] not in there:
+            if event["event_id"] not in recorded_ids:
                 self._window.add(event)
-        self._sessions.add(place.session_id)
+        self._sessions.add(commit_turn.session_id)
         if self._window.is_full:
             self._window.commit()
 
     def _message_hash(self, commit: Commit) -> str | None:
-        """The content that a message becomes which is too long for an event."""
+        """The blob of a message that is too long for an event."""
         if len(commit.message) <= git_turns.MESSAGE_SIZE_MAX:
             return None
         return to_text(self._window.put(commit.message.encode("utf-8", "replace")))
 
-    def _line_place(self, index: int) -> int | None:
-        return index if self._has_places else None
+    def _line_index(self, index: int) -> int | None:
+        return index if self._has_line_indexes else None
 
     def _turn(self, index: int, changed: Sequence[_Changed]) -> None:
-        """Add the events of one commit to the window, as far as the log lacks them."""
-        place, commit = self._places[index], self._commits[self._line[index]]
+        """Add those events of one commit to the window that the log lacks."""
+        commit_turn, commit = self._turns[index], self._commits[self._line[index]]
         before = self._facts
         assert before is not None
         described = self._apply(changed)
@@ -540,25 +554,25 @@ class _Import:
         )
         after = self._facts = self._write_tree(commit.id, commit.tree, files)
         if self._met:
-            self._met[commit.id], self._facts_of[commit.id] = place, after
+            self._met[commit.id], self._facts_of[commit.id] = commit_turn, after
         self._add(git_turns.master(self._repo, self._project_name()))
-        self._start(place)
-        there = self._half_done(commit.id)
+        self._start(commit_turn)
+        recorded_ids = self._half_done(commit.id)
         again = self._replace(commit.id)
-        message_hash, line_place = self._message_hash(commit), self._line_place(index)
+        message_hash, line_index = self._message_hash(commit), self._line_index(index)
         for event in git_turns.turn_events(
-            self._repo, place, commit, before, after, described, message_hash, line_place, again
+            self._repo, commit_turn, commit, before, after, described, message_hash, line_index, again
         ):
-            if event["event_id"] not in there:
+            if event["event_id"] not in recorded_ids:
                 self._window.add(event)
-        self._sessions.add(place.session_id)
-        self._left[place.key] -= 1
-        self._end_if_full(place.key)
+        self._sessions.add(commit_turn.session_id)
+        self._remaining[commit_turn.key] -= 1
+        self._end_if_full(commit_turn.key)
         if self._window.is_full:
             self._window.commit()
 
     def _replace(self, commit: str) -> bool:
-        """Whether a commit was recorded without its parent before; then its turn of that time goes."""
+        """Whether a commit was recorded before without its parent; then that turn is replaced."""
         cut = self._known.cut.get(commit)
         if cut is None:
             return False
@@ -566,53 +580,62 @@ class _Import:
         self._recorded_again += 1
         return True
 
-    def _start(self, place: CommitTurn) -> None:
-        if self._is_started(place.key):
+    def _start(self, commit_turn: CommitTurn) -> None:
+        if self._is_started(commit_turn.key):
             return
-        self._add(git_turns.session_start(self._repo, place, self._commit(place.first_commit)))
-        self._link(place.key)
-        after = self._indices[place.key][-1] + 1
-        if after < len(self._line):
-            self._link(self._places[after].key)
+        self._add(git_turns.session_start(self._repo, commit_turn, self._commit(commit_turn.first_commit)))
+        self._link(commit_turn.key)
+        next_index = self._indices[commit_turn.key][-1] + 1
+        if next_index < len(self._line):
+            self._link(self._turns[next_index].key)
 
     def _is_started(self, key: str) -> bool:
         return git_turns.session_start_id(self._repo, key) in self._known.event_ids
 
     def _link(self, key: str) -> None:
-        """Let a session extend the one before it, once both are in the log."""
+        """Link a session to the one that it extends, once both are in the log."""
         indices = self._indices[key]
-        before = self._places[indices[0] - 1] if indices[0] else None
-        if before is None or key in self._known.extended:
+        previous_turn = self._turns[indices[0] - 1] if indices[0] else None
+        if previous_turn is None or key in self._known.extended:
             return
-        if self._is_started(key) and self._is_started(before.key):
+        if self._is_started(key) and self._is_started(previous_turn.key):
             self._known.extended.add(key)
-            place, previous = self._places[indices[0]], (before, self._commit(before.first_commit))
-            self._add(git_turns.session_link(self._repo, place, self._commit(place.first_commit), previous))
+            commit_turn, previous = (
+                self._turns[indices[0]],
+                (previous_turn, self._commit(previous_turn.first_commit)),
+            )
+            self._add(
+                git_turns.session_link(
+                    self._repo, commit_turn, self._commit(commit_turn.first_commit), previous
+                )
+            )
 
     def _end_if_full(self, key: str) -> None:
-        """End a session whose group of commits is full and in the log; a rollover."""
+        """End a session whose group of commits is full and in the log (a rollover)."""
         indices = self._indices[key]
-        place = self._places[indices[-1]]
-        if self._left[key] or place.turn != git_turns.SESSION_TURNS:
+        commit_turn = self._turns[indices[-1]]
+        if self._remaining[key] or commit_turn.turn != git_turns.SESSION_TURNS:
             return
         if git_turns.session_end_id(self._repo, key) in self._known.event_ids:
             return
-        first, last = self._commit(place.first_commit), self._commit(self._line[indices[-1]])
-        self._add(git_turns.session_end(self._repo, place, first, last, len(indices)))
+        first, last = self._commit(commit_turn.first_commit), self._commit(self._line[indices[-1]])
+        self._add(git_turns.session_end(self._repo, commit_turn, first, last, len(indices)))
 
     def _add(self, event: Event) -> None:
-        """Add an event of a session or of the master, unless it is there."""
-        id = str(event["event_id"])
-        if id not in self._known.event_ids:
-            self._known.event_ids.add(id)
+        """Add an event of a session or of the master, unless the log has it."""
+        event_id = str(event["event_id"])
+        if event_id not in self._known.event_ids:
+            self._known.event_ids.add(event_id)
             self._window.add(event)
 
     def _half_done(self, commit: str) -> set[object]:
         """The ids that the log holds of a turn whose import was interrupted."""
-        place = self._known.places.get(commit)
-        if place is None:
+        commit_turn = self._known.commit_turns.get(commit)
+        if commit_turn is None:
             return set()
-        rows = self._store.events(session_id=place.session_id, turn=place.turn, columns=["event_id"])
+        rows = self._store.events(
+            session_id=commit_turn.session_id, turn=commit_turn.turn, columns=["event_id"]
+        )
         return {row["event_id"] for row in rows}
 
     def _project_name(self) -> str:

@@ -1,9 +1,10 @@
 """Which commits of the log no line of their repository reaches any more (docs/adapters.md).
 
-A line is what first parents lead to from a ref; each import records the head that it saw (event `ref`). An
-amended commit, or one that a rebase or a reset dropped, was on a line and is on none now. A commit that was
-met on no ref's line (a detached HEAD, or a store from before lines were recorded) is dropped once git knows
-it and no ref leads to it. What git does not know says nothing: it may stand in another clone.
+A line is the chain of first parents from a ref; each import records the head that it saw (event `ref`). An
+amended commit, or one that a rebase or a reset dropped, was on a line and is on none now. A commit may have
+been met on no ref's line: on a detached HEAD, or in a store from before lines were recorded. It is dropped
+once git knows it and no ref leads to it. A commit that git does not know is not dropped: it may be in another
+clone.
 """
 
 from typing import TYPE_CHECKING
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 
-def left(
+def dropped_commits(
     store: "Store", repository: "GitRepository", known: KnownCommits, ref: str, line: "Sequence[str]"
 ) -> list[str]:
-    """The commits that were on a line, or under a ref, and are not any more; in the log's order.
+    """The commits that were on a line, or under a ref, and no longer are; in the log's order.
 
     Args: ref: the name of `line`, empty without one.
     """
     on_line = set(line)
-    asked = [c for c in known.places if c not in on_line and not known.is_rewritten(c)]
-    if not asked:
+    candidates = [c for c in known.commit_turns if c not in on_line and not known.is_rewritten(c)]
+    if not candidates:
         return []
     lines = _Lines(store, repository)
     reached: set[str] = set()
@@ -39,12 +40,12 @@ def left(
             dropped.update(lines.of(head))
             reached.update(lines.of(now) if name != ref else ())
         elif not repository.holds(head):
-            reached.update(lines.of(head))  # another clone's branch, as far as this one can tell
-    asked = [commit for commit in asked if commit not in reached]
-    unknown = [commit for commit in asked if commit not in dropped]
+            reached.update(lines.of(head))  # a branch of another clone, as far as is known here
+    candidates = [commit for commit in candidates if commit not in reached]
+    unknown = [commit for commit in candidates if commit not in dropped]
     if unknown:
         dropped |= repository.unreached(unknown)
-    return [commit for commit in asked if commit in dropped]
+    return [commit for commit in candidates if commit in dropped]
 
 
 # The commit that a merged branch began at, None where it has a root of its own; its commits, oldest first.
@@ -52,25 +53,25 @@ Branch = tuple["str | None", "list[str]"]
 
 
 def branches(line: "Sequence[str]", first: int, parents: "Mapping[str, Sequence[str]]") -> "Iterator[Branch]":
-    """What merges brought to a line from its commit number `first` on: the first-parent lines of their other
-    parents, each up to a commit that stands elsewhere; of nested merges too."""
+    """The branches that merges brought to a line from its commit number `first` on: the first-parent lines of
+    their other parents, each up to a commit of another line; of nested merges too."""
     met = set(line)
     merges = list(reversed(line[first:]))
     while merges:
         for tip in parents.get(merges.pop(), ())[1:]:
             chain: list[str] = []
-            at: str | None = tip
-            while at is not None and at not in met and at in parents:
-                chain.append(at)
-                met.add(at)
-                at = next(iter(parents[at]), None)
+            commit: str | None = tip
+            while commit is not None and commit not in met and commit in parents:
+                chain.append(commit)
+                met.add(commit)
+                commit = next(iter(parents[commit]), None)
             if chain:
-                yield at if at in met else None, chain[::-1]
+                yield commit if commit in met else None, chain[::-1]
                 merges += chain
 
 
 class _Lines:
-    """The commits that first parents lead to: as git has them, or the log where git lacks the head."""
+    """Chains of first parents: from git, or from the log where git lacks the head."""
 
     def __init__(self, store: "Store", repository: "GitRepository") -> None:
         self._store = store
@@ -82,13 +83,13 @@ class _Lines:
             yield from self._repository.first_parent_line(head)
             return
         if self._parents is None:
-            self._parents = dict(self._told())
+            self._parents = dict(self._first_parents())
         commit: str | None = head
         while commit is not None:
             yield commit
             commit = self._parents.get(commit)
 
-    def _told(self) -> "Iterator[tuple[str, str]]":
+    def _first_parents(self) -> "Iterator[tuple[str, str]]":
         """(commit, its first parent) of the log's turns."""
         columns = ("agent", "operation", "commit", "payload")
         for row in self._store.events(event_types=["snapshot"], columns=columns):

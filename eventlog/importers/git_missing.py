@@ -1,7 +1,7 @@
-"""Contents that a clone did not have when its commits were imported: found later, and brought to the log.
+"""Contents that a clone did not have when its commits were imported: found later, and added to the log.
 
 In a tree such a file is a deferred one (docs/certainty.md §3): its entry names a list, and an event `content`
-says what became of it. So no snapshot is written anew, however many trees hold the file.
+records its outcome. So no snapshot is written again, however many trees hold the file.
 """
 
 from collections.abc import Iterable
@@ -33,17 +33,17 @@ def absent(git_object: str | None) -> str:
 
 
 def fill(store: "Store", repo: str, repository: "GitRepository", window: "ImportBatch") -> dict[str, str]:
-    """Add contents that earlier imports lacked and that are here now; (path, reason) of the others."""
+    """Add contents that earlier imports lacked and that are present now; path → reason of the others."""
     missing: dict[str, str] = {}
     deferred = DeferredContents(store.blobs, content_events_in(store.events))
     for (name,) in store.query(_NAMED, [repo]).rows:
         list_id = from_text(name)
         rows = [row for row in deferred.open_files(list_id) if row.object is not None]
-        here = repository.present(row.object.hex() for row in rows if row.object)
+        present = repository.present(row.object.hex() for row in rows if row.object)
         stored: dict[bytes, Content] = {}
-        wanted = [row for row in rows if row.object and row.object.hex() in here]
-        ids = [row.object.hex() for row in wanted if row.object]
-        for row, data in zip(wanted, repository.contents(ids, BLOB_SIZE_MAX), strict=True):
+        fillable = [row for row in rows if row.object and row.object.hex() in present]
+        ids = [row.object.hex() for row in fillable if row.object]
+        for row, data in zip(fillable, repository.contents(ids, BLOB_SIZE_MAX), strict=True):
             if isinstance(data, bytes):
                 stored[row.path] = row.kind, window.put(data, row.path), len(data)
         missing |= {
@@ -60,7 +60,7 @@ def fill(store: "Store", repo: str, repository: "GitRepository", window: "Import
 
 
 class _Trees:
-    """A batch, as what trees are put with."""
+    """Puts trees into a batch."""
 
     def __init__(self, window: "ImportBatch") -> None:
         self._window = window

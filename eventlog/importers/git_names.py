@@ -1,4 +1,4 @@
-"""Where a path of git stands in a tree of ours: at itself, unless one of its names may stand in no tree."""
+"""The path in our tree for a path of git: the same, unless no tree may hold one of its names."""
 
 from functools import lru_cache
 
@@ -18,10 +18,10 @@ from eventlog.blobs.tree import (
 
 @lru_cache(maxsize=65_536)  # a history names the same paths again and again
 def tree_path(path: bytes, kind: bytes = FILE) -> tuple[bytes, str | None]:
-    """The path in our tree, and why it is another one than git's.
+    """The path in our tree, and why it differs from git's.
 
-    A name that is not legal would not be safe to write anywhere, so what has it is listed. What stands below
-    it is listed in its place: its path, from the refused name on, in letters that are safe.
+    A name that is not legal would not be safe to write anywhere, so its file is only listed. So are files
+    below such a name: their path, from the refused name on, is escaped.
     """
     folders = path.split(b"/")
     for depth, name in enumerate(folders):
@@ -44,7 +44,7 @@ def _reason(folders: list[bytes], depth: int, kind: bytes) -> str | None:
 
 
 def earlier_path(path: bytes) -> bytes | None:
-    """Where earlier versions put a path that they listed; None where they did not."""
+    """The path that earlier versions gave a listed path; None where they did not list it."""
     folders = path.split(b"/")
     for depth, name in enumerate(folders):
         if name.startswith(REFUSED) or legal_name(name) is not None:

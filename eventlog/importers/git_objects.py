@@ -1,9 +1,9 @@
-"""What a git repository holds, read by plumbing commands and never written.
+"""The commits, trees and contents of a git repository, read by plumbing commands and never written.
 
-`open_repository` finds the git directory of a path. All commands but one (`rev-parse`, which has to
-see the refs) run in an empty git directory of our own that borrows the repository's objects, so that
-no configuration, attribute, hook, replace ref, graft, external diff or lazy fetch of the user or of
-a hostile repository can change what is read or start a program. Nothing is ever checked out.
+`open_repository` finds the git directory of a path. All commands except `rev-parse`, which has to see the
+refs, run in an empty git directory of our own that borrows the repository's objects. So no configuration,
+attribute, hook, replace ref, graft, external diff or lazy fetch of the user or of a hostile repository can
+change what is read or start a program. Nothing is ever checked out.
 
 One `GitRepository` belongs to one thread. It keeps a `cat-file` and a `diff-tree` process, each fed
 by a thread of its own so that neither pipe can fill up against the other; `close` ends them.
@@ -66,18 +66,18 @@ def open_repository(path: str) -> "GitRepository":
 
 def find_git_dir(path: str) -> str:
     """The git directory of the repository that holds `path`; NotFound when there is none."""
-    at = os.path.realpath(path)
+    directory = os.path.realpath(path)
     while True:
-        dot_git = os.path.join(at, ".git")
+        dot_git = os.path.join(directory, ".git")
         if os.path.isfile(dot_git):
             return _follow_gitfile(dot_git)
-        for candidate in (dot_git, at):
+        for candidate in (dot_git, directory):
             if _is_git_dir(candidate):
                 return candidate
-        parent = os.path.dirname(at)
-        if parent == at:
+        parent = os.path.dirname(directory)
+        if parent == directory:
             raise NotFound(f"{path}: neither this folder nor one above it is a git repository")
-        at = parent
+        directory = parent
 
 
 def common_dir(git_dir: str) -> str:
@@ -101,7 +101,7 @@ class GitRepository:
         self._reader: _Conversation | None = None
         self._differ: _Conversation | None = None
         self._raw_differ: _Conversation | None = None
-        self._is_partial = False  # a diff failed, so each is asked for with what it needs looked up before
+        self._is_partial = False  # a diff failed, so what each needs is checked before it is requested
         self._unread = 0
 
     def __enter__(self) -> "GitRepository":
@@ -138,12 +138,12 @@ class GitRepository:
         """
         if rev.startswith("-") or "\0" in rev:
             raise Refused(f"{rev!r} cannot name a commit; give a branch, a tag or a commit id")
-        # In two steps, because a name such as `:/words` would take `^{commit}` for more words.
-        found = self._rev_parse(rev)
-        commit = found and self._rev_parse(f"{found}^{{commit}}")
+        # In two steps, because a name such as `:/words` would take `^{commit}` as more words.
+        object_id = self._rev_parse(rev)
+        commit = object_id and self._rev_parse(f"{object_id}^{{commit}}")
         if not commit:
-            why = "it has no commits yet" if rev == "HEAD" else f"it has no commit named {rev!r}"
-            raise NotFound(f"{self.git_dir}: {why}")
+            reason = "it has no commits yet" if rev == "HEAD" else f"it has no commit named {rev!r}"
+            raise NotFound(f"{self.git_dir}: {reason}")
         return commit
 
     def find(self, rev: str) -> str | None:
@@ -159,13 +159,17 @@ class GitRepository:
         return name if name.startswith("refs/") else ""
 
     def unreached(self, commits: Iterable[str]) -> set[str]:
-        """Those of `commits` that are here and that no ref and no HEAD of a work tree leads to."""
+        """Those of `commits` that are present and that no ref and no HEAD of a work tree leads to."""
         heads = [*self._ask_refs("--all").split(), self.find("HEAD"), *_detached_heads(self.common_dir)]
-        asked = [*commits, *(f"^{head}" for head in heads if head)]
-        found = self._lines(
-            "rev-list", "--ignore-missing", "--stdin", example=asked[0], stdin="\n".join(asked).encode()
+        arguments = [*commits, *(f"^{head}" for head in heads if head)]
+        reached = self._lines(
+            "rev-list",
+            "--ignore-missing",
+            "--stdin",
+            example=arguments[0],
+            stdin="\n".join(arguments).encode(),
         )
-        return set(found) & set(commits)
+        return set(reached) & set(commits)
 
     def _rev_parse(self, rev: str) -> str:
         """The object id that `rev` names, empty when there is none."""
@@ -173,31 +177,33 @@ class GitRepository:
         return id if len(id) in EMPTY_TREE else ""
 
     def _ask_refs(self, *argv: str) -> str:
-        """What `git rev-parse` prints, the one command that sees the refs; empty when it fails.
+        """The output of `git rev-parse`, the one command that sees the refs; empty when it fails.
 
-        It may fetch nothing: the repository's own settings hold here, and may name a server that has
-        what a partial clone lacks.
+        It may not fetch: the repository's own settings apply here, and may name a server that has what a
+        partial clone lacks.
         """
         env = {**_environment(), "GIT_DIR": self.git_dir, "GIT_ALLOW_PROTOCOL": ""}
-        found = subprocess.run(
+        completed = subprocess.run(
             ["git", "rev-parse", *argv],
             cwd=self.git_dir,
             env=env,
             capture_output=True,
             stdin=subprocess.DEVNULL,
         )
-        return found.stdout.decode("utf-8", "surrogateescape").strip() if found.returncode == 0 else ""
+        return (
+            completed.stdout.decode("utf-8", "surrogateescape").strip() if completed.returncode == 0 else ""
+        )
 
     def first_parent_line(self, commit: str) -> list[str]:
         """The ids from the root (or the shallow boundary) to `commit`, following first parents."""
         return self._lines("rev-list", "--first-parent", "--reverse", commit, "--", example=commit)
 
     def count(self, commit: str) -> int:
-        """How many commits this one leads to, itself included."""
+        """How many commits are reachable from this one, itself included."""
         return int(self._text("rev-list", "--count", commit, "--", example=commit))
 
     def parents(self, commit: str) -> dict[str, list[str]]:
-        """Of each commit that this one leads to its parents, as far as they are here; ancestors first."""
+        """Commit → its parents, as far as present, of all reachable from this one; ancestors first."""
         argv = ("rev-list", "--topo-order", "--reverse", "--parents", commit, "--")
         return {ids[0]: ids[1:] for ids in map(str.split, self._text(*argv, example=commit).splitlines())}
 
@@ -211,20 +217,20 @@ class GitRepository:
 
     def commits(self, ids: Sequence[str]) -> list[Commit]:
         """The commit objects of `ids`, in that order."""
-        found = []
+        commits = []
         for commit, data in zip(ids, self.contents(ids, _COMMIT_BYTES_MAX), strict=True):
             if isinstance(data, int):
                 raise Refused(f"{self.git_dir}: commit {commit} of {data} bytes is too large to import")
             if data is None:
                 raise NotFound(f"{self.git_dir} does not hold commit {commit}. {COMPLETE}")
-            found.append(parse_commit(commit, data))
-        return found
+            commits.append(parse_commit(commit, data))
+        return commits
 
     # -- trees ---------------------------------------------------------------------------------
 
     def entries(self, tree: str) -> Iterator[GitEntry]:
         """Every file, symlink and submodule below `tree`, in path order."""
-        lister = _Conversation(["ls-tree", "-r", "-z", "--full-tree", tree], *self._place(tree))
+        lister = _Conversation(["ls-tree", "-r", "-z", "--full-tree", tree], *self._git_context(tree))
         try:
             for token in lister.tokens(None):
                 facts, path = token.split(b"\t", 1)
@@ -235,9 +241,10 @@ class GitRepository:
             lister.close()
 
     def changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange] | None]:
-        """For each (tree before, tree after) the paths that differ, renames found; None where trees lack.
+        """The paths that differ between each (tree before, tree after), renames found; None where trees are
+        missing.
 
-        Where a content is not here, lines are not counted, and only renames without a change are found. The
+        Where a content is missing, lines are not counted, and only renames without a change are found. The
         iterator must be read to its end before the next call.
         """
         done = 0
@@ -257,7 +264,7 @@ class GitRepository:
             return
         if self._differ is None:
             argv = [*_DIFF_TREE, "--numstat", "-M", f"-l{_RENAME_LIMIT}", "--no-ext-diff", "--no-textconv"]
-            self._differ = _Conversation([*argv, "--diff-algorithm=myers"], *self._place(pairs[0][1]))
+            self._differ = _Conversation([*argv, "--diff-algorithm=myers"], *self._git_context(pairs[0][1]))
         try:
             yield from _diffs(self._differ, pairs)
         except EventLogError:
@@ -269,61 +276,65 @@ class GitRepository:
         raw = list(self._raw_changes(pairs))
         present = self.present(id for changes in raw for id in _needed(changes))
         whole = [
-            n for n, changes in enumerate(raw) if changes is not None and present.issuperset(_needed(changes))
+            index
+            for index, changes in enumerate(raw)
+            if changes is not None and present.issuperset(_needed(changes))
         ]
-        known = dict(zip(whole, self._full_changes([pairs[n] for n in whole]), strict=True))
-        for n, changes in enumerate(raw):
-            yield known.get(n, changes)
+        full_changes = dict(zip(whole, self._full_changes([pairs[index] for index in whole]), strict=True))
+        for index, changes in enumerate(raw):
+            yield full_changes.get(index, changes)
 
     def _raw_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange] | None]:
-        """What trees alone tell."""
-        at, size = 0, len(pairs)
-        while at < len(pairs):
+        """The changes as far as trees alone show them."""
+        index, size = 0, len(pairs)
+        while index < len(pairs):
             if self._raw_differ is None:
                 argv = [*_DIFF_TREE, "-M100%", f"-l{_RENAME_LIMIT}"]
-                self._raw_differ = _Conversation(argv, *self._place(pairs[0][1]))
+                self._raw_differ = _Conversation(argv, *self._git_context(pairs[0][1]))
             try:
-                for changes in _diffs(self._raw_differ, pairs[at : at + size]):
+                for changes in _diffs(self._raw_differ, pairs[index : index + size]):
                     yield changes
-                    at, size = at + 1, len(pairs)
+                    index, size = index + 1, len(pairs)
             except EventLogError:
                 self._raw_differ.close()
                 self._raw_differ = None
                 if size == 1:
                     yield None
-                    at, size = at + 1, len(pairs)
+                    index, size = index + 1, len(pairs)
                 else:
                     size = 1  # git may have failed at a later one
 
     # -- contents ------------------------------------------------------------------------------
 
     def holds(self, oid: str) -> bool:
-        """Whether an object is here."""
-        cwd, env = self._place(oid)
+        """Whether an object is present."""
+        cwd, env = self._git_context(oid)
         return (
             subprocess.run(["git", "cat-file", "-e", oid], cwd=cwd, env=env, capture_output=True).returncode
             == 0
         )
 
     def present(self, ids: Iterable[str]) -> set[str]:
-        """Those of these objects that are here."""
-        asked = list(dict.fromkeys(ids))
-        if not asked:
+        """Those of these objects that are present."""
+        unique_ids = list(dict.fromkeys(ids))
+        if not unique_ids:
             return set()
-        cwd, env = self._place(asked[0])
+        cwd, env = self._git_context(unique_ids[0])
         argv = ["git", "cat-file", "--batch-check=%(objectname)"]
-        done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, input="\n".join(asked).encode())
-        return {line for line in done.stdout.decode("ascii").splitlines() if " " not in line}
+        completed = subprocess.run(
+            argv, cwd=cwd, env=env, capture_output=True, input="\n".join(unique_ids).encode()
+        )
+        return {line for line in completed.stdout.decode("ascii").splitlines() if " " not in line}
 
     def contents(self, ids: Sequence[str], size_max: int) -> Iterator[bytes | int | None]:
-        """The bytes of each object, in order; its size where that is above `size_max`; None: not here.
+        """The bytes of each object, in order; its size where that is above `size_max`; None: missing.
 
         The iterator must be read to its end before the next call.
         """
         if not ids:
             return
         if self._reader is None:
-            self._reader = _Conversation(["cat-file", "--batch"], *self._place(ids[0]))
+            self._reader = _Conversation(["cat-file", "--batch"], *self._git_context(ids[0]))
         assert self._unread == 0, "the previous request was not read to its end"
         self._unread = len(ids)
         self._reader.send("".join(f"{oid}\n" for oid in ids).encode("ascii"))
@@ -353,21 +364,21 @@ class GitRepository:
         return self._text(*argv, example=example, stdin=stdin).split()
 
     def _text(self, *argv: str, example: str, stdin: bytes = b"") -> str:
-        cwd, env = self._place(example)
+        cwd, env = self._git_context(example)
         while True:
-            done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, input=stdin)
-            if done.returncode == 0:
-                return done.stdout.decode("ascii")
-            broken = _NO_PARENT.search(done.stderr)
+            completed = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, input=stdin)
+            if completed.returncode == 0:
+                return completed.stdout.decode("ascii")
+            broken = _NO_PARENT.search(completed.stderr)
             if broken is None or (last := broken[1].decode()) in self.shallow:
-                raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(done.stderr)}")
+                raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(completed.stderr)}")
             # The history ends there, as that of a shallow clone.
             self.shallow = (*self.shallow, last)
             with open(os.path.join(cwd, "shallow"), "a", encoding="ascii") as file:
                 file.write(f"{last}\n")
 
-    def _place(self, example: str) -> tuple[str, dict[str, str]]:
-        """Where and with which environment git runs: our own directory, the repository's objects."""
+    def _git_context(self, example: str) -> tuple[str, dict[str, str]]:
+        """The directory and environment in which git runs: our own directory, the repository's objects."""
         if self._lent is None:
             self._lent = tempfile.mkdtemp(prefix="locus-git-")
             _make_git_dir(self._lent, len(example), self.shallow)
@@ -407,8 +418,8 @@ class _Conversation:
     def send(self, data: bytes) -> None:
         self._requests.put(data)
 
-    def tokens(self, mark: bytes | None) -> Iterator[bytes]:
-        """The NUL-ended pieces of the answer up to `mark`, then what stands before the mark.
+    def tokens(self, end_mark: bytes | None) -> Iterator[bytes]:
+        """The NUL-ended parts of the answer up to `end_mark`, then the text before that mark.
 
         Without a mark: up to the end of the output.
         """
@@ -416,32 +427,32 @@ class _Conversation:
         while True:
             data = self.out.read1(1 << 20)  # type: ignore[attr-defined]
             if not data:
-                if mark is not None or rest:
+                if end_mark is not None or rest:
                     raise self.failure()
                 return
             pieces = (rest + data).split(b"\0")
             rest = pieces.pop()
             yield from pieces
-            if mark is not None and rest.endswith(mark):
-                yield rest[: -len(mark)]
+            if end_mark is not None and rest.endswith(end_mark):
+                yield rest[: -len(end_mark)]
                 return
 
     def skip(self, size: int) -> None:
-        """Read `size` bytes and forget them, a piece at a time."""
+        """Read `size` bytes and drop them."""
         while size:
-            got = len(self.out.read(min(size, 1 << 20)))
-            if not got:
+            read_size = len(self.out.read(min(size, 1 << 20)))
+            if not read_size:
                 raise self.failure()
-            size -= got
+            size -= read_size
 
     def finish(self) -> None:
-        """Raise unless the process ended well."""
+        """Wait for the end. Raises: EventLogError unless the process succeeded."""
         self.send_end()
         if self._process.wait() != 0:
             raise self.failure()
 
     def failure(self) -> EventLogError:
-        """What git said when it stopped answering."""
+        """Git's message when it stopped answering."""
         self.send_end()
         self._process.kill()
         self._process.wait()
@@ -467,11 +478,11 @@ def _write_all(requests: "SimpleQueue[bytes | None]", pipe: IO[bytes]) -> None:
             pipe.flush()
         pipe.close()
     except OSError:
-        # The process is gone. Whoever reads its answers meets their end and says why.
+        # The process is gone. The reader of its answers meets their end and reports the reason.
         try:
             pipe.close()
         except OSError:
-            pass  # closing flushes, and there is nobody left to flush to
+            pass  # closing flushes, and the reader is gone
 
 
 def _widen(pipe: IO[bytes]) -> None:
@@ -480,11 +491,11 @@ def _widen(pipe: IO[bytes]) -> None:
     try:
         fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        pass  # not this kernel, or over the user's limit: the default size is only slower
+        pass  # the kernel cannot, or it is over the user's limit: the default size is only slower
 
 
 def _environment() -> dict[str, str]:
-    """The caller's environment without anything that steers git."""
+    """The caller's environment without the variables that control git."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env.update(
         LC_ALL="C",
@@ -500,7 +511,7 @@ def _environment() -> dict[str, str]:
 
 
 def _make_git_dir(path: str, id_size: int, shallow: Sequence[str]) -> None:
-    """The least that git takes for a repository: bare, so that no attribute file is looked for."""
+    """Make a minimal git directory: bare, so that git searches for no attribute file."""
     for name in ("objects", "refs"):
         os.mkdir(os.path.join(path, name))
     config = "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
@@ -541,7 +552,7 @@ def _read_shallow(common: str) -> tuple[str, ...]:
 
 
 def _detached_heads(common: str) -> Iterator[str]:
-    """The commits that work trees of their own stand on without a branch."""
+    """The commits that linked work trees have checked out without a branch."""
     folder = os.path.join(common, "worktrees")
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         try:
@@ -554,7 +565,7 @@ def _detached_heads(common: str) -> Iterator[str]:
 
 
 def _read_work_tree(git_dir: str) -> str | None:
-    """The root of the work tree, None for a bare repository or one that does not say."""
+    """The root of the work tree, None for a bare repository or where it is not recorded."""
     if os.path.basename(git_dir) == ".git":
         return os.path.dirname(git_dir)
     try:
@@ -570,7 +581,7 @@ def _words(stderr: bytes) -> str:
 
 def _diffs(differ: "_Conversation", pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange]]:
     """The answers of diff-tree, pair by pair. Raises: EventLogError where one is missing."""
-    # It answers a line that it cannot read by printing it, which marks the end of a request.
+    # Git prints a line that it cannot read as it is, so such a line marks the end of a request.
     mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
     lines = [f"{before} {after}" for before, after in pairs]
     differ.send("".join(f"{line}\n" for line in lines).encode("ascii") + mark)

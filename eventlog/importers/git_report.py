@@ -1,18 +1,18 @@
-"""What an import of a git history did, as plain data."""
+"""The report of an import of a git history, as plain data."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class GitImportReport:
-    """What one import did. Of `commits + skipped` commits, `skipped` were in the log before.
+    """The result of one import. Of `commits + skipped` commits, `skipped` were in the log before.
 
-    `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest
-    commits, not from the root. `missing`: (path, reason) of what could not be captured. `withheld`: contents
-    of which this import was the first to say that they hold a secret. `rewritten`: turns of commits that no
-    line reaches any more, found to be so now. `recorded_again`: of `commits` those that were recorded before
-    from a clone without their parent. `other_parents`: commits that merges brought to the line, and that
-    were not asked for.
+    `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest commits, not
+    from the root. `missing`: (path, reason) of files that could not be captured. `withheld`: contents that
+    this import was the first to record as holding a secret. `rewritten`: turns of commits that this import
+    found on no line any more. `recorded_again`: those of `commits` that were recorded before from a clone
+    without their parent. `other_parents`: commits that merges brought to the line and that were not
+    requested.
     """
 
     repo: str

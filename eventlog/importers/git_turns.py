@@ -1,8 +1,8 @@
-"""What the sessions and turns of a git history look like: places, ids and events, without any I/O.
+"""The sessions and turns of a git history: which turn a commit gets, ids and events, without any I/O.
 
 Each commit of the first-parent line is a turn; fifty of them, counted from the root, are a session.
-Everything here is a function of the commits and of what the log already holds, so that a repeated
-import makes the same events. `docs/event-ids.md` has the table of ids. Pure functions and values.
+Everything here is a function of the commits and of what the log already holds, so that a repeated import
+makes the same events. `docs/event-ids.md` has the table of ids. Pure functions and values.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,10 +19,10 @@ from eventlog.recorder import lifecycle
 AGENT = "git"
 SESSION_TURNS = 50
 
-# What a commit's turn is by its last event, once no line reaches it, or a line reaches it again.
+# The status of a commit's turn once no line reaches it, and once a line reaches it again.
 REWRITTEN, COMPLETED = "rewritten", "completed"
 
-# Begins the ids of a commit's events where it was recorded without its parent before (docs/event-ids.md).
+# Prefix of a commit's event ids where it was recorded before without its parent (docs/event-ids.md).
 _AGAIN = "again:"
 
 # One event is at most 16 MiB. A longer message is cut, its whole text is a blob; the paths of a
@@ -49,25 +49,25 @@ class CommitTurn:
 
 @dataclass(slots=True)
 class KnownCommits:
-    """What the log holds of the import of one repository."""
+    """What the log has of the import of one repository."""
 
     event_ids: set[str] = field(default_factory=set)  # of turns, sessions and the master
-    places: dict[str, CommitTurn] = field(default_factory=dict)  # by commit
+    commit_turns: dict[str, CommitTurn] = field(default_factory=dict)  # by commit
     taken: dict[tuple[str, int], str] = field(default_factory=dict)  # commit by (session, turn)
     extended: set[str] = field(default_factory=set)  # keys of sessions whose start names the one before
     refs: dict[str, tuple[str, str]] = field(default_factory=dict)  # ref → its last event's id, head
     marks: dict[str, list[bool]] = field(default_factory=dict)  # commit → was it rewritten, each time
-    # Of commits that were first recorded without their parent: where, and the place since.
+    # The turns of commits that were first recorded without their parent: that one, and the later one.
     cut: dict[str, CommitTurn] = field(default_factory=dict)
     again: dict[str, CommitTurn] = field(default_factory=dict)
 
     def record_again(self, commit: str) -> None:
-        """Take a commit that the log has for one that it has only if it was recorded again."""
-        if commit in self.places and commit not in self.cut:
-            place = self.cut[commit] = self.places.pop(commit)
-            self.taken[place.session_id, place.turn] = ""  # by a turn that the commit leaves
+        """Let a commit count as recorded only if it was recorded again."""
+        if commit in self.commit_turns and commit not in self.cut:
+            commit_turn = self.cut[commit] = self.commit_turns.pop(commit)
+            self.taken[commit_turn.session_id, commit_turn.turn] = ""  # by a turn that the commit leaves
             if commit in self.again:
-                self.places[commit] = self.again[commit]
+                self.commit_turns[commit] = self.again[commit]
 
     def is_done(self, repo: str, commit: str) -> bool:
         return turn_end_id(repo, commit, commit in self.cut) in self.event_ids
@@ -78,7 +78,7 @@ class KnownCommits:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One changed path of a commit. Hashes are None for a side that is not there or not captured."""
+    """One changed path of a commit. Hashes are None for a side that does not exist or was not captured."""
 
     path: bytes
     old_path: bytes | None
@@ -107,11 +107,11 @@ class TreeFacts:
     )
 
 
-# -- places -----------------------------------------------------------------------------------------
+# -- turns ------------------------------------------------------------------------------------------
 
 
 def known_from(rows: Iterable[Event], repo: str) -> KnownCommits:
-    """What the log holds, from its `turn`, `session`, `sessions` and `ref` events."""
+    """What the log has, from its `turn`, `session`, `sessions` and `ref` events."""
     known = KnownCommits()
     for row in rows:
         if row["repo"] != repo:
@@ -131,10 +131,12 @@ def known_from(rows: Iterable[Event], repo: str) -> KnownCommits:
             known.marks.setdefault(str(row["commit"]), []).append(row["status"] == REWRITTEN)
         elif row["event_type"] == "turn" and row["operation"] == "start":
             commit = str(row["commit"])
-            place = CommitTurn(str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"])))
+            commit_turn = CommitTurn(
+                str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"]))
+            )
             is_again = row["event_id"] == turn_start_id(repo, commit, True)
-            (known.again if is_again else known.places).setdefault(commit, place)
-            known.taken.setdefault((place.session_id, place.turn), commit)
+            (known.again if is_again else known.commit_turns).setdefault(commit, commit_turn)
+            known.taken.setdefault((commit_turn.session_id, commit_turn.turn), commit)
     return known
 
 
@@ -159,41 +161,42 @@ KNOWN_COLUMNS = (
 KNOWN_TYPES = ("session", "sessions", "turn", "ref")
 
 
-def places_of(repo: str, line: Sequence[str], known: KnownCommits) -> list[CommitTurn]:
-    """Where each commit of the line goes: groups of fifty from the root.
+def assign_turns(repo: str, line: Sequence[str], known: KnownCommits) -> list[CommitTurn]:
+    """The turn of each commit of the line: groups of fifty from the root are sessions.
 
-    A commit that is in the log stays where it is, and what follows it goes to the same session.
-    Where a turn belongs to another commit (the history was rewritten, or another branch came first),
-    the rest of the group goes to a session keyed by the first commit that differs.
+    A commit that is in the log keeps its turn, and those after it go to the same session. Where a turn
+    belongs to another commit (the history was rewritten, or another branch came first), the rest of the group
+    goes to a session keyed by the first commit that differs.
     """
-    places = []
-    for base in range(0, len(line), SESSION_TURNS):
-        key = group_key = f"{repo}:{line[base]}"
+    commit_turns = []
+    for group_start in range(0, len(line), SESSION_TURNS):
+        key = group_key = f"{repo}:{line[group_start]}"
         session_id = names.session_id_of(AGENT, key)
-        for turn, commit in enumerate(line[base : base + SESSION_TURNS], 1):
-            place = known.places.get(commit)
-            if place is None:
+        for turn, commit in enumerate(line[group_start : group_start + SESSION_TURNS], 1):
+            commit_turn = known.commit_turns.get(commit)
+            if commit_turn is None:
                 if known.taken.get((session_id, turn), commit) != commit:
                     key = f"{group_key}:{commit}"
                     session_id = names.session_id_of(AGENT, key)
-                place = CommitTurn(key, session_id, turn)
-            elif place.turn == turn:
-                key, session_id = place.key, place.session_id
-            places.append(place)
-    return places
+                commit_turn = CommitTurn(key, session_id, turn)
+            elif commit_turn.turn == turn:
+                key, session_id = commit_turn.key, commit_turn.session_id
+            commit_turns.append(commit_turn)
+    return commit_turns
 
 
 # -- ids --------------------------------------------------------------------------------------------
 
 
 def master_id(repo: str) -> str:
-    """The same whoever makes the master, so that two who do write it once (I8)."""
+    """The same for every writer, so that the master counts once (I8)."""
     return names.event_id_of("locus", "sessions", repo)
 
 
-def event_id(repo: str, of: str, part: str) -> str:
-    """The id of one event of a commit's turn, or of a session (`of` is the commit, or the session's key)."""
-    return names.event_id_of(AGENT, repo, of, part)
+def event_id(repo: str, owner: str, part: str) -> str:
+    """The id of one event of a commit's turn, or of a session. Args: owner: the commit, or the session's
+    key."""
+    return names.event_id_of(AGENT, repo, owner, part)
 
 
 def turn_start_id(repo: str, commit: str, again: bool = False) -> str:
@@ -229,7 +232,7 @@ def session_end_id(repo: str, key: str) -> str:
 
 
 def facts_of(snapshot: Event, commit: str) -> TreeFacts:
-    """What a stored snapshot event says."""
+    """The facts in a stored snapshot event."""
     payload = snapshot["payload"]
     assert isinstance(payload, dict)
     return TreeFacts(str(snapshot["tree_hash"]), payload["tracked_files"], commit, payload["git_tree"])
@@ -243,37 +246,39 @@ def master(repo: str, project_name: str) -> Event:
     return lifecycle.sessions_master(repo, project_name, agent="locus", event_id=master_id(repo))
 
 
-def session_start(repo: str, place: CommitTurn, first: Commit) -> Event:
+def session_start(repo: str, commit_turn: CommitTurn, first: Commit) -> Event:
     """A session begins."""
     return lifecycle.session_start(
-        place.session_id,
-        _slug(place, first),
+        commit_turn.session_id,
+        _slug(commit_turn, first),
         first.subject,
         repo,
-        event_id=session_start_id(repo, place.key),
+        event_id=session_start_id(repo, commit_turn.key),
         agent=AGENT,
-        agent_session_id=place.key,
+        agent_session_id=commit_turn.key,
         commit=first.id,
         occurred_at=time_us(first.committer),
     )
 
 
-def session_link(repo: str, place: CommitTurn, first: Commit, previous: tuple[CommitTurn, Commit]) -> Event:
-    """A session extends the one that the commit before its first belongs to.
+def session_link(
+    repo: str, commit_turn: CommitTurn, first: Commit, previous: tuple[CommitTurn, Commit]
+) -> Event:
+    """A session extends the one of the commit before its first.
 
-    An event of its own, since an import with a limit may bring the session before only later.
+    This is a separate event, since an import with a limit may add the earlier session later.
     """
     return {
         "event_type": "session",
         "event_kind": "fact",
         "source": "system",
         "operation": "update",
-        "event_id": session_link_id(repo, place.key),
-        "session_id": place.session_id,
-        "context_id": names.session_context(_slug(place, first), place.session_id),
+        "event_id": session_link_id(repo, commit_turn.key),
+        "session_id": commit_turn.session_id,
+        "context_id": names.session_context(_slug(commit_turn, first), commit_turn.session_id),
         "extends": [names.session_context(_slug(*previous), previous[0].session_id)],
         "agent": AGENT,
-        "agent_session_id": place.key,
+        "agent_session_id": commit_turn.key,
         "repo": repo,
         "commit": first.id,
         "occurred_at": time_us(first.committer),
@@ -281,18 +286,18 @@ def session_link(repo: str, place: CommitTurn, first: Commit, previous: tuple[Co
     }
 
 
-def session_end(repo: str, place: CommitTurn, first: Commit, last: Commit, turn_count: int) -> Event:
+def session_end(repo: str, commit_turn: CommitTurn, first: Commit, last: Commit, turn_count: int) -> Event:
     """A session ends because its group of commits is full."""
     return lifecycle.session_end(
-        place.session_id,
-        _slug(place, first),
+        commit_turn.session_id,
+        _slug(commit_turn, first),
         repo,
         summary=f"{turn_count} commits, from “{first.subject}” to “{last.subject}”",
         turn_count=turn_count,
         end_reason="rollover",
-        event_id=session_end_id(repo, place.key),
+        event_id=session_end_id(repo, commit_turn.key),
         agent=AGENT,
-        agent_session_id=place.key,
+        agent_session_id=commit_turn.key,
         commit=last.id,
         occurred_at=time_us(last.committer),
     )
@@ -301,10 +306,10 @@ def session_end(repo: str, place: CommitTurn, first: Commit, last: Commit, turn_
 def ref_update(
     repo: str, ref: str, head: str, previous: tuple[str, str], count: int | None, oldest: str | None
 ) -> Event:
-    """An import saw a line of commits that it had not seen: a ref (empty: none) that leads to this head.
+    """An import saw a new line of commits: a ref (empty: none) that leads to this head.
 
-    Args: previous: id of the ref's event before, and the head it saw, both empty for none; count: commits
-    of the line; oldest: where a shallow clone ends it, its oldest commit, and no count.
+    Args: previous: id and head of the ref's event before, both empty for none; count: commits of the line;
+    oldest: where a shallow clone cuts it, its oldest commit, and no count.
     """
     payload = {"before": previous[1] or None, "commits": count, "oldest": oldest}
     return {
@@ -322,34 +327,34 @@ def ref_update(
     }
 
 
-def mark(repo: str, place: CommitTurn, commit: str, rewritten: bool, before: int) -> Event:
-    """No line reaches a commit any more, or one does again. Args: before: how many such events it has."""
-    update = _turn_update(repo, place, commit, event_id(repo, commit, f"line:{before}"))
+def mark(repo: str, commit_turn: CommitTurn, commit: str, rewritten: bool, count: int) -> Event:
+    """No line reaches a commit any more, or one does again. Args: count: of such events that it has."""
+    update = _turn_update(repo, commit_turn, commit, event_id(repo, commit, f"line:{count}"))
     return {**update, "status": REWRITTEN if rewritten else COMPLETED}
 
 
-def replaced(repo: str, place: CommitTurn, commit: str) -> Event:
+def replaced(repo: str, commit_turn: CommitTurn, commit: str) -> Event:
     """The turn of a commit that was recorded without its parent gives way to one with it."""
-    return {**_turn_update(repo, place, commit, replaced_id(repo, commit)), "status": REWRITTEN}
+    return {**_turn_update(repo, commit_turn, commit, replaced_id(repo, commit)), "status": REWRITTEN}
 
 
-def placed(repo: str, place: CommitTurn, commit: str, line_place: int) -> Event:
-    """The place of a commit on its line, which its turn did not say."""
-    update = _turn_update(repo, place, commit, event_id(repo, commit, "line-place"))
-    return {**update, "payload": {"line_place": line_place}}
+def line_index_update(repo: str, commit_turn: CommitTurn, commit: str, line_index: int) -> Event:
+    """The index of a commit on its line, which the events of its turn lack."""
+    update = _turn_update(repo, commit_turn, commit, event_id(repo, commit, "line-place"))
+    return {**update, "payload": {"line_place": line_index}}
 
 
-def _turn_update(repo: str, place: CommitTurn, commit: str, id: str) -> Event:
+def _turn_update(repo: str, commit_turn: CommitTurn, commit: str, update_id: str) -> Event:
     return {
         "event_type": "turn",
         "event_kind": "observation",
         "source": "system",
         "operation": "update",
-        "event_id": id,
-        "session_id": place.session_id,
-        "turn": place.turn,
+        "event_id": update_id,
+        "session_id": commit_turn.session_id,
+        "turn": commit_turn.turn,
         "agent": AGENT,
-        "agent_session_id": place.key,
+        "agent_session_id": commit_turn.key,
         "agent_turn_id": commit,
         "repo": repo,
         "commit": commit,
@@ -359,25 +364,25 @@ def _turn_update(repo: str, place: CommitTurn, commit: str, id: str) -> Event:
 
 def turn_events(
     repo: str,
-    place: CommitTurn,
+    commit_turn: CommitTurn,
     commit: Commit,
     before: TreeFacts,
     after: TreeFacts,
     changes: Sequence[FileChange],
     message_hash: str | None,
-    line_place: int | None,
+    line_index: int | None,
     again: bool = False,
 ) -> Iterator[Event]:
     """All events of a commit's turn, in order (S1-23, S1-24, S1-29, S1-31, S1-37, S1-47).
 
-    Args: message_hash: the blob of the whole message, when it is too long for an event; line_place: how
-    many commits come before it on its line, None where that is not known; again: whether it was recorded
-    without its parent before.
+    Args: message_hash: the blob of the whole message, when it is too long for an event; line_index: how many
+    commits come before it on its line, None where that is not known; again: whether it was recorded before
+    without its parent.
     """
-    session_id, turn = place.session_id, place.turn
+    session_id, turn = commit_turn.session_id, commit_turn.turn
     columns = {
         "agent": AGENT,
-        "agent_session_id": place.key,
+        "agent_session_id": commit_turn.key,
         "agent_turn_id": commit.id,
         "repo": repo,
         "commit": commit.id,
@@ -389,10 +394,10 @@ def turn_events(
 
     message = commit.message[:MESSAGE_SIZE_MAX]
     start = lifecycle.turn_start(session_id, turn, message, title=commit.subject, **about("turn-start"))
-    if line_place is not None:
-        start["payload"] = {**_payload_of(start), "line_place": line_place}
+    if line_index is not None:
+        start["payload"] = {**_payload_of(start), "line_place": line_index}
     yield start
-    yield _snapshot(place, lifecycle.TURN_START, before, None, about("snapshot-start"))
+    yield _snapshot(commit_turn, lifecycle.TURN_START, before, None, about("snapshot-start"))
     yield lifecycle.intent(
         session_id,
         turn,
@@ -403,8 +408,8 @@ def turn_events(
     )
     for change in changes:
         path = path_text(change.path)
-        yield _file(place, path, change, about(f"file:{path}"))
-    yield _snapshot(place, lifecycle.TURN_END, after, len(changes), about("snapshot-end"))
+        yield _file(commit_turn, path, change, about(f"file:{path}"))
+    yield _snapshot(commit_turn, lifecycle.TURN_END, after, len(changes), about("snapshot-end"))
     paths = sorted({path_text(path) for c in changes for path in (c.path, c.old_path) if path is not None})
     yield lifecycle.turn_end(
         session_id,
@@ -419,36 +424,38 @@ def turn_events(
 
 def message_events(
     repo: str,
-    place: CommitTurn,
+    commit_turn: CommitTurn,
     commit: Commit,
     message_hash: str | None,
-    line_place: int | None,
+    line_index: int | None,
     again: bool = False,
 ) -> Iterator[Event]:
-    """Those of a commit's events that say nothing of its files; a later import adds the others."""
+    """The events of a commit that do not concern its files; a later import adds the others."""
     nothing = TreeFacts("", 0, None, "")
-    for event in turn_events(repo, place, commit, nothing, nothing, (), message_hash, line_place, again):
+    for event in turn_events(
+        repo, commit_turn, commit, nothing, nothing, (), message_hash, line_index, again
+    ):
         if event["event_type"] == "intent" or event["operation"] == "start":
             yield event
 
 
-def time_us(who: CommitIdentity) -> int | None:
+def time_us(identity: CommitIdentity) -> int | None:
     """Microseconds since 1970, None for a time that no calendar here can show (P7)."""
-    if who.time_s is None or not _TIME_MIN_S <= who.time_s <= _TIME_MAX_S:
+    if identity.time_s is None or not _TIME_MIN_S <= identity.time_s <= _TIME_MAX_S:
         return None
-    return who.time_s * 1_000_000
+    return identity.time_s * 1_000_000
 
 
-def _slug(place: CommitTurn, first: Commit) -> str:
-    return names.slugify(first.subject, place.session_id)
+def _slug(commit_turn: CommitTurn, first: Commit) -> str:
+    return names.slugify(first.subject, commit_turn.session_id)
 
 
 def _snapshot(
-    place: CommitTurn, kind: str, facts: TreeFacts, files_changed: int | None, columns: dict[str, Any]
+    commit_turn: CommitTurn, kind: str, facts: TreeFacts, files_changed: int | None, columns: dict[str, Any]
 ) -> Event:
     event = lifecycle.snapshot(
-        place.session_id,
-        place.turn,
+        commit_turn.session_id,
+        commit_turn.turn,
         kind,
         facts.tree_hash,
         git_head=facts.commit,
@@ -462,7 +469,7 @@ def _snapshot(
 
 
 def _add_list(event: Event, list_hash: str | None) -> None:
-    """Let an event name the list of contents that it knows by git's id only."""
+    """Add to an event the list of contents that are known only by git's id."""
     if list_hash is not None:
         blobs = event.get("blobs")
         event["blobs"] = [*(blobs if isinstance(blobs, list) else ()), list_hash]
@@ -475,7 +482,7 @@ def _payload_of(event: Event) -> dict[str, Any]:
     return payload
 
 
-def _file(place: CommitTurn, path: str, change: FileChange, columns: dict[str, Any]) -> Event:
+def _file(commit_turn: CommitTurn, path: str, change: FileChange, columns: dict[str, Any]) -> Event:
     payload = {
         "old_path": None if change.old_path is None else path_text(change.old_path),
         "before_mode": _mode(change.before_mode),
@@ -484,8 +491,8 @@ def _file(place: CommitTurn, path: str, change: FileChange, columns: dict[str, A
         "skipped": change.skipped,
     }
     event = lifecycle.file(
-        place.session_id,
-        place.turn,
+        commit_turn.session_id,
+        commit_turn.turn,
         path,
         change.operation,
         before_hash=change.before_hash,
@@ -504,7 +511,7 @@ def _mode(mode: int) -> str | None:
 
 
 def _authorship(commit: Commit, message_hash: str | None) -> dict[str, Any]:
-    """Who wrote and who committed, as the commit says it; what is unusual only where it is."""
+    """Author and committer, as the commit has them; other facts only where they are unusual."""
     return {
         "author": _person(commit.author),
         "committer": _person(commit.committer),
@@ -514,23 +521,23 @@ def _authorship(commit: Commit, message_hash: str | None) -> dict[str, Any]:
     }
 
 
-def _person(who: CommitIdentity) -> dict[str, str | None]:
-    return {"name": who.name, "email": who.email, "time": _iso(who)}
+def _person(identity: CommitIdentity) -> dict[str, str | None]:
+    return {"name": identity.name, "email": identity.email, "time": _iso(identity)}
 
 
-def _iso(who: CommitIdentity) -> str | None:
-    """The time with its own offset (ISO 8601); in UTC where the offset is nonsense."""
-    if time_us(who) is None:
+def _iso(identity: CommitIdentity) -> str | None:
+    """The time with its own offset (ISO 8601); in UTC where the offset is invalid."""
+    if time_us(identity) is None:
         return None
-    assert who.time_s is not None
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=who.time_s)
+    assert identity.time_s is not None
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=identity.time_s)
     try:
-        sign = -1 if who.zone.startswith("-") else 1
-        digits = who.zone.lstrip("+-")
+        sign = -1 if identity.zone.startswith("-") else 1
+        digits = identity.zone.lstrip("+-")
         offset = sign * timedelta(hours=int(digits[:-2]), minutes=int(digits[-2:]))
-        return at.astimezone(timezone(offset)).isoformat()
+        return time.astimezone(timezone(offset)).isoformat()
     except (ValueError, OverflowError):
-        return at.isoformat()
+        return time.isoformat()
 
 
 def _outcome(changes: Sequence[FileChange]) -> str:

@@ -1,10 +1,9 @@
-"""What a file held in git when a session began: contents that its transcript does not show.
+"""The contents of files in git when a session began, which its transcript does not show.
 
-The commit is the one that the session names, else the newest of its branch (of HEAD where the branch is
-gone) before its first line. It is a guess at what the agent found, so `filestates` takes a content only where
-the edit fits it. Reads by plumbing, through one process that is started for the first path; without git,
-outside a repository, or for what the commit does not hold there is None. One thread; `close` ends the
-process.
+The commit is the one that the session names, else the newest of its branch (of HEAD where the branch is gone)
+before its first line. It is a guess at what the agent found, so `filestates` takes a content only where the
+edit fits it. One process reads by plumbing and is started for the first path. Without git, outside a
+repository, or for files that the commit lacks there is None. One thread; `close` ends the process.
 """
 
 import os
@@ -14,7 +13,7 @@ import subprocess
 from eventlog.base import repository
 from eventlog.base.paths import path_bytes
 
-# What an agent edits as text is smaller; a larger content is unknown.
+# Files that an agent edits as text are smaller; a larger content is unknown.
 _CONTENT_BYTES_MAX = 16 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -32,7 +31,7 @@ class GitBase:
         self._is_open = False
 
     def __call__(self, path: str) -> bytes | None:
-        """The content at a path relative to the root; None when nothing can be said."""
+        """The content at a path relative to the root; None when it is unknown."""
         if not self._is_open:
             self._is_open = True
             self._open()
@@ -49,7 +48,7 @@ class GitBase:
             return None
 
     def close(self) -> None:
-        """End the process; from here on nothing is known. A second call does nothing."""
+        """End the process; all contents are unknown from here on. A second call does nothing."""
         self._is_open = True
         process, self._process = self._process, None
         if process is not None:
@@ -77,15 +76,15 @@ class GitBase:
         if self._before_us is None or not os.path.isdir(self._root):
             return None
         for rev in (f"refs/heads/{self._branch}", "HEAD"):
-            found = self._newest(rev, self._before_us // 1_000_000)
-            if found is not None:
-                return found
+            commit = self._newest(rev, self._before_us // 1_000_000)
+            if commit is not None:
+                return commit
         return None
 
     def _newest(self, rev: str, before_s: int) -> str | None:
         command = ["git", "-C", self._root, "rev-list", "-1", f"--min-age={before_s}"]
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [*command, "--end-of-options", rev, "--"],
                 env=repository.git_environment(),
                 stdin=subprocess.DEVNULL,
@@ -94,11 +93,12 @@ class GitBase:
             )
         except (OSError, ValueError):
             return None
-        commit = done.stdout.decode("ascii", "replace").strip()
-        return commit if done.returncode == 0 and _COMMIT.fullmatch(commit) else None
+        commit = completed.stdout.decode("ascii", "replace").strip()
+        return commit if completed.returncode == 0 and _COMMIT.fullmatch(commit) else None
 
     def _content(self, name: bytes) -> bytes | None:
-        """One question and its answer: `<id> <type> <size>`, the bytes, a newline; or that it is missing."""
+        """Ask for one object. The answer is `<id> <type> <size>`, the bytes, a newline; or that it is
+        missing."""
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         process.stdin.write(name + b"\n")
@@ -111,9 +111,9 @@ class GitBase:
             return None  # "<name> missing", also for a name with a blank in it
         size = int(facts[2])
         if facts[1] != b"blob" or size > _CONTENT_BYTES_MAX:
-            left = size + 1
-            while left > 0 and (piece := process.stdout.read(min(left, 1 << 20))):
-                left -= len(piece)
+            rest_size = size + 1
+            while rest_size > 0 and (piece := process.stdout.read(min(rest_size, 1 << 20))):
+                rest_size -= len(piece)
             return None
         data = process.stdout.read(size + 1)
         if len(data) != size + 1:

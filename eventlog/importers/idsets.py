@@ -1,4 +1,4 @@
-"""Sets of event ids in little memory: eight bytes of each, sorted. A set takes eight times that."""
+"""Sets of event ids in little memory: eight bytes of each, sorted. A Python set takes eight times that."""
 
 from array import array
 from bisect import bisect_left
@@ -19,5 +19,5 @@ class SortedIds:
         self._ids = array("Q", ids)
 
     def __contains__(self, id: int) -> bool:
-        at = bisect_left(self._ids, id)
-        return at < len(self._ids) and self._ids[at] == id
+        index = bisect_left(self._ids, id)
+        return index < len(self._ids) and self._ids[index] == id

@@ -1,8 +1,9 @@
-"""Import of transcripts: what agents left on disk becomes events, once (docs/transcripts.md).
+"""Import of transcripts: the files that agents left on disk become events, once (docs/transcripts.md).
 
-Contents are durable before the events that name them (I24), and the note of how far a source was read stands
-behind its events; so an import that is killed is finished by repeating it. Memory holds one batch, the lines
-being read, and what `known` and `filestates` keep. One thread; other processes may record meanwhile.
+Contents are durable before the events that name them (I24), and the note of how far a source was read comes
+after its events. So an import that was killed is finished by repeating it. Memory holds one batch, the
+current lines, and the state of `known_sessions` and `filestates`. One thread; other processes may record
+meanwhile.
 """
 
 import os
@@ -20,10 +21,10 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
-from eventlog.importers import foreign, halves, seen
+from eventlog.importers import completed_lines, foreign, source_stamps
 from eventlog.importers.batch import ImportBatch
 from eventlog.importers.gitbase import GitBase
-from eventlog.importers.known import KnownSessions, LogFacts
+from eventlog.importers.known_sessions import KnownSessions, LogFacts
 from eventlog.importers.session import SourceSession
 from eventlog.importers.sources import Passed
 from eventlog.importers.to_hooks import ToHooks
@@ -42,18 +43,17 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class ImportReport:
-    """What came of an import.
+    """The result of an import.
 
-    `sources` were read, `unchanged` were not, because nothing in them changed. `sessions` are different
-    ones of which something was read. Of the lines read, `malformed` are no JSON objects and `oversized`
-    too long; `completed` are lines that an import before found half written. `events` were added, `notes`
-    among them are the import's own: how far it read, what is withheld. `known` were in the log before.
-    `calls` are model calls that were added, an answer on several lines once; `copies` were found to be one
-    that is known. `reused_ids` are events that were added although another fact has the id that the agent
-    gave theirs.
-    `withheld` are contents of which this import was the first to say that they hold a secret. `problems`
-    are sources that could not be read to their end, and why; `passed` is what the search for sources
-    passed over.
+    `sources` were read; `unchanged` were not, because nothing in them changed. `sessions` counts the
+    different ones of which something was read. Of the lines read, `malformed` are no JSON objects and
+    `oversized` are too long; `completed` are lines that an earlier import found half written. `events` were
+    added; `notes` among them are the import's own: how far it read, what is withheld. `known` were in the log
+    before. `calls` are added model calls, an answer on several lines counted once; `copies` are copies of a
+    known one. `reused_ids` are events that were added although another fact has the id that the agent gave
+    them. `withheld` are contents that this import was the first to record as holding a secret. `problems` are
+    sources that could not be read to their end, and why; `passed` lists what the search for sources passed
+    over.
     """
 
     agent: str
@@ -78,13 +78,13 @@ class ImportReport:
 
     @property
     def facts(self) -> int:
-        """The events that were added but for the import's own."""
+        """The events that were added, without the import's own."""
         return self.events - self.notes
 
     @property
     def is_partial(self) -> bool:
         """Whether something could not be read, or not be understood."""
-        failed = any(one.failed for one in self.passed)
+        failed = any(passed.failed for passed in self.passed)
         return bool(failed or self.problems or self.malformed or self.oversized)
 
 
@@ -96,13 +96,13 @@ def run(
     progress: Progress | None = None,
     facts: "Callable[[], LogFacts] | None" = None,
 ) -> ImportReport:
-    """Import `sources`, the oldest session first, so that a fork comes behind what it was copied from.
+    """Import `sources`, the oldest session first, so that a fork comes after the session it was copied from.
 
-    Raises: as `Store.append`; what is wrong with a source is reported.
-    Args: facts: gives what the log had before, where several agents are imported one after the other.
+    Raises: as `Store.append`; problems of a source are reported.
+    Args: facts: gives the log's facts from before, where several agents are imported one after the other.
     """
     report = ImportReport(agent)
-    remembered = seen.read(store.fs, store.layout)
+    remembered = source_stamps.read(store.fs, store.layout)
     waiting: list[_Waiting] = []
     for source in sources:
         try:
@@ -116,43 +116,43 @@ def run(
             waiting += _waiting(agent, source, stamp)
     if not waiting:
         return report
-    waiting.sort(key=lambda one: one.age)
+    waiting.sort(key=lambda pending: pending.age)
     with (
         bulk_prefilter.attached_to(store.redactor),
-        Import(store, agent, report, facts() if facts else LogFacts(store)) as into,
+        Import(store, agent, report, facts() if facts else LogFacts(store)) as importer,
     ):
-        for number, one in enumerate(waiting):
+        for number, pending in enumerate(waiting):
             if progress is not None:
                 progress(number, len(waiting))
             if number % _ASKED_AT_ONCE == 0:
-                into.ask_about(waiting[number : number + _ASKED_AT_ONCE])
+                importer.ask_about(waiting[number : number + _ASKED_AT_ONCE])
             try:
-                into.take(one.source)
+                importer.take(pending.source)
             except EventLogError as error:
-                if into.refused:
+                if importer.refused:
                     raise
-                report.problems.append((one.source.path, str(error)))
+                report.problems.append((pending.source.path, str(error)))
             else:
-                remembered[one.source.path] = one.stamp
-        into.finish()
-    seen.write(store.fs, store.layout, remembered)
+                remembered[pending.source.path] = pending.stamp
+        importer.finish()
+    source_stamps.write(store.fs, store.layout, remembered)
     return report
 
 
 def _waiting(agent: str, source: FileSource, stamp: "list[list[int]]") -> "list[_Waiting]":
-    """A source that is to be read, after the copies of others' histories that it begins with."""
+    """A source to be read, after the copies of others' histories that it begins with."""
     touched_s = 0.0
     try:
         touched_s = source.touched_s()
         head = source.head()
     except (EventLogError, OSError):
-        head = []  # told when its turn comes
-    whole = [*formats.histories_in(agent, source, head), source]
-    return [_Waiting(one, stamp, head, touched_s, number) for number, one in enumerate(whole)]
+        head = []  # reported when the source is read
+    parts = [*formats.histories_in(agent, source, head), source]
+    return [_Waiting(part, stamp, head, touched_s, number) for number, part in enumerate(parts)]
 
 
 class _Waiting:
-    """A source that is to be read: `age` sorts it, of `names` one may be the id of its session."""
+    """A source to be read: `age` sorts it; one of `names` may be the id of its session."""
 
     __slots__ = ("age", "names", "source", "stamp")
 
@@ -166,13 +166,13 @@ class _Waiting:
     ) -> None:
         self.source = source
         self.stamp = stamp
-        first = ""
+        began = ""
         self.names = names_in(head)
-        for said in head:
-            at = said.get("timestamp") or said.get("startTime")
-            if isinstance(at, str) and not first:
-                first = at
-        self.age = first, touched_s, source.parts[0], number
+        for entry in head:
+            started_at = entry.get("timestamp") or entry.get("startTime")
+            if isinstance(started_at, str) and not began:
+                began = started_at
+        self.age = began, touched_s, source.parts[0], number
 
 
 class Import:
@@ -187,7 +187,7 @@ class Import:
         self._agent = agent
         self._marks = self.known.marks()
         self._is_begun = self.known.has_master
-        self.known.taken.write = self.commit
+        self.known.id_owners.write = self.commit
         self._batch = ImportBatch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
         self.put = self._batch.put
         self.outside = OutsideNames(store.fs, store.layout)
@@ -203,28 +203,28 @@ class Import:
         self._batch.close()
 
     def ask_about(self, waiting: "Sequence[_Waiting]") -> None:
-        """Look up together what the log has of the sessions that these seem to be."""
-        sessions = self.known.of_these(dict.fromkeys(name for one in waiting for name in one.names))
+        """Fetch together what the log has of the sessions that these seem to be."""
+        sessions = self.known.of_these(dict.fromkeys(name for pending in waiting for name in pending.names))
         if sessions:
             self.known.fetch(sessions)
 
     def take(self, source: FileSource) -> None:
-        """One source, to its end. Raises: EventLogError."""
+        """Read one source to its end. Raises: EventLogError."""
         foreign.check(self._agent, source)
-        told = self._marks.get(source.path, {})
+        read_before = self._marks.get(source.path, {})
         draft = Draft(self._agent, source.parts, is_copy=source.is_copy)
         draft.is_taken, draft.is_held = self.known.is_taken, self.known.is_held
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
         new_lines = malformed = oversized = 0
         doubles = Doubles()
-        for line in source.lines(told):
+        for line in source.lines(read_before):
             draft.line = line
             if line.record is None:
                 self._keep_malformed(source, draft, line)
             elif not doubles.has(line):
                 reader.take(line.record)
-            session.settle(line, told=line.is_imported)
+            session.settle(line, is_recorded=line.is_imported)
             if not line.is_imported:
                 new_lines += 1
                 self.report.lines += not line.piece and not source.is_copy
@@ -232,10 +232,10 @@ class Import:
                 malformed += line.record is None and line.piece is None
         draft.line = None
         reader.end()
-        session.settle(None, told=bool(told) and not new_lines)
+        session.settle(None, is_recorded=bool(read_before) and not new_lines)
         if source.is_copy and draft.session is None:
             return
-        if new_lines or not told:
+        if new_lines or not read_before:
             session.end()
             self._note(source, draft, session.gaps())
         if not source.is_copy:
@@ -244,7 +244,7 @@ class Import:
             self.report.oversized += oversized
 
     def _keep_malformed(self, source: FileSource, draft: Draft, line: Line) -> None:
-        """Keep the bytes of a line that nobody can read, or a piece of one, and say where it stood."""
+        """Keep the bytes of a line that cannot be parsed, or of a part of one, with its position."""
         digest = blake3(line.data).hexdigest()
         payload: dict[str, object] = {
             "path": source.parts[line.part],
@@ -280,7 +280,7 @@ class Import:
             for path, mark in zip(source.parts, source.marks, strict=True)
         ]
         digest = blake3("".join(str(part["digest"]) for part in parts).encode()).hexdigest()
-        note: Event = {
+        event: Event = {
             "event_type": "import",
             "event_kind": "fact",
             "source": "system",
@@ -293,7 +293,7 @@ class Import:
         self._marks[source.path] = {
             str(part["name"]): mark for part, mark in zip(parts, source.marks, strict=True)
         }
-        self.add(note, 0)
+        self.add(event, 0)
 
     # -- where a source belongs ------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Import:
         return source.root is not None or self.root_of(source, draft) == home
 
     def repo_of(self, source: FileSource) -> str | None:
-        """The repository that a session is recorded for; the master's event when it is the store's."""
+        """The repository that a session is recorded for; adds the master's event when it is the store's."""
         if source.is_foreign:
             return source.repo
         if not self._is_begun:
@@ -325,14 +325,14 @@ class Import:
         return self.store.repo_hash
 
     def enter(self, session: str, *, is_copy: bool = False) -> None:
-        """A session begins to be read, perhaps not for the first time; of a copy it is not counted."""
+        """Begin to read a session, perhaps not for the first time; one of a copy is not counted."""
         self.known.enter(session)
         if not is_copy:
             self._sessions.add(session)
         self.report.sessions = len(self._sessions)
 
     def use(self, base: GitBase | None) -> None:
-        """The repository that a source is compared with, instead of that of the one before."""
+        """Set the repository that the current source is compared with, instead of the last one's."""
         if self._base is not None:
             self._base.close()
         self._base = base
@@ -340,7 +340,7 @@ class Import:
     # -- writing ---------------------------------------------------------------------------------
 
     def add(self, event: Event, size: int) -> None:
-        """One event; `size` is that of the line it came from."""
+        """Add one event; `size` is that of the line it came from."""
         self._to_hooks.take(event)
         self._batch.add(event, size)
         if self._batch.is_full:
@@ -355,7 +355,7 @@ class Import:
         }
 
     def commit(self) -> None:
-        """Contents, then the events that name them."""
+        """Write contents, then the events that name them."""
         self.refused = True
         self._to_hooks.write()
         self._batch.commit()
@@ -364,7 +364,7 @@ class Import:
     def finish(self) -> None:
         """Write the rest, and count all that was added to the log."""
         report = self.report
-        events = list(halves.completed(self.store, self._agent, self.known, self._sizes()))
+        events = list(completed_lines.completed(self.store, self._agent, self.known, self._sizes()))
         report.completed = len({(e["payload"]["path"], e["payload"]["offset"]) for e in events})  # type: ignore[index]
         for event in events:
             self.add(event, 0)

@@ -1,8 +1,8 @@
 """Where agents keep their transcripts, and which of them belong to a repository. Only reads.
 
-A named file is taken as it is; of a named directory, and of an agent's own places, those files that look like
-its transcripts. Symlinks below what was named are not followed. What is not taken, though it may hold a
-session, is told with the reason (P7).
+A named file is taken as it is; of a named directory, and of an agent's own directories, the files that look
+like its transcripts. Symlinks below a named path are not followed. Files that are not taken, though they may
+hold a session, are reported with the reason (P7).
 """
 
 import os
@@ -24,8 +24,8 @@ Environ = Mapping[str, str]
 class Passed:
     """A file or directory that was passed over, and why.
 
-    `failed`: it is, or may be, what was asked for, or another agent's. Not failed is what only has a name
-    that also other files have, such as `package.json`.
+    `failed`: it is, or may be, a wanted transcript, or another agent's. A file with a name that other files
+    also have, such as `package.json`, is not.
     """
 
     path: str
@@ -42,27 +42,27 @@ def named(
 ) -> list[FileSource]:
     """The sources in these files and directories. Raises: NotFound.
 
-    Args: passed: takes what was passed over in directories.
+    Args: passed: receives what was passed over in directories.
     """
-    found: list[FileSource] = []
+    sources: list[FileSource] = []
     passed = [] if passed is None else passed
     for path in paths:
         path = os.path.abspath(path)
         if os.path.isdir(path):
             search = _Search(agent, since_s)
-            alike = [one for file in search.files_below(path, path) for one in search.alike_in(file)]
+            matching = [source for file in search.files_below(path, path) for source in search.alike_in(file)]
             passed += search.passed
-            if not alike and not any(one.failed for one in search.passed):
+            if not matching and not any(source.failed for source in search.passed):
                 raise NotFound(f"{path}: no file in it looks like a transcript of {agent}")
-            found += filter(search.is_wanted, alike)
+            sources += filter(search.is_wanted, matching)
         elif os.path.lexists(path):
-            found += formats.sources_of(agent, path)
+            sources += formats.sources_of(agent, path)
         else:
             raise NotFound(f"{path}: there is no such file or directory")
-    return _each_once(found)
+    return _each_once(sources)
 
 
-def kept(
+def of_agent(
     agent: str,
     directory: str,
     environ: Environ,
@@ -71,26 +71,26 @@ def kept(
     all_projects: bool = False,
     passed: "list[Passed] | None" = None,
 ) -> list[FileSource]:
-    """The sources in the agent's own places, of sessions that ran in the repository at `directory`.
+    """The sources in the agent's own directories, of sessions that ran in the repository at `directory`.
 
-    With `all_projects` those of other directories too; they are recorded for the repository that their
-    directory is in, if that can still be seen. Raises: NotFound when the agent keeps nothing here.
+    With `all_projects` those of other directories too; they are recorded for the repository of their
+    directory, if that still exists. Raises: NotFound when the agent keeps nothing here.
 
-    Args: passed: takes what was passed over there.
+    Args: passed: receives what was passed over there.
     """
-    places = formats.directories_of(agent, environ)
+    locations = formats.directories_of(agent, environ)
     search = _Search(agent, since_s)
-    present = [place for place in places if search.is_present(place)]
+    present = [location for location in locations if search.is_present(location)]
     if not present and not search.passed:
         raise NotFound(
-            f"{agent} has left no transcripts here (looked in {', '.join(places)}). "
+            f"{agent} has left no transcripts here (looked in {', '.join(locations)}). "
             f"Name files or directories if you have them elsewhere."
         )
-    found = []
+    sources = []
     roots = _roots_of(directory)
     repos: dict[str, str | None] = {}
-    for place in present:
-        for source, head in search.kept_in(place):
+    for location in present:
+        for source, head in search.sources_in_location(location):
             ran_in, root = formats.root_of(agent, source, head, roots)
             if root is not None:
                 source.root = root
@@ -102,17 +102,17 @@ def kept(
                 source.repo = _repo_of(ran_in, repos)
             else:
                 continue
-            found.append(source)
+            sources.append(source)
     if passed is not None:
         passed += search.passed
-    return _each_once(found)
+    return _each_once(sources)
 
 
 _PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4", ".br")
 
 
 class _Search:
-    """One agent's files below a directory; `passed` comes to hold what is passed over. One thread."""
+    """One agent's files below a directory; `passed` collects what is passed over. One thread."""
 
     def __init__(self, agent: str, since_s: float | None) -> None:
         self._agent = agent
@@ -121,20 +121,20 @@ class _Search:
         self._packed = tuple(suffix + packed for suffix in self._suffixes for packed in _PACKED)
         self.passed: list[Passed] = []
 
-    def is_present(self, place: str) -> bool:
-        """Whether the agent has this place; one that cannot be looked at is passed over."""
+    def is_present(self, location: str) -> bool:
+        """Whether a location of the agent exists; one that cannot be read is passed over."""
         try:
-            os.stat(place)
+            os.stat(location)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            self._pass(place, f"cannot be read: {error.strerror}")
+            self._pass(location, f"cannot be read: {error.strerror}")
             return False
         return True
 
-    def kept_in(self, place: str) -> "Iterator[tuple[FileSource, list[dict[str, Any]]]]":
-        """The sources in a place of the agent's own, with the objects that each begins with."""
-        for path in self.files_below(place, place) if os.path.isdir(place) else (place,):
+    def sources_in_location(self, location: str) -> "Iterator[tuple[FileSource, list[dict[str, Any]]]]":
+        """The sources in a location of the agent, with the objects that each begins with."""
+        for path in self.files_below(location, location) if os.path.isdir(location) else (location,):
             try:
                 sources = list(formats.sources_in(self._agent, path))
             except EventLogError as error:
@@ -146,7 +146,7 @@ class _Search:
                     yield source, head
 
     def alike_in(self, path: str) -> list[FileSource]:
-        """The sources in a file that begins as the agent's transcripts do; of any other none."""
+        """The sources in a file that begins as the agent's transcripts do; none in any other."""
         try:
             sources = formats.sources_of(self._agent, path)
         except EventLogError as error:
@@ -160,7 +160,7 @@ class _Search:
         return []
 
     def is_wanted(self, source: FileSource) -> bool:
-        """Whether it was changed since."""
+        """Whether it was changed since the wanted time."""
         try:
             return self._since_s is None or source.touched_s() >= self._since_s
         except OSError:
@@ -171,7 +171,7 @@ class _Search:
         try:
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except FileNotFoundError:
-            return  # it went meanwhile
+            return  # it was removed meanwhile
         except OSError as error:
             self._pass(directory, f"cannot be read: {error.strerror}")
             return
@@ -198,7 +198,7 @@ class _Search:
             if head or not _has_text(source.path):
                 return head or None
         except NotFound:
-            return None  # it went meanwhile
+            return None  # it was removed meanwhile
         except EventLogError as error:
             self._pass_unreadable(source.path, error)
             return None
@@ -206,9 +206,9 @@ class _Search:
         return None
 
     def pass_other(self, path: str, head: "list[dict[str, Any]]") -> None:
-        """Pass over a file of JSON that is none of the agent's."""
+        """Pass over a file of JSON that is not the agent's."""
         whose = foreign.whose(self._agent, path, head)
-        # Of some agents a session's file shows by its place.
+        # The session files of some agents are recognised by their location.
         is_any = whose is None and (path.endswith(".json") or not any(formats.sources_in(self._agent, path)))
         self._pass(
             path,
@@ -228,18 +228,18 @@ class _Search:
             if self._since_s is None or os.lstat(path).st_mtime >= self._since_s:
                 self.passed.append(Passed(path, reason, failed))
         except FileNotFoundError:
-            pass  # it went meanwhile
+            pass  # it was removed meanwhile
         except OSError:
             self.passed.append(Passed(path, reason, failed))
 
 
 def _is_below(link: str, top: str) -> bool:
-    """Whether a link leads to what the walk comes to by another path."""
+    """Whether a link leads to a path that the walk reaches anyway."""
     return f"{os.path.realpath(link)}/".startswith(f"{os.path.realpath(top)}/")
 
 
 def _has_text(path: str) -> bool:
-    """Whether a file holds more than nothing: a session that has said nothing yet is no problem."""
+    """Whether a file holds any text: a session without any is no problem."""
     try:
         with open(path, "rb") as file:
             return bool(file.read(1 << 16).strip())
@@ -248,16 +248,16 @@ def _has_text(path: str) -> bool:
 
 
 def _each_once(sources: list[FileSource]) -> list[FileSource]:
-    """Without those that are part of another: a subagent's file goes with its session's."""
+    """The sources without those that are part of another: a subagent's file goes with its session's."""
     parts = {part for source in sources for part in source.parts[1:]}
-    return list({one.path: one for one in sources if one.path not in parts}.values())
+    return list({source.path: source for source in sources if source.path not in parts}.values())
 
 
 def _roots_of(directory: str) -> list[str]:
     """The working trees of the repository at `directory`, the longest path first; itself outside git."""
     roots = {os.path.realpath(directory), os.path.abspath(directory)}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", directory, "worktree", "list", "--porcelain"],
             env=repository.git_environment(),
             stdin=subprocess.DEVNULL,
@@ -265,22 +265,22 @@ def _roots_of(directory: str) -> list[str]:
             check=False,
         )
     except OSError:
-        done = None
-    if done is not None and done.returncode == 0:
-        for line in done.stdout.split(b"\n"):
+        completed = None
+    if completed is not None and completed.returncode == 0:
+        for line in completed.stdout.split(b"\n"):
             if line.startswith(b"worktree "):
                 roots.add(os.fsdecode(line[len(b"worktree ") :]))
     return sorted(roots, key=len, reverse=True)
 
 
-def _repo_of(directory: str | None, known: "dict[str, str | None]") -> str | None:
-    """The repository hash of a directory that is still here; None when nothing can be said."""
+def _repo_of(directory: str | None, repos: "dict[str, str | None]") -> str | None:
+    """The repository hash of a directory that still exists; None when it is unknown."""
     if directory is None or not os.path.isdir(directory):
         return None
-    if directory not in known:
+    if directory not in repos:
         try:
-            found = repository.repo_hash_of(directory)
+            repository_id = repository.repo_hash_of(directory)
         except EventLogError:
-            found = None
-        known[directory] = None if found is None else found[0]
-    return known[directory]
+            repository_id = None
+        repos[directory] = None if repository_id is None else repository_id[0]
+    return repos[directory]

@@ -1,4 +1,4 @@
-"""What an import tells the hooks of an agent that gives its turns and tool calls no names.
+"""Notes of an import for the hooks of an agent that gives its turns and tool calls no ids.
 
 Hooks do not ask the log. Where an adapter names turns and tool calls (`HookSpec.makes_ids`), what an import
 records before them goes to the notes of its session: hooks that tell it again give it the same ids
@@ -16,7 +16,7 @@ from eventlog.base.types import Event
 from eventlog.hooks import state
 from eventlog.hooks.state import short
 
-_LINES_MAX = 2_048  # of a session at once: hooks that come late tell of its end
+_LINES_MAX = 2_048  # of a session at once: late hooks concern its end
 _OF_CALL = ("tool_start", "action", "error")
 
 
@@ -33,7 +33,7 @@ class ToHooks:
         self._keys: dict[str, str] = {}  # of the latest calls, by id
 
     def take(self, event: Event) -> None:
-        """An event that is about to be added."""
+        """Take an event that is about to be added."""
         session, turn = event.get("agent_session_id"), event.get("agent_turn_id")
         if self._adapter is None or not isinstance(session, str) or not isinstance(turn, str):
             return
@@ -44,7 +44,7 @@ class ToHooks:
             self._lines.setdefault(session, []).append(line)
 
     def write(self) -> None:
-        """Write what was taken. What cannot be written is not known to hooks; nothing else depends on it."""
+        """Write the notes. If that fails, hooks lack them; nothing else depends on it."""
         lines, self._lines = self._lines, {}
         for session, of_session in lines.items():
             try:
@@ -53,16 +53,16 @@ class ToHooks:
                 return
 
     def _line_of(self, event: Event, turn: str) -> "list[str] | None":
-        event_type, at = str(event["event_type"]), event.get("occurred_at")
-        if event_type == "turn" and event.get("operation") == "start" and isinstance(at, int):
+        event_type, occurred_us = str(event["event_type"]), event.get("occurred_at")
+        if event_type == "turn" and event.get("operation") == "start" and isinstance(occurred_us, int):
             prompt = object_of(event, "payload").get("user_message")
-            return ["imported", turn, str(at), short(str(prompt))]
+            return ["imported", turn, str(occurred_us), short(str(prompt))]
         if event_type in _OF_CALL and event.get("tool") is not None:
             return ["imported_call", short(turn), self._key_of(event), event_type, str(event["event_id"])]
         return None
 
     def _key_of(self, event: Event) -> str:
-        """What hooks call the tool call by; an error stands behind its action, which has the arguments."""
+        """The hooks' key of the tool call; an error comes after its action, which has the arguments."""
         call = str(event.get("tool_use_id"))
         if event["event_type"] != "error":
             self._keys.clear()

@@ -1,10 +1,10 @@
-"""Capture of a working directory: the tree of what stands there, made from what changed since last time.
+"""Capture of a working directory: the tree of its files, made from what changed since last time.
 
-What is captured, the files that prove a content unchanged, and the racy rule are in docs/capture.md.
-The result is exact (P1): whatever is left out is an entry of kind `s` with its reason, or ignored.
-Nothing in the working directory is written, no symlink is followed, no pipe or device is opened, and no
-lock is held but the writer's (P4). With a deadline the capture ends in time and says what it did not
-look at; the next one goes on from there.
+docs/capture.md describes what is captured, the stats that prove a content unchanged, and the racy rule. The
+result is exact (P1): whatever is left out is an entry of kind `s` with its reason, or ignored. Nothing in the
+working directory is written, no symlink is followed, no pipe or device is opened, and no lock is held except
+the writer's (P4). With a deadline the capture ends in time and lists what it did not reach; the next one goes
+on from there.
 
 Any number of processes may capture one directory at once. On the hook path.
 """
@@ -23,7 +23,7 @@ from eventlog.worktree import git, statcache
 from eventlog.worktree.changes import CapturedChange, changes_between
 from eventlog.worktree.contents import CONTENT_SIZE_MAX, ContentReader, Lists
 from eventlog.worktree.entries import Entries, reason_texts
-from eventlog.worktree.rows import KEPT
+from eventlog.worktree.rows import KEPT_IGNORED
 from eventlog.worktree.rules import TreeRules
 from eventlog.worktree.scan import RulesChanged, Scan
 from eventlog.worktree.statcache import CacheKey, StatCache
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 FILE_SIZE_MAX = 100_000_000
 SHOWN_MAX = 50  # paths that a snapshot lists of each kind
 
-# Raised when the same directory would be captured otherwise than before.
+# Raised when the same directory would be captured differently than before.
 _RULES_VERSION = 4
 
 
 class Capture:
-    """What a capture found. Paths are relative to the working directory."""
+    """The result of a capture. Paths are relative to the working directory."""
 
     __slots__ = (
         "_lists",
@@ -61,7 +61,7 @@ class Capture:
         "dirs",
         "files",
         "ignored_count",
-        "kept",
+        "kept_ignored",
         "modes_changed",
         "new_deferred",
         "partial",
@@ -89,27 +89,27 @@ class Capture:
         self.dirs = tables.kinds.count(b"d") - 1
         self.submodules = tables.kinds.count(b"m")
         self.ignored_count = tables.ignored_count  # names that were left out because git ignores them
-        self.kept = _kept_in(tables)  # files that git ignores and that are kept all the same
+        self.kept_ignored = _kept_in(tables)  # files that git ignores and that are kept all the same
         self.read_files = scan.entries.read_files
         self.read_bytes = scan.entries.read_bytes
         self.partial = bool(scan.pending_count) or scan.rules.warning is not None
-        self.pending = tuple(scan.pending)  # some of the paths that were not looked at in time
+        self.pending = tuple(scan.pending)  # some of the paths that were not reached in time
         self.pending_count = scan.pending_count
         self.warning = scan.rules.warning  # why git could not be asked
-        self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
+        self.skipped: "list[tuple[bytes, str]]" = []  # paths that exist and were not captured, and why
         self.changes: "list[CapturedChange]" = []  # since the previous tree, in order of paths
-        self.modes_changed = False  # of directories that were there already: in no change
+        self.modes_changed = False  # of directories that existed before: they are in no change
         self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
-        self.deferred: "list[DeferredEntries]" = []  # what is there and was left to be stored later
-        self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
+        self.deferred: "list[DeferredEntries]" = []  # files whose contents are to be stored later
+        self.new_deferred: "list[DeferredFile]" = []  # those deferred by this capture and not held by git
 
     def facts(self) -> "dict[str, object]":
-        """What a snapshot says of the directory, apart from its tree; None where there is nothing to say."""
+        """The facts of a snapshot about the directory, apart from its tree; None where one does not apply."""
         return {
             "root_mode": None if self.root_mode is None else f"040{self.root_mode:03o}",
             "tracked_files": self.files,
             "ignored_count": self.ignored_count,
-            "skipped": [[path_text(path), why] for path, why in self.skipped[:SHOWN_MAX]] or None,
+            "skipped": [[path_text(path), reason] for path, reason in self.skipped[:SHOWN_MAX]] or None,
             "skipped_count": len(self.skipped) or None,
         }
 
@@ -124,30 +124,30 @@ class Capture:
             return None
 
     def deferred_facts(self) -> "dict[str, object]":
-        """What a snapshot says of the contents that the tree lacks; empty where it lacks none."""
+        """The facts of a snapshot about the contents that the tree lacks; empty where it lacks none."""
         if not self.deferred:
             return {}
-        waiting = [path for one in self.deferred if not one.in_git for path in one.paths]
+        waiting = [path for entries in self.deferred if not entries.in_git for path in entries.paths]
         return {
             "deferred": len(waiting),
-            "in_git": sum(len(one.paths) for one in self.deferred if one.in_git),
+            "in_git": sum(len(entries.paths) for entries in self.deferred if entries.in_git),
             "lists": self.lists(),
             "deferred_paths": [path_text(path) for path in waiting[:SHOWN_MAX]],
         }
 
     def lists(self) -> "list[str]":
         """The lists that explain entries of the tree, for `blobs` of the event that names it."""
-        return [to_text(one.list_id) for one in self.deferred]
+        return [to_text(entries.list_id) for entries in self.deferred]
 
     def kept_contents(self) -> "dict[bytes, bytes]":
-        """Path → id of the contents of the kept files, as far as they have one."""
-        tables, found = self._tables, {}
-        row = tables.flags.find(KEPT)
+        """Path → id of the content of each kept ignored file that has one."""
+        tables, contents = self._tables, {}
+        row = tables.flags.find(KEPT_IGNORED)
         while row >= 0:
             if tables.kinds[row : row + 1] in FILES:
-                found[tables.paths[row]] = tables.id(row)
-            row = tables.flags.find(KEPT, row + 1)
-        return found
+                contents[tables.paths[row]] = tables.id(row)
+            row = tables.flags.find(KEPT_IGNORED, row + 1)
+        return contents
 
     def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
         """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
@@ -196,17 +196,17 @@ def capture(
         keep_ignored: capture ignored files that nothing could rebuild (`kept_ignored.py`). Their contents
             are withheld: `BlobStore.withheld_events` says so.
         size_max: larger files are skipped.
-        deadline: monotonic time after which nothing more is looked at.
-        may_fork: children of this process may look at a part of a large directory. For processes of one
+        deadline: monotonic time after which no more files are read.
+        may_fork: children of this process may stat a part of a large directory. For processes of one
             thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
-        deferral: for a caller that waits for no content: what does not fit is left to be stored later.
+        deferral: for a caller that waits for no content: what does not fit is stored later.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
     path = os.fsencode(os.path.realpath(root))
     fs, layout = blobs.fs, blobs.layout
-    place = _place_of(layout, path, root)
+    repository = _repository_of(layout, path, root)
     key = CacheKey(
-        blobs.store_id, blake3(path).digest(16), _options(place, include, size_max, keep_ignored), path
+        blobs.store_id, blake3(path).digest(16), _options(repository, include, size_max, keep_ignored), path
     )
     with translate_os_errors(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
@@ -215,19 +215,23 @@ def capture(
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max, modes=blobs.modes)
     if deferral is not None:
         entries.content_max = CONTENT_SIZE_MAX
-    never = _never(layout, place)
+    never = _never(layout, repository)
     contents: "ContentReader | None" = None
-    # Where the options have changed, what was seen with others saves who reads little from deferring it.
-    seen = None if cache is not None or deferral is None else statcache.load_any(fs, layout, *key.place)
-    other = None if seen is None else seen[0]
+    # Where the options have changed, a cache made with others lets a deferring caller reuse what it proves.
+    other_tables = None
+    if cache is None and deferral is not None:
+        loaded = statcache.load_any(fs, layout, *key.store_and_worktree)
+        other_tables = None if loaded is None else loaded[0]
     lists = Lists(blobs.get)
 
-    def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
-        rules = TreeRules(path, place, known, probe, include, deadline, keep_ignored)
+    def scan_with(known_rows: "StatCache | None") -> "tuple[Scan, StatCache]":
+        rules = TreeRules(path, repository, known_rows, probe, include, deadline, keep_ignored)
         nonlocal contents
-        contents = None if deferral is None else ContentReader(deferral, entries, lists, deadline, other)
+        contents = (
+            None if deferral is None else ContentReader(deferral, entries, lists, deadline, other_tables)
+        )
         scan = Scan(
-            known,
+            known_rows,
             entries,
             rules,
             never=never,
@@ -244,7 +248,7 @@ def capture(
         except (InvalidEvent, KeyError):
             if cache is None:
                 raise
-            # Its tables contradict each other, which no damage does: somebody has written them.
+            # Its tables contradict each other, which damage cannot cause: somebody has written them.
             cache = None
             scan, tables = scan_with(None)
     finally:
@@ -252,23 +256,23 @@ def capture(
     mode = os.stat(path).st_mode & 0o755
     writer.flush()
     if tables is not cache:
-        # Behind the flush: what the cache names is durable before the cache exists.
+        # After the flush: what the cache names is durable before the cache exists.
         statcache.save(fs, layout, key, tables)
-    done = Capture(tables, scan, path, lists)
-    done.root_mode = mode if blobs.modes and mode != 0o755 else None
-    _left_out(done, blobs, tables, lists, size_max)
+    result = Capture(tables, scan, path, lists)
+    result.root_mode = mode if blobs.modes and mode != 0o755 else None
+    _left_out(result, blobs, tables, lists, size_max)
     if contents is not None:
-        done.new_deferred = contents.new
+        result.new_deferred = contents.new
     if previous is not None and previous != tables.root:
-        changes, done.modes_changed = changes_between(blobs, previous, cache, tables)
-        done.changes = [change for change in changes if not lists.is_same(change, tables)]
+        changes, result.modes_changed = changes_between(blobs, previous, cache, tables)
+        result.changes = [change for change in changes if not lists.is_same(change, tables)]
     if keep_ignored:
-        _withhold_kept(done, writer, tables, None if previous is None else done.changes)
-    return done
+        _withhold_kept(result, writer, tables, None if previous is None else result.changes)
+    return result
 
 
 def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object]":
-    """What a snapshot at a turn's start or end says of `git.status`; {} where git cannot say."""
+    """The facts of `git.status` in a snapshot at a turn's start or end; {} where git cannot tell."""
     try:
         dirty, staged = git.status(root, deadline)
     except git.GitFailed:
@@ -282,37 +286,39 @@ def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object
 
 
 def _kept_in(tables: StatCache) -> "frozenset[bytes]":
-    if KEPT not in tables.flags:
+    if KEPT_IGNORED not in tables.flags:
         return frozenset()
-    return frozenset(path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT[0])
+    return frozenset(
+        path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT_IGNORED[0]
+    )
 
 
 def _withhold_kept(
-    done: Capture, writer: "BlobWriter", tables: StatCache, changes: "list[CapturedChange] | None"
+    captured: Capture, writer: "BlobWriter", tables: StatCache, changes: "list[CapturedChange] | None"
 ) -> None:
     """Withhold the contents of the files that git ignores and that are kept all the same.
 
     Args: changes: since a tree that an event names; None where there is none, and all of them are new.
     """
-    row = tables.flags.find(KEPT)
+    row = tables.flags.find(KEPT_IGNORED)
     changed = None if changes is None else {change.path for change in changes}
     while row >= 0:
         if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
-            done.withhold_ignored(writer, tables.id(row), tables.size(row))
-        row = tables.flags.find(KEPT, row + 1)
+            captured.withhold_ignored(writer, tables.id(row), tables.size(row))
+        row = tables.flags.find(KEPT_IGNORED, row + 1)
 
 
-def _never(layout: "Layout", place: "git.GitPlace | None") -> "set[tuple[int, int]]":
+def _never(layout: "Layout", repository: "git.RepositoryPaths | None") -> "set[tuple[int, int]]":
     """(device, inode) of directories that are never captured, whatever their names are."""
     paths = [os.fsencode(layout.root)]
-    if place is not None:
-        paths += [place.git_dir, place.common_dir]
-    found = (os.stat(path) for path in paths)
-    return {(one.st_dev, one.st_ino) for one in found}
+    if repository is not None:
+        paths += [repository.git_dir, repository.common_dir]
+    stats = (os.stat(path) for path in paths)
+    return {(file_stat.st_dev, file_stat.st_ino) for file_stat in stats}
 
 
-def _place_of(layout: "Layout", path: bytes, root: str) -> "git.GitPlace | None":
-    """The repository around `path`, after a look at whether it may be captured at all."""
+def _repository_of(layout: "Layout", path: bytes, root: str) -> "git.RepositoryPaths | None":
+    """The repository around `path`. Raises: NotFound, Refused when it may not be captured."""
     if not os.path.isdir(path):
         raise NotFound(f"{root} is not a directory; name the working directory to capture")
     store = os.fsencode(os.path.realpath(layout.root))
@@ -320,67 +326,67 @@ def _place_of(layout: "Layout", path: bytes, root: str) -> "git.GitPlace | None"
         raise Refused(f"{root} is inside the store {layout.root}; a store is never captured")
     if path == b"/":
         raise Refused("the root of the file system is never captured; name a working directory")
-    place = git.find(path)
-    if place is None and git.is_git_dir(path):
+    repository = git.find(path)
+    if repository is None and git.is_git_dir(path):
         raise Refused(f"{root} is a bare repository: it has no working directory to capture")
-    return place
+    return repository
 
 
 def _options(
-    place: "git.GitPlace | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
+    repository: "git.RepositoryPaths | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
 ) -> bytes:
     facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
-    facts += [] if place is None else [place.top, place.git_dir, place.common_dir]
+    facts += [] if repository is None else [repository.top, repository.git_dir, repository.common_dir]
     facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in include)]
     facts += [b"", b"keep ignored"] if keep_ignored else []
     return blake3(b"\0".join(facts)).digest(16)
 
 
 def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int]":
-    """(now, device) as the file system of `path` tells the time, by a file written, or made, for this.
+    """(now, device) by the clock of the file system of `path`, read from a file written, or made, for this.
 
-    Now is 0, older than anything, where that cannot be. A file that is there is written to, since one that
-    goes again makes the next ones slow: ext4 looks for an inode that nobody had lately.
+    Now is 0, older than anything, where that is impossible. An existing file is written to, since creating
+    and removing one makes later ones slow: ext4 searches for an inode that was not used lately.
     """
     device = os.stat(path).st_dev
     try:
         fd = fs.open(layout.capture_clock, os.O_WRONLY | os.O_CREAT)
         try:
             fs.pwrite(fd, b"\0", 0)
-            found = fs.fstat(fd)
+            file_stat = fs.fstat(fd)
         finally:
             fs.close(fd)
-        if found.st_dev == device:
-            return found.st_mtime_ns, device
+        if file_stat.st_dev == device:
+            return file_stat.st_mtime_ns, device
     except OSError:
         pass  # we may not write there
     anonymous = getattr(os, "O_TMPFILE", 0)
     tmp = layout.directory("tmp")
     try:
-        beside = fs.stat(tmp).st_dev == device
+        on_same_device = fs.stat(tmp).st_dev == device
     except OSError:
-        beside = False  # whoever needs it says so
-    ways = [(tmp, anonymous)] * beside + [(os.fsdecode(path), anonymous)] if anonymous else []
-    if beside:
-        ways.append((layout.tmp(f"probe-{fs.random_bytes(8).hex()}"), os.O_CREAT | os.O_EXCL))
-    for where, flags in ways:
+        on_same_device = False  # whoever needs it reports the error
+    attempts = [(tmp, anonymous)] * on_same_device + [(os.fsdecode(path), anonymous)] if anonymous else []
+    if on_same_device:
+        attempts.append((layout.tmp(f"probe-{fs.random_bytes(8).hex()}"), os.O_CREAT | os.O_EXCL))
+    for target, flags in attempts:
         try:
-            fd = fs.open(where, os.O_WRONLY | flags)
+            fd = fs.open(target, os.O_WRONLY | flags)
         except OSError:
             continue  # this file system makes no files without a name, or we may not write there
         try:
-            found = fs.fstat(fd)
+            file_stat = fs.fstat(fd)
         finally:
             fs.close(fd)
             if flags & os.O_EXCL:
-                fs.unlink(where)
-        if found.st_dev == device:
-            return found.st_mtime_ns, device
+                fs.unlink(target)
+        if file_stat.st_dev == device:
+            return file_stat.st_mtime_ns, device
     return 0, device
 
 
 def _tables(scan: Scan, generation: int) -> StatCache:
-    """The tables of what stands there; the very cache when nothing has changed."""
+    """The tables of the directory as it is now; the cache itself when nothing has changed."""
     cache = scan.cache
     full, trusts_ids = cache is None, True
     if cache is not None:
@@ -403,26 +409,26 @@ def _tables(scan: Scan, generation: int) -> StatCache:
     return scan.tables(top, generation)
 
 
-def _left_out(done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
-    """Every path without its content: what was skipped, with its reason, and what is to be stored later."""
+def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
+    """Note every path without its content: skipped, with its reason, or to be stored later."""
     if SKIPPED not in tables.kinds:
         return
-    known = {blob_id(text.encode()): text for text in reason_texts(size_max)}
+    reasons = {blob_id(text.encode()): text for text in reason_texts(size_max)}
     deferred: "dict[bytes, DeferredEntries]" = {}
     row = tables.kinds.find(SKIPPED)
     while row >= 0:
         id = tables.id(row)
-        if id not in known and id not in deferred:
+        if id not in reasons and id not in deferred:
             text = blobs.get(id)
             list_id = lists.named_by(id)
             if list_id is None:
-                known[id] = text.decode("utf-8", "replace")
+                reasons[id] = text.decode("utf-8", "replace")
             else:
                 deferred[id] = DeferredEntries(id, list_id, lists.is_in_git(list_id))
-        if id in known:
-            done.skipped.append((tables.paths[row], known[id]))
+        if id in reasons:
+            captured.skipped.append((tables.paths[row], reasons[id]))
         else:
             deferred[id].paths.append(tables.paths[row])
         row = tables.kinds.find(SKIPPED, row + 1)
-    done.deferred = list(deferred.values())
-    done.files += sum(len(one.paths) for one in done.deferred)
+    captured.deferred = list(deferred.values())
+    captured.files += sum(len(entries.paths) for entries in captured.deferred)

@@ -1,9 +1,8 @@
 """What changed between two trees of one working directory.
 
-Only directories whose ids differ are opened. The earlier tree is read from the stat cache when it is
-the tree of that cache, else from the store. A rename is a delete and an add of the same content, not
-empty, paired in order of paths; contents that were changed as well are a delete and an add. On the hook
-path.
+Only directories whose ids differ are opened. The earlier tree is read from the stat cache when it is the tree
+of that cache, else from the store. A rename is a delete and an add of the same content, not empty, paired in
+order of paths. A file whose content changed as well is a delete and an add. On the hook path.
 """
 
 from eventlog.blobs.ids import tree_id
@@ -28,8 +27,8 @@ EMPTY_TREE = tree_id(encode_tree(()))
 class CapturedChange(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | None"]):
     """(operation, path, before, after, old path of a rename).
 
-    `mode` is a change of the permissions alone; an `edit` may change the kind too. Directories have
-    changes of their own only when they are empty.
+    `mode` is a change of the permissions alone; an `edit` may change the kind too. Only empty directories
+    have changes of their own.
     """
 
     __slots__ = ()
@@ -58,8 +57,8 @@ class CapturedChange(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "
 def changes_between(
     blobs: "BlobStore", previous: bytes, cache: "StatCache | None", tables: "StatCache"
 ) -> "tuple[list[CapturedChange], bool]":
-    """The changes from the tree `previous` to that of `tables`, in order of paths; whether a directory that
-    is in both has another mode, which is no change of a path.
+    """The changes from the tree `previous` to that of `tables`, in order of paths; and whether the mode of a
+    directory in both differs, which is no change of a path.
 
     Raises: NotFound, Corruption when the previous tree cannot be read.
     """
@@ -68,8 +67,8 @@ def changes_between(
         before = _of_tables(cache)
     else:
         start, before = previous, _of_store(blobs)
-    found, modes_changed = _compare(before, start, _of_tables(tables))
-    return sorted(_with_renames(found), key=lambda change: change[1]), modes_changed
+    changes, modes_changed = _compare(before, start, _of_tables(tables))
+    return sorted(_with_renames(changes), key=lambda change: change[1]), modes_changed
 
 
 def _of_tables(tables: "StatCache") -> "_Side":
@@ -77,14 +76,14 @@ def _of_tables(tables: "StatCache") -> "_Side":
         assert isinstance(dir, int)
         first, end = tables.rows_of(dir)
         below = dir + 1
-        found: "_Entries" = {}
+        entries_by_name: "_Entries" = {}
         for row in range(first, end):
             name = tables.paths[row].rpartition(b"/")[2]
             entry = TreeEntry(name, tables.kinds[row : row + 1], tables.id(row), tables.size(row))
-            found[name] = entry, below
+            entries_by_name[name] = entry, below
             if entry.kind == DIRECTORY:
                 below += tables.span(below)
-        return found
+        return entries_by_name
 
     return entries
 
@@ -102,15 +101,15 @@ def _of_store(blobs: "BlobStore") -> "_Side":
 def _compare(
     before_side: "_Side", start: "int | bytes", after_side: "_Side"
 ) -> "tuple[list[CapturedChange], bool]":
-    found: "list[CapturedChange]" = []
+    changes: "list[CapturedChange]" = []
     modes_changed = False
     stack: "list[tuple[bytes, int | bytes | None, int | bytes | None]]" = [(b"", start, 1)]
     while stack:
-        prefix, before_at, after_at = stack.pop()
-        befores = {} if before_at is None else before_side(before_at)
-        afters = {} if after_at is None else after_side(after_at)
+        prefix, before_handle, after_handle = stack.pop()
+        befores = {} if before_handle is None else before_side(before_handle)
+        afters = {} if after_handle is None else after_side(after_handle)
         if prefix and not befores and not afters:
-            # An empty directory that came or went. One that was emptied is told by its files.
+            # An empty directory that came or went. The files of one that was emptied are changes themselves.
             pass
         for name in befores.keys() | afters.keys():
             before, before_below = befores.get(name, (None, None))
@@ -124,15 +123,15 @@ def _compare(
                 stack.append(
                     (path + b"/", before_below if was_dir else None, after_below if is_dir else None)
                 )
-            told_before = None if was_dir and not _is_empty(before) else before
-            told_after = None if is_dir and not _is_empty(after) else after
+            shown_before = None if was_dir and not _is_empty(before) else before
+            shown_after = None if is_dir and not _is_empty(after) else after
             if before is not None and after is not None and was_dir and is_dir:
                 modes_changed = modes_changed or before.size != after.size
                 continue
-            operation = _operation(told_before, told_after)
+            operation = _operation(shown_before, shown_after)
             if operation is not None:
-                found.append(CapturedChange((operation, path, told_before, told_after, None)))
-    return found, modes_changed
+                changes.append(CapturedChange((operation, path, shown_before, shown_after, None)))
+    return changes, modes_changed
 
 
 def _is_empty(entry: "TreeEntry | None") -> bool:
@@ -150,25 +149,25 @@ def _operation(before: "TreeEntry | None", after: "TreeEntry | None") -> "str | 
 
 
 def _has_content(entry: "TreeEntry") -> bool:
-    """Whether the id of an entry is that of a content, and not that of a reason or of an empty directory."""
+    """Whether the id of an entry is that of a content, not of a reason or of an empty directory."""
     return entry.kind not in (DIRECTORY, SKIPPED) and entry.size > 0
 
 
 def _with_renames(changes: "list[CapturedChange]") -> "list[CapturedChange]":
-    """The same with each delete and add of one content made one."""
-    gone: "dict[bytes, list[CapturedChange]]" = {}
+    """The changes with each delete and add of one content combined."""
+    deleted: "dict[bytes, list[CapturedChange]]" = {}
     for change in sorted(changes, key=lambda change: change[1], reverse=True):
         if change.operation == DELETE and change.before is not None and _has_content(change.before):
-            gone.setdefault(change.before.id, []).append(change)
-    if not gone:
+            deleted.setdefault(change.before.id, []).append(change)
+    if not deleted:
         return changes
-    kept = []
+    paired = []
     moved = set()
     for change in sorted(changes, key=lambda change: change[1]):
         after = change.after
-        if change.operation == ADD and after is not None and _has_content(after) and gone.get(after.id):
-            old = gone[after.id].pop()
+        if change.operation == ADD and after is not None and _has_content(after) and deleted.get(after.id):
+            old = deleted[after.id].pop()
             moved.add(old.path)
             change = CapturedChange((RENAME, change.path, old.before, after, old.path))
-        kept.append(change)
-    return [change for change in kept if not (change.operation == DELETE and change.path in moved)]
+        paired.append(change)
+    return [change for change in paired if not (change.operation == DELETE and change.path in moved)]

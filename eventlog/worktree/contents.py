@@ -1,8 +1,8 @@
 """Which contents a capture reads at once, and which it leaves to be stored after it (docs/certainty.md §3).
 
-For callers that wait for no content (hooks). What the caller named is read first, then the rest from the
-smallest on, as far as time and bytes reach; the others become *deferred*: entries `s` whose sentence names a
-list with the stat of each. On the hook path.
+For callers that wait for no content (hooks). Files that the caller named are read first, then the rest from
+the smallest on, within the limits of time and bytes. The others become *deferred*: entries `s` whose sentence
+names a list with the stat of each. On the hook path.
 """
 
 import time
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from eventlog.blobs.deferred import DeferredFile
     from eventlog.blobs.tree import TreeEntry
     from eventlog.worktree.changes import CapturedChange
-    from eventlog.worktree.entries import Entries, Found
+    from eventlog.worktree.entries import Entries, ReadEntry
     from eventlog.worktree.statcache import StatCache
 
 CONTENT_SIZE_MAX = 1 << 20  # of one content that is read at once
-CALL_BYTES_MAX = 4 << 20  # of all that one call reads: hashed, looked through and compressed in 0.2 s
+CALL_BYTES_MAX = 4 << 20  # of all that one call reads: hashed, scanned and compressed in 0.2 s
 
 
 class Deferral:
-    """What a caller that waits for no content asks of one capture.
+    """The wishes of a caller that waits for no content.
 
     Args:
         named: paths whose contents are read first: those that the hook's tool has named.
@@ -42,18 +42,18 @@ class Deferral:
 
 
 class UnreadFile:
-    """A regular file whose content the tree needs: where it stands, its stat, and the entry it had."""
+    """A regular file whose content the tree needs: its path, its stat, and the entry that it had."""
 
-    __slots__ = ("directory", "entry", "found", "name", "path")
+    __slots__ = ("directory", "entry", "file_stat", "name", "path")
 
     def __init__(
-        self, path: bytes, directory: bytes, name: bytes, found: "os.stat_result", entry: "bytes | None"
+        self, path: bytes, directory: bytes, name: bytes, file_stat: "os.stat_result", entry: "bytes | None"
     ) -> None:
         self.path = path
         self.directory = directory
         self.name = name
-        self.found = found
-        self.entry = entry  # the id of an entry `s` that stood here
+        self.file_stat = file_stat
+        self.entry = entry  # the id of its earlier entry `s`
 
 
 class ContentReader:
@@ -74,31 +74,31 @@ class ContentReader:
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
-        self._left = CALL_BYTES_MAX
+        self._bytes_left = CALL_BYTES_MAX
         self.new: "list[DeferredFile]" = []  # what this call deferred, in the order of reading
 
-    def take(self, waiting: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, Found | None]]":
-        """What stands at each path, in the order of reading, the deferred last; None where it is gone."""
+    def take(self, files: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, ReadEntry | None]]":
+        """The entry of each file, in the order of reading, the deferred last; None where it is gone."""
         named = self._deferral.named
-        waiting.sort(key=lambda one: (one.path not in named, one.found.st_size, one.path))
+        files.sort(key=lambda file: (file.path not in named, file.file_stat.st_size, file.path))
         later: "list[tuple[UnreadFile, os.stat_result]]" = []
-        for one in waiting:
-            known = self._known(one)
-            if known is not None:
-                yield one, known
-            elif not self._may_read(one.found.st_size):
-                later.append((one, one.found))
+        for file in files:
+            entry = self._unchanged(file)
+            if entry is not None:
+                yield file, entry
+            elif not self._may_read(file.file_stat.st_size):
+                later.append((file, file.file_stat))
             else:
                 try:
-                    yield one, self._entries.read(one.directory, one.name, one.found)
+                    yield file, self._entries.read(file.directory, file.name, file.file_stat)
                 except FileNotFoundError:
-                    yield one, None
+                    yield file, None
                 except TooMuch as error:
-                    later.append((one, error.found))
+                    later.append((file, error.file_stat))
         yield from self._defer(later)
 
     def list_held(self, rows: "list[tuple[bytes, bytes, int, int, int, int, bytes | None]]") -> bytes:
-        """Put the list of files that git holds, whose rows are those of `encode_list`; their entries' id."""
+        """Put the list of files that git holds, with rows as in `encode_list`; the id of their entries."""
         from eventlog.blobs.deferred import encode_list, sentence_of
 
         put = self._entries.writer.put
@@ -109,60 +109,66 @@ class ContentReader:
     def _may_read(self, size: int) -> bool:
         if size > self._entries.size_max:
             return True  # it is skipped for its size, and never read
-        if size > CONTENT_SIZE_MAX or size > self._left or self._is_late():
+        if size > CONTENT_SIZE_MAX or size > self._bytes_left or self._is_late():
             return False
-        self._left -= size
+        self._bytes_left -= size
         return True
 
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def _known(self, one: UnreadFile) -> "Found | None":
+    def _unchanged(self, file: UnreadFile) -> "ReadEntry | None":
         """The entry that the file had, when it has not been touched since."""
-        found = self._known_to_other(one)
-        if found is not None:
-            return found
-        list_id = None if one.entry is None else self._lists.named_by(one.entry)
-        row = None if list_id is None else self._lists.row(list_id, one.path)
-        if row is None or row.kind != self._entries.kind_of(one.found) or row.stat != stat_of(one.found):
+        entry = self._unchanged_in_other(file)
+        if entry is not None:
+            return entry
+        list_id = None if file.entry is None else self._lists.named_by(file.entry)
+        row = None if list_id is None else self._lists.row(list_id, file.path)
+        if (
+            row is None
+            or row.kind != self._entries.kind_of(file.file_stat)
+            or row.stat != stat_of(file.file_stat)
+        ):
             return None
-        assert one.entry is not None
-        return SKIPPED, one.entry, row.size, self._entries.proof(one.found)
+        assert file.entry is not None
+        return SKIPPED, file.entry, row.size, self._entries.proof(file.file_stat)
 
-    def _known_to_other(self, one: UnreadFile) -> "Found | None":
+    def _unchanged_in_other(self, file: UnreadFile) -> "ReadEntry | None":
         other = self._other
         if other is None:
             return None
         if self._rows_of_other is None:
             self._rows_of_other = {path: row for row, path in enumerate(other.paths)}
-        row = self._rows_of_other.get(one.path)
-        if row is None or other.stat(row) != pack_stat(one.found):
+        row = self._rows_of_other.get(file.path)
+        if row is None or other.stat(row) != pack_stat(file.file_stat):
             return None
         kind, id = other.kinds[row : row + 1], other.id(row)
         if kind not in FILES or not self._entries.writer.holds(id):
             return None
-        # Its kind is as the options of that cache had it: a plan's say nothing of narrower modes.
-        return self._entries.kind_of(one.found), id, other.size(row), self._entries.proof(one.found)
+        # The kind of that cache's row depends on its options: those of a plan leave out narrower modes.
+        return self._entries.kind_of(file.file_stat), id, other.size(row), self._entries.proof(file.file_stat)
 
     def _defer(
         self, later: "list[tuple[UnreadFile, os.stat_result]]"
-    ) -> "Iterator[tuple[UnreadFile, Found]]":
+    ) -> "Iterator[tuple[UnreadFile, ReadEntry]]":
         if not later:
             return
         from eventlog.blobs.deferred import DeferredFile, encode_list, sentence_of
 
-        for one, found in later:
-            self.new.append(DeferredFile((one.path, self._entries.kind_of(found), *stat_of(found), None)))
+        for file, file_stat in later:
+            self.new.append(
+                DeferredFile((file.path, self._entries.kind_of(file_stat), *stat_of(file_stat), None))
+            )
         put = self._entries.writer.put
         list_id = put(encode_list(self.new), scan=False)
         sentence = put(sentence_of(list_id), scan=False)
         self._lists.add(list_id, self.new)
-        for one, found in later:
-            yield one, (SKIPPED, sentence, found.st_size, self._entries.proof(found))
+        for file, file_stat in later:
+            yield file, (SKIPPED, sentence, file_stat.st_size, self._entries.proof(file_stat))
 
 
 class Lists:
-    """The lists that entries of trees name, read when they are asked for. Belongs to one thread.
+    """The lists that entries of trees name, read when they are needed. Belongs to one thread.
 
     Args: get: the bytes of a blob; raises NotFound or Corruption. A list that cannot be read has no rows.
     """
@@ -176,7 +182,7 @@ class Lists:
     def add(
         self, list_id: bytes, rows: "Collection[DeferredFile] | None" = None, *, in_git: bool = False
     ) -> None:
-        """A list that is not stored yet. Without `rows` it is read when they are asked for."""
+        """Add a list that is not stored yet. Without `rows` it is read when they are needed."""
         from eventlog.blobs.deferred import sentence_of
 
         self._named[blob_id(sentence_of(list_id))] = list_id
@@ -197,7 +203,7 @@ class Lists:
         return self._named[id]
 
     def row(self, list_id: bytes, path: bytes) -> "DeferredFile | None":
-        """What a list says of a path."""
+        """The row of a path in a list."""
         if list_id not in self._rows:
             from eventlog.blobs.deferred import decode_list
 
@@ -219,8 +225,8 @@ class Lists:
         return self._in_git[list_id]
 
     def is_same(self, change: "CapturedChange", tables: "StatCache") -> bool:
-        """Whether a change is only that a deferred content was stored, or deferred again: the file that is
-        there now has the stat of the list."""
+        """Whether a change is only that a deferred content was stored, or deferred again: the present file
+        has the stat of the list."""
         before, after = change.before, change.after
         was = None if before is None else self._row_of(before, change.path)
         if was is None or after is None:
@@ -236,11 +242,11 @@ class Lists:
         return None if list_id is None else self.row(list_id, path)
 
 
-def kind_of(found: "os.stat_result") -> bytes:
+def kind_of(file_stat: "os.stat_result") -> bytes:
     """The kind of a file, as far as all stores keep it."""
-    return EXECUTABLE if found.st_mode & 0o100 else FILE
+    return EXECUTABLE if file_stat.st_mode & 0o100 else FILE
 
 
-def stat_of(found: "os.stat_result") -> "tuple[int, int, int, int]":
+def stat_of(file_stat: "os.stat_result") -> "tuple[int, int, int, int]":
     """(size, mtime_ns, ctime_ns, inode), as a list has them."""
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_ino

@@ -1,8 +1,8 @@
-"""Single names of a working directory: what stands there, read so that a tree can hold it.
+"""Single names of a working directory: each is read into an entry that a tree can hold.
 
-Every directory is opened below its parent's descriptor and never through a symlink; what has a name is
-looked at before it is opened, because opening a pipe or a device would be noticed. Belongs to one thread.
-On the hook path.
+Every directory is opened below its parent's descriptor and never through a symlink. Every name is examined
+before it is opened, because opening a pipe or a device has side effects. Belongs to one thread. On the hook
+path.
 """
 
 import errno
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.userfiles import UserFiles
 
     # kind, id, size, stat
-    Found = tuple[bytes, bytes, int, bytes]
+    ReadEntry = tuple[bytes, bytes, int, bytes]
 
 _DESCRIPTORS_MAX = 128
 _ATTEMPTS = 3
@@ -54,9 +54,9 @@ BY_CHOICE = (LEFT_OUT, TOO_LARGE)  # reasons that are no failure of a replay or 
 class TooMuch(Exception):
     """A file grew while it was read, to more than `Entries.content_max`."""
 
-    def __init__(self, found: os.stat_result) -> None:
+    def __init__(self, file_stat: os.stat_result) -> None:
         super().__init__()
-        self.found = found
+        self.file_stat = file_stat
 
 
 def reason_texts(size_max: int) -> "list[str]":
@@ -66,7 +66,7 @@ def reason_texts(size_max: int) -> "list[str]":
 
 
 def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
-    """The name that a tree has for this one, and why nothing but that can be kept of it."""
+    """The name that a tree has for this one, and why only the name can be kept."""
     problem = legal_name(name)
     if has_escape(name):
         return name, problem and _its_name(name, problem)
@@ -100,7 +100,7 @@ class Entries:
         self.writer = writer
         self.size_max = min(size_max, BLOB_SIZE_MAX)
         self.modes = modes
-        self.content_max: "int | None" = None  # of a content that is read here, for who waits for none
+        self.content_max: "int | None" = None  # of a content read here, for a caller that waits for none
         self.read_files = 0
         self.read_bytes = 0
         self._now, self._device = probe
@@ -113,7 +113,7 @@ class Entries:
         self.calls.close(self._root_fd)
 
     def dir(self, path: bytes) -> int:
-        """A descriptor of the directory at `path`, good until the next call.
+        """A descriptor of the directory at `path`, valid until the next call.
 
         Raises: OSError; also when something on the way is a symlink.
         """
@@ -140,35 +140,39 @@ class Entries:
     def lstat(self, directory: bytes, name: bytes) -> os.stat_result:
         return self.calls.lstat(self.dir(directory), name)
 
-    def kind_of(self, found: os.stat_result) -> bytes:
+    def kind_of(self, file_stat: os.stat_result) -> bytes:
         """The kind of a regular file."""
         if self.modes:
-            return kind_of_mode(found.st_mode)
-        return EXECUTABLE if found.st_mode & 0o100 else FILE
+            return kind_of_mode(file_stat.st_mode)
+        return EXECUTABLE if file_stat.st_mode & 0o100 else FILE
 
-    def size_of(self, found: os.stat_result) -> int:
-        """The size in the entry of a directory: its mode, where that says something."""
-        return size_of_directory(found.st_mode) if self.modes else 0
+    def size_of(self, file_stat: os.stat_result) -> int:
+        """The size in the entry of a directory: its mode, where the store keeps modes."""
+        return size_of_directory(file_stat.st_mode) if self.modes else 0
 
     def list(self, directory: bytes) -> "tuple[bytes, int, dict[bytes, bool]]":
-        """Of a directory the stat and the size of its entry, from before it was listed, and its names: is
+        """The stat of a directory and the size of its entry, from before it was listed, and its names: is
         each a directory?"""
         fd = self.dir(directory)
         before = self.calls.fstat(fd)
         return self.proof(before), self.size_of(before), self.calls.scan(fd)
 
-    def proof(self, found: os.stat_result) -> bytes:
-        """The stat to keep: one that a later change cannot leave as it is, else none.
+    def proof(self, file_stat: os.stat_result) -> bytes:
+        """The stat to keep: one that any later change would alter, else none.
 
-        A change within the tick in which the scan began leaves the times of what was changed in the
-        same tick as they are, so both times must be older than a file made before the scan.
+        A file that is changed twice within one tick of the clock keeps its times. So both times must be older
+        than a file made before the scan.
         """
-        if found.st_mtime_ns < self._now and found.st_ctime_ns < self._now and found.st_dev == self._device:
-            return pack_stat(found)
+        if (
+            file_stat.st_mtime_ns < self._now
+            and file_stat.st_ctime_ns < self._now
+            and file_stat.st_dev == self._device
+        ):
+            return pack_stat(file_stat)
         return UNPROVEN
 
     def named(self, directory: bytes, name: bytes, is_dir: bool) -> "tuple[bytes, str | None]":
-        """The name that a tree has for one in this directory, and why it is another (docs/trees.md §4).
+        """The name that a tree has for one in this directory, and why it differs (docs/trees.md §4).
 
         Raises: StoreThere for the directory of a store.
         """
@@ -188,7 +192,7 @@ class Entries:
         except StoreThere:
             raise
         except OSError:
-            pass  # whoever lists it, says so
+            pass  # whoever lists it reports the error
 
     def _is_file(self, directory: bytes, name: bytes) -> bool:
         try:
@@ -196,46 +200,46 @@ class Entries:
         except OSError:
             return False
 
-    def read(self, directory: bytes, name: bytes, found: os.stat_result) -> "Found":
-        """What stands at a name that is no directory.
+    def read(self, directory: bytes, name: bytes, file_stat: os.stat_result) -> "ReadEntry":
+        """The entry of a name that is no directory.
 
         Raises: FileNotFoundError when it is gone; TooMuch; NotDurable.
         """
-        mode = found.st_mode
+        mode = file_stat.st_mode
         try:
             if stat.S_ISREG(mode):
-                return self._read_file(directory, name, found)
+                return self._read_file(directory, name, file_stat)
             if stat.S_ISLNK(mode):
                 target = self.calls.readlink(self.dir(directory), name)
-                return SYMLINK, self.writer.put(target), len(target), self.proof(found)
+                return SYMLINK, self.writer.put(target), len(target), self.proof(file_stat)
         except FileNotFoundError:
             raise
         except OSError as error:
-            return self.unreadable(error, found.st_size)
+            return self.unreadable(error, file_stat.st_size)
         if stat.S_ISSOCK(mode):
             reason = _SOCKET
         elif stat.S_ISFIFO(mode):
             reason = _PIPE
         else:
             reason = _DEVICE
-        return self.skipped(reason, SIZE_UNKNOWN, self.proof(found))
+        return self.skipped(reason, SIZE_UNKNOWN, self.proof(file_stat))
 
-    def skipped(self, reason: str, size: int, proof: bytes) -> "Found":
+    def skipped(self, reason: str, size: int, proof: bytes) -> "ReadEntry":
         return SKIPPED, self.writer.put(reason.encode("utf-8", "surrogateescape")), size, proof
 
-    def unreadable(self, error: OSError, size: int) -> "Found":
-        """Rights change without a trace in the file, so nothing proves that it still cannot be read."""
+    def unreadable(self, error: OSError, size: int) -> "ReadEntry":
+        """A file that cannot be read. Rights change without a trace in its stat, so it is tried again."""
         return self.skipped(unreadable_text(error), size, UNPROVEN)
 
-    def left_out(self, proof: bytes) -> "Found":
-        """What `.locusignore` keeps out: the same whatever stands there."""
+    def left_out(self, proof: bytes) -> "ReadEntry":
+        """The entry of what `.locusignore` leaves out, which is the same for everything."""
         return self.skipped(LEFT_OUT, SIZE_UNKNOWN, proof)
 
-    def refused(self, reason: str) -> "Found":
-        """What has a name that no tree may hold. Nothing stands under the name that it gets instead."""
+    def refused(self, reason: str) -> "ReadEntry":
+        """The entry of a name that no tree may hold. Nothing exists under the name that it gets instead."""
         return self.skipped(reason, SIZE_UNKNOWN, MISSING)
 
-    def repository(self, commit: str, proof: bytes) -> "Found":
+    def repository(self, commit: str, proof: bytes) -> "ReadEntry":
         """Another repository's work tree: its commit, empty when it has none yet."""
         if not commit:
             return self.skipped(_UNBORN, 0, proof)
@@ -249,26 +253,26 @@ class Entries:
         git_dir = git.git_dir_at(self.root + b"/" + path)
         return None if git_dir is None else git.head(git_dir)[0] or ""
 
-    def _read_file(self, directory: bytes, name: bytes, found: os.stat_result) -> "Found":
+    def _read_file(self, directory: bytes, name: bytes, file_stat: os.stat_result) -> "ReadEntry":
         for _ in range(_ATTEMPTS):
-            if found.st_size > self.size_max:
-                return self.skipped(_too_large(self.size_max), found.st_size, self.proof(found))
-            if self.content_max is not None and found.st_size > self.content_max:
-                raise TooMuch(found)
+            if file_stat.st_size > self.size_max:
+                return self.skipped(_too_large(self.size_max), file_stat.st_size, self.proof(file_stat))
+            if self.content_max is not None and file_stat.st_size > self.content_max:
+                raise TooMuch(file_stat)
             fd = self.calls.open_file(self.dir(directory), name)
             try:
-                data = _read_all(self.calls, fd, found.st_size)
+                data = _read_all(self.calls, fd, file_stat.st_size)
                 after = self.calls.fstat(fd)
             finally:
                 self.calls.close(fd)
-            if len(data) == after.st_size and pack_stat(after) == pack_stat(found):
+            if len(data) == after.st_size and pack_stat(after) == pack_stat(file_stat):
                 self.read_files += 1
                 self.read_bytes += len(data)
-                return self.kind_of(found), self.writer.put(data), len(data), self.proof(found)
-            found = after
-            if not stat.S_ISREG(found.st_mode):
+                return self.kind_of(file_stat), self.writer.put(data), len(data), self.proof(file_stat)
+            file_stat = after
+            if not stat.S_ISREG(file_stat.st_mode):
                 break
-        return self.skipped(_CHANGED, found.st_size, UNPROVEN)
+        return self.skipped(_CHANGED, file_stat.st_size, UNPROVEN)
 
 
 def _read_all(calls: "UserFiles", fd: int, size: int) -> bytes:

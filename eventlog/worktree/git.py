@@ -1,12 +1,12 @@
-"""What git says of a working directory: where its repository is, what it tracks, ignores, and sees changed.
+"""Git's view of a working directory: its repository, what is tracked and ignored, and what has changed.
 
 Git runs as a child only where its own rules decide (the index, ignore patterns, configuration, contents
-against the commit); HEAD and refs are read by hand. Nothing is written, no lock taken, and no program that
-a configuration names is started: the file-system monitor is off, nothing is fetched, no filter is asked.
-What steers git from the environment is dropped, but for where the user's configuration is.
+against the commit); HEAD and refs are read directly. Nothing is written, no lock is taken, and no program
+that a configuration names is started: the file-system monitor is off, nothing is fetched, no filter runs. The
+variables that control git are dropped, except those that say where the user's configuration is.
 
-`posix_spawn` instead of `subprocess`, whose import costs a hook 9 ms. Any number of threads and
-processes may call this at once.
+It uses `posix_spawn`, since importing `subprocess` costs a hook 9 ms. Any number of threads and processes may
+call this at once.
 """
 
 import os
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    # the file it stands in (empty when in none), key, value (None when it has none)
+    # the file that has the setting (empty where none does), key, value (None when it has none)
     Settings = list[tuple[bytes, bytes, bytes | None]]
 
 ATTRIBUTES_FILE = b".gitattributes"
 
-_KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+_PASSED_ON = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _SAFE = (
     "--no-optional-locks",
     "-c", "core.fsmonitor=false",
@@ -38,7 +38,7 @@ class GitFailed(Exception):
     """Git is missing, refused, or did not answer in time."""
 
 
-class GitPlace:
+class RepositoryPaths:
     """A repository as seen from a directory in its work tree. All paths are absolute."""
 
     __slots__ = ("common_dir", "git_dir", "top")
@@ -52,17 +52,17 @@ class GitPlace:
             self.common_dir = os.path.normpath(os.path.join(git_dir, common))
 
 
-def find(root: bytes) -> "GitPlace | None":
+def find(root: bytes) -> "RepositoryPaths | None":
     """The repository whose work tree `root` is in; None outside of any."""
-    at = root
+    directory = root
     while True:
-        git_dir = git_dir_at(at)
+        git_dir = git_dir_at(directory)
         if git_dir is not None:
-            return GitPlace(at, git_dir)
-        parent = os.path.dirname(at)
-        if parent == at:
+            return RepositoryPaths(directory, git_dir)
+        parent = os.path.dirname(directory)
+        if parent == directory:
             return None
-        at = parent
+        directory = parent
 
 
 def git_dir_at(directory: bytes) -> "bytes | None":
@@ -90,7 +90,7 @@ def is_git_dir(path: bytes) -> bool:
 
 def head(git_dir: bytes) -> "tuple[str | None, str | None]":
     """(commit, branch): no commit on an unborn branch, no branch when HEAD is detached."""
-    place = GitPlace(git_dir, git_dir)
+    repository = RepositoryPaths(git_dir, git_dir)
     text = _read_line(git_dir + b"/HEAD")
     if text is None:
         return None, None
@@ -98,14 +98,14 @@ def head(git_dir: bytes) -> "tuple[str | None, str | None]":
         return _commit_of(text), None
     ref = text[4:].strip()
     if ref == b"refs/heads/.invalid":
-        return _ask_head(git_dir)  # refs are in a table, which only git reads
+        return _ask_head(git_dir)  # refs are in a table that only git reads
     branch = os.fsdecode(ref.removeprefix(b"refs/heads/"))
     for _ in range(_SYMREFS_MAX):
         if b".." in ref or not ref.startswith(b"refs/"):
             return None, branch
-        line = _read_line(place.common_dir + b"/" + ref)
+        line = _read_line(repository.common_dir + b"/" + ref)
         if line is None:
-            return _packed(place.common_dir, ref), branch
+            return _packed(repository.common_dir, ref), branch
         if not line.startswith(b"ref:"):
             return _commit_of(line), branch
         ref = line[4:].strip()
@@ -117,12 +117,12 @@ def tracked(root: bytes, deadline: "float | None" = None) -> "dict[bytes, str | 
 
     Raises: GitFailed.
     """
-    found: "dict[bytes, str | None]" = {}
+    tracked_paths: "dict[bytes, str | None]" = {}
     for line in run(root, ["ls-files", "-z", "-s"], b"", deadline)[1].split(b"\0"):
         facts, _, path = line.partition(b"\t")
         if path:
-            found[path] = facts.split(b" ")[1].decode("ascii") if facts.startswith(_GITLINK) else None
-    return found
+            tracked_paths[path] = facts.split(b" ")[1].decode("ascii") if facts.startswith(_GITLINK) else None
+    return tracked_paths
 
 
 def ignored(root: bytes, paths: "Iterable[bytes]", deadline: "float | None" = None) -> "set[bytes]":
@@ -130,26 +130,26 @@ def ignored(root: bytes, paths: "Iterable[bytes]", deadline: "float | None" = No
 
     Raises: GitFailed.
     """
-    # In front of each path stands `./`, so that git takes none for one of its own notations.
+    # Each path begins with `./`, so that git takes none for one of its own notations.
     names = b"".join(b"./" + path + b"\0" for path in paths)
     if not names:
         return set()
-    _, answer = run(root, ["check-ignore", "--no-index", "-z", "--stdin"], names, deadline, fine=(0, 1))
+    _, answer = run(root, ["check-ignore", "--no-index", "-z", "--stdin"], names, deadline, accepted=(0, 1))
     return {line[2:] for line in answer.split(b"\0") if line}
 
 
 def status(root: bytes, deadline: "float | None" = None) -> "tuple[list[bytes], list[bytes]]":
-    """(dirty, staged): the tracked paths below `root`, relative to it and in order, that are on disk not as
-    in the index, and in the index not as in the commit.
+    """(dirty, staged): the tracked paths below `root`, relative to it and in order, that differ between disk
+    and index, and between index and commit.
 
-    No filter is asked: a file that one converts and that was touched since its checkout shows as dirty.
+    No filter runs: a file that one converts and that was touched since its checkout shows as dirty.
     Raises: GitFailed, also outside of a repository.
     """
-    place = find(root)
-    if place is None:
+    repository = find(root)
+    if repository is None:
         raise GitFailed("there is no repository")
-    below = b"" if root == place.top else os.path.relpath(root, place.top) + b"/"
-    question = [
+    below = b"" if root == repository.top else os.path.relpath(root, repository.top) + b"/"
+    arguments = [
         "status",
         "--porcelain=v2",
         "-z",
@@ -157,7 +157,7 @@ def status(root: bytes, deadline: "float | None" = None) -> "tuple[list[bytes], 
         "--untracked-files=no",
         "--ignore-submodules=dirty",
     ]
-    _, answer = run(root, [*_no_filters(root, deadline), *question, "--", "."], b"", deadline)
+    _, answer = run(root, [*_no_filters(root, deadline), *arguments, "--", "."], b"", deadline)
     dirty, staged = [], []
     for line in answer.split(b"\0"):
         if line[:1] not in (b"1", b"u"):
@@ -173,8 +173,8 @@ def status(root: bytes, deadline: "float | None" = None) -> "tuple[list[bytes], 
 
 def _no_filters(root: bytes, deadline: "float | None") -> "list[str]":
     """Options that leave every configured filter without a program."""
-    question = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."]
-    code, answer = run(root, question, b"", deadline, fine=(0, 1))
+    arguments = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."]
+    code, answer = run(root, arguments, b"", deadline, accepted=(0, 1))
     options = []
     for key in answer.split(b"\0") if code == 0 else ():
         if key.endswith((b".clean", b".process", b".smudge")):
@@ -185,27 +185,27 @@ def _no_filters(root: bytes, deadline: "float | None") -> "list[str]":
 
 
 def settings_of(root: bytes, deadline: "float | None" = None) -> "Settings":
-    """(the file it stands in, key, value) of every setting for `root`, the one that counts last.
+    """(file, key, value) of every setting for `root`; of several with one key, the one that counts is last.
 
     Raises: GitFailed.
     """
     answer = run(root, ["config", "-z", "--show-origin", "--list"], b"", deadline)[1].split(b"\0")
-    found = []
+    settings = []
     for origin, entry in zip(answer[::2], answer[1::2], strict=False):
-        key, mark, value = entry.partition(b"\n")
+        key, newline, value = entry.partition(b"\n")
         path = os.path.join(root, origin[5:]) if origin.startswith(b"file:") else b""
-        found.append((path, key, value if mark else None))
-    return found
+        settings.append((path, key, value if newline else None))
+    return settings
 
 
-def rule_files(place: GitPlace, root: bytes, settings: "Settings") -> "list[bytes]":
-    """The files, there or not, that decide what git ignores below `root`, but for those in it."""
+def rule_files(repository: RepositoryPaths, root: bytes, settings: "Settings") -> "list[bytes]":
+    """The files outside `root`, existing or not, that decide what git ignores below it."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
     files = {
-        place.common_dir + b"/info/exclude": None,
-        place.common_dir + b"/config": None,
-        place.git_dir + b"/config.worktree": None,
+        repository.common_dir + b"/info/exclude": None,
+        repository.common_dir + b"/config": None,
+        repository.git_dir + b"/config.worktree": None,
         home + b"/.gitconfig": None,
         config + b"/git/config": None,
         config + b"/git/ignore": None,
@@ -215,11 +215,11 @@ def rule_files(place: GitPlace, root: bytes, settings: "Settings") -> "list[byte
         if path:
             files[path] = None
         if key == b"core.excludesfile" and value:
-            files[os.path.join(place.top, os.path.expanduser(value))] = None
-    at = root
-    while at != place.top and len(at) > 1:
-        at = os.path.dirname(at)
-        files[at + b"/.gitignore"] = None
+            files[os.path.join(repository.top, os.path.expanduser(value))] = None
+    directory = root
+    while directory != repository.top and len(directory) > 1:
+        directory = os.path.dirname(directory)
+        files[directory + b"/.gitignore"] = None
     return list(files)
 
 
@@ -229,7 +229,7 @@ def run(
     stdin: bytes,
     deadline: "float | None" = None,
     *,
-    fine: "tuple[int, ...]" = (0,),
+    accepted: "tuple[int, ...]" = (0,),
 ) -> "tuple[int, bytes]":
     """(exit code, output) of a git command in `root`.
 
@@ -237,18 +237,18 @@ def run(
     Raises: GitFailed.
     """
     argv, environment = command(root, args)
-    into = -1
+    write_end = -1
     opened: "list[int]" = []
     try:
         for _ in range(2):
             opened.append(_scratch())
-        out, into = os.pipe()
-        opened.append(out)
+        read_end, write_end = os.pipe()
+        opened.append(read_end)
         source, errors, _ = opened
         _write_all(source, stdin)
         actions = [
             (os.POSIX_SPAWN_DUP2, source, 0),
-            (os.POSIX_SPAWN_DUP2, into, 1),
+            (os.POSIX_SPAWN_DUP2, write_end, 1),
             (os.POSIX_SPAWN_DUP2, errors, 2),
         ]
         try:
@@ -256,23 +256,23 @@ def run(
         except OSError as error:
             raise GitFailed(f"git cannot be started: {error.strerror}") from error
         finally:
-            os.close(into)
-            into = -1
+            os.close(write_end)
+            write_end = -1
         parts = []
         try:
-            while part := _read(out, deadline):
+            while part := _read(read_end, deadline):
                 parts.append(part)
         except BaseException:
             os.kill(pid, _SIGKILL)
             raise
         finally:
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if code not in fine:
-            words = os.pread(errors, 2000, 0).decode("utf-8", "replace").strip()
-            raise GitFailed(f"git {args[0]}: {words or f'ended with {code}'}")
+        if code not in accepted:
+            message = os.pread(errors, 2000, 0).decode("utf-8", "replace").strip()
+            raise GitFailed(f"git {args[0]}: {message or f'ended with {code}'}")
         return code, b"".join(parts)
     finally:
-        for fd in (*opened, *([] if into < 0 else [into])):
+        for fd in (*opened, *([] if write_end < 0 else [write_end])):
             os.close(fd)
 
 
@@ -306,12 +306,14 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def command(root: bytes, args: "Sequence[str]") -> "tuple[list[bytes], dict[str, str]]":
-    """(arguments, environment) of a git command in `root`, for who starts it otherwise."""
+    """(arguments, environment) of a git command in `root`, for callers that start it themselves."""
     return [b"git", b"-C", root, *map(os.fsencode, _SAFE), *map(os.fsencode, args)], _environment()
 
 
 def _environment() -> "dict[str, str]":
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _PASSED_ON
+    }
     env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1")
     env["GIT_ALLOW_PROTOCOL"] = ""  # for git older than that variable; a setting cannot overrule it
     return env
@@ -348,10 +350,10 @@ def _commit_of(text: bytes) -> "str | None":
 
 
 def _ask_head(git_dir: bytes) -> "tuple[str | None, str | None]":
-    place = ["--git-dir", os.fsdecode(git_dir)]
+    options = ["--git-dir", os.fsdecode(git_dir)]
     try:
-        _, branch = run(git_dir, [*place, "symbolic-ref", "-q", "--short", "HEAD"], b"", fine=(0, 1))
-        code, commit = run(git_dir, [*place, "rev-parse", "-q", "--verify", "HEAD"], b"", fine=(0, 1))
+        _, branch = run(git_dir, [*options, "symbolic-ref", "-q", "--short", "HEAD"], b"", accepted=(0, 1))
+        code, commit = run(git_dir, [*options, "rev-parse", "-q", "--verify", "HEAD"], b"", accepted=(0, 1))
     except GitFailed:
         return None, None
     return (_commit_of(commit.strip()) if code == 0 else None), os.fsdecode(branch.strip()) or None

@@ -1,12 +1,13 @@
-"""Which files of a work tree git holds byte for byte, so that nobody has to read them.
+"""Which files of a work tree git holds byte for byte, so that they need not be read.
 
-The index proves that a file is the one that git made an object of (`git_index`). The object has the same
-bytes only where nothing converts the file on its way: no `core.autocrlf`, and no attribute that sets line
-endings, an encoding, `$Id$` or a filter. Git is asked for attributes only where there can be any, by a child
-that starts no program (`git`).
+The index proves that git made an object of this very file (`git_index`). The object has the same bytes only
+where nothing converts the file: no `core.autocrlf`, and no attribute that sets line endings, an encoding,
+`$Id$` or a filter. Git is asked for attributes only where there can be any, by a child that starts no program
+(`git`).
 
-A conversion may be set no more that was when the file was added, and an object may be gone. So git is asked
-in the end whether it has each object, with as many bytes as the file. Belongs to one scan. On the hook path.
+A conversion that applied when the file was added may no longer be set, and an object may be gone. So git is
+asked at the end whether it has each object, with as many bytes as the file. Belongs to one scan. On the hook
+path.
 """
 
 import os
@@ -18,109 +19,115 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from eventlog.worktree.git import GitPlace, Settings
+    from eventlog.worktree.git import RepositoryPaths, Settings
     from eventlog.worktree.git_index import GitIndex
 
 _CONVERTING = frozenset((b"text", b"crlf", b"eol", b"ident", b"filter", b"working-tree-encoding"))
-# Git cannot look at longer paths.
+# Git refuses longer paths.
 _ASKED_SIZE_MAX = 4_000
 _FALSE = frozenset((b"", b"false", b"no", b"off", b"0"))
 
 
 class HeldByGit:
-    """`object_of` is what a capture asks with."""
+    """The files that git holds; a capture calls `object_of`."""
 
     def __init__(
         self,
         index: "GitIndex",
         converted: "set[bytes]",
-        asked: bool,
+        attributes_asked: bool,
         root: bytes,
         deadline: "float | None" = None,
     ) -> None:
-        """Args: converted: paths that something may convert; asked: whether git said which."""
+        """Args: converted: paths that something may convert; asked: whether git was asked for them."""
         self._index = index
         self._root = root
         self._deadline = deadline
         self._converted = converted
-        self._asked = asked
+        self._attributes_asked = attributes_asked
         self._doubtful: "tuple[bytes, ...]" = ()  # beginnings of paths
 
-    def object_of(self, path: bytes, found: os.stat_result) -> "bytes | None":
+    def object_of(self, path: bytes, file_stat: os.stat_result) -> "bytes | None":
         """The id of the object whose bytes are those of the file at `path`; None when that is not proven."""
         if path in self._converted or (self._doubtful and path.startswith(self._doubtful)):
             return None
-        return self._index.object_of(path, found)
+        return self._index.object_of(path, file_stat)
 
     def are_there(self, objects: "Sequence[tuple[bytes, int]]") -> "list[bool]":
         """Whether git has each of these objects, with this many bytes. Raises: GitFailed."""
         if not objects:
             return []
         names = b"".join(object for object, _ in objects).hex("\n", len(objects[0][0])) + "\n"
-        shown = "--batch-check=%(objecttype) %(objectsize)"
-        question = ["--no-replace-objects", "cat-file", "--buffer", shown]
-        _, answer = git.run(self._root, question, names.encode(), self._deadline)
+        format = "--batch-check=%(objecttype) %(objectsize)"
+        arguments = ["--no-replace-objects", "cat-file", "--buffer", format]
+        _, answer = git.run(self._root, arguments, names.encode(), self._deadline)
         lines = answer.split(b"\n")[:-1]
         if len(lines) != len(objects):
             raise GitFailed(f"git cat-file: {len(lines)} answers to {len(objects)} questions")
         return [line == b"blob %d" % size for line, (_, size) in zip(lines, objects, strict=True)]
 
     def note_attributes(self, directory: bytes) -> None:
-        """An attributes file stands in `directory`. Git knew of it if it was tracked when git was asked."""
+        """Note an attributes file in `directory`. Git took it into account if it was tracked when asked."""
         path = directory + b"/" + ATTRIBUTES_FILE if directory else ATTRIBUTES_FILE
-        if not self._asked or path not in self._index.tracked:
+        if not self._attributes_asked or path not in self._index.tracked:
             self._doubtful += (directory + b"/" if directory else b"",)
 
 
-def index_of(place: "GitPlace", root: bytes, settings: "Settings") -> "GitIndex | None":
+def index_of(repository: "RepositoryPaths", root: bytes, settings: "Settings") -> "GitIndex | None":
     """The index of a repository below `root`; None where git has to be asked."""
     if _last(settings, b"core.worktree") is not None:
         return None  # it may be about another directory
     is_sha256 = _last(settings, b"extensions.objectformat") == b"sha256"
-    prefix = b"" if root == place.top else os.path.relpath(root, place.top) + b"/"
-    return git_index.read(place.git_dir + b"/index", 32 if is_sha256 else 20, prefix)
+    prefix = b"" if root == repository.top else os.path.relpath(root, repository.top) + b"/"
+    return git_index.read(repository.git_dir + b"/index", 32 if is_sha256 else 20, prefix)
 
 
 def held_by_git(
-    place: "GitPlace", root: bytes, settings: "Settings", index: "GitIndex", deadline: "float | None" = None
+    repository: "RepositoryPaths",
+    root: bytes,
+    settings: "Settings",
+    index: "GitIndex",
+    deadline: "float | None" = None,
 ) -> "HeldByGit | None":
-    """Which files below `root` git holds; None when that cannot be told of any.
+    """Which files below `root` git holds; None when no file can be proven to be held.
 
     Raises: GitFailed.
     """
     autocrlf = _last(settings, b"core.autocrlf")
     if (autocrlf or b"").lower() not in _FALSE or _last(settings, b"attr.tree") is not None:
         return None
-    asked = _has_attributes(place, root, settings, index)
-    converted = _converted(root, index.tracked, deadline) if asked else set()
-    return HeldByGit(index, converted, asked, root, deadline)
+    attributes_asked = _has_attributes(repository, root, settings, index)
+    converted = _converted(root, index.tracked, deadline) if attributes_asked else set()
+    return HeldByGit(index, converted, attributes_asked, root, deadline)
 
 
-def _last(settings: "Settings", wanted: bytes) -> "bytes | None":
+def _last(settings: "Settings", name: bytes) -> "bytes | None":
     """The value that counts of a setting; `true` where it has none."""
-    found = None
+    last = None
     for _, key, value in settings:
-        if key == wanted:
-            found = b"true" if value is None else value
-    return found
+        if key == name:
+            last = b"true" if value is None else value
+    return last
 
 
-def _has_attributes(place: "GitPlace", root: bytes, settings: "Settings", index: "GitIndex") -> bool:
-    """Whether any file that git tracks, or any outside of the work tree, gives attributes."""
-    if root != place.top or _last(settings, b"core.attributesfile") is not None:
+def _has_attributes(
+    repository: "RepositoryPaths", root: bytes, settings: "Settings", index: "GitIndex"
+) -> bool:
+    """Whether any file that git tracks, or any outside the work tree, sets attributes."""
+    if root != repository.top or _last(settings, b"core.attributesfile") is not None:
         return True  # a directory above may have some
     names = b"\0/%b\0" % b"\0/".join(index.tracked)
     if b"/" + ATTRIBUTES_FILE + b"\0" in names.lower():
         return True
-    return any(map(os.path.lexists, _attribute_files(place, settings)))
+    return any(map(os.path.lexists, _attribute_files(repository, settings)))
 
 
-def _attribute_files(place: "GitPlace", settings: "Settings") -> "list[bytes]":
-    """The files outside of the work tree that may give attributes, there or not."""
+def _attribute_files(repository: "RepositoryPaths", settings: "Settings") -> "list[bytes]":
+    """The files outside the work tree, existing or not, that may set attributes."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
-    files = [place.common_dir + b"/info/attributes", config + b"/git/attributes", b"/etc/gitattributes"]
-    # The system's stand beside its configuration, or below the directory that git was installed in.
+    files = [repository.common_dir + b"/info/attributes", config + b"/git/attributes", b"/etc/gitattributes"]
+    # The system's are beside its configuration, or below the directory that git was installed in.
     files += [os.path.dirname(origin) + b"/gitattributes" for origin, _, _ in settings]
     for directory in os.get_exec_path():
         above = os.path.dirname(os.path.abspath(os.fsencode(directory)))

@@ -1,11 +1,11 @@
-"""Git's index, read by hand: what git tracks, and which files are, by their stats, what git holds of them.
+"""Git's index, read directly: what git tracks, and which files are, by their stats, what git holds of them.
 
-Versions 2, 3 and 4, of SHA-1 and SHA-256 repositories. The digest at the end of the file is not checked, as
-git does not check it either: that costs a hash of the whole file. The structure is checked, and whoever reads
-an object hashes it, so a damaged id proves nothing wrong. What git must understand and this module does not
-(a split index, a sparse one, any extension in lower case) makes no index at all.
+Versions 2, 3 and 4, of SHA-1 and SHA-256 repositories. The digest at the end of the file is not checked; git
+does not check it either, since that costs a hash of the whole file. The structure is checked, and every
+reader of an object hashes it, so a damaged id cannot prove anything wrong. An index with required features
+that this module does not know (a split index, a sparse one, any extension in lower case) is not read at all.
 
-Nothing here knows of filters and line endings: see `git_held`. On the hook path.
+Filters and line endings are the concern of `git_held`. On the hook path.
 """
 
 import os
@@ -43,7 +43,7 @@ class Unreadable(Exception):
 class GitIndex:
     """The entries at and below one directory of a work tree. Paths are relative to that directory."""
 
-    __slots__ = ("_data", "_device", "_hash_size", "_places", "_written_ns", "tracked")
+    __slots__ = ("_data", "_device", "_hash_size", "_offsets", "_written_ns", "tracked")
 
     def __init__(self, data: bytes, written: os.stat_result, hash_size: int, prefix: bytes = b"") -> None:
         """Args:
@@ -56,35 +56,35 @@ class GitIndex:
         self._hash_size = hash_size
         self._device = written.st_dev
         self._written_ns = written.st_mtime_ns
-        self._places: "dict[bytes, int]" = {}  # where the entries are that may prove something
+        self._offsets: "dict[bytes, int]" = {}  # of the entries that may prove something
         self.tracked: "dict[bytes, str | None]" = {}  # with the commit where it is a submodule
         self._read_entries(prefix)
 
-    def object_of(self, path: bytes, found: os.stat_result) -> "bytes | None":
+    def object_of(self, path: bytes, file_stat: os.stat_result) -> "bytes | None":
         """The id of the object that git made of this very file; None when the index does not prove it.
 
         By git's rule: size, mtime, ctime, inode and mode are the entry's, and both times are older than the
-        index. Whether git converted the file on the way is another question.
+        index. Git may still have converted the file.
         """
-        at = self._places.get(path)
-        if at is None or not stat.S_ISREG(found.st_mode):
+        offset = self._offsets.get(path)
+        if offset is None or not stat.S_ISREG(file_stat.st_mode):
             return None
-        data, mtime, ctime = self._data, found.st_mtime_ns, found.st_ctime_ns
-        ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode, mode, _, _, size = _STAT.unpack_from(data, at)
+        data, mtime, ctime = self._data, file_stat.st_mtime_ns, file_stat.st_ctime_ns
+        ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode, mode, _, _, size = _STAT.unpack_from(data, offset)
         if (
-            size != found.st_size & _U32
+            size != file_stat.st_size & _U32
             or mtime_s != mtime // _NS & _U32
             or mtime_ns != mtime % _NS
             or ctime_s != ctime // _NS & _U32
             or ctime_ns != ctime % _NS
-            or inode != found.st_ino & _U32
-            or mode != (_EXECUTABLE if found.st_mode & 0o100 else _FILE)
+            or inode != file_stat.st_ino & _U32
+            or mode != (_EXECUTABLE if file_stat.st_mode & 0o100 else _FILE)
         ):
             return None
-        margin = 0 if found.st_dev == self._device else _OTHER_CLOCK_NS
+        margin = 0 if file_stat.st_dev == self._device else _OTHER_CLOCK_NS
         if max(mtime, ctime) >= self._written_ns - margin:
             return None  # racy: a later change may have left the stat as it is
-        return data[at + _STAT_SIZE : at + _STAT_SIZE + self._hash_size]
+        return data[offset + _STAT_SIZE : offset + _STAT_SIZE + self._hash_size]
 
     def _read_entries(self, prefix: bytes) -> None:
         data = self._data
@@ -94,77 +94,77 @@ class GitIndex:
         magic, version, count = _HEAD.unpack_from(data)
         if magic != b"DIRC" or version not in (2, 3, 4):
             raise Unreadable(f"version {version} is not known")
-        at = self._each_entry(count, version, end, prefix)
-        while at < end:
-            if at + 8 > end or not 0x41 <= data[at] <= 0x5A:
-                raise Unreadable(f"extension {data[at : at + 4]!r} must be understood")
-            at += 8 + _INT.unpack_from(data, at + 4)[0]
-        if at != end:
+        offset = self._each_entry(count, version, end, prefix)
+        while offset < end:
+            if offset + 8 > end or not 0x41 <= data[offset] <= 0x5A:
+                raise Unreadable(f"extension {data[offset : offset + 4]!r} must be understood")
+            offset += 8 + _INT.unpack_from(data, offset + 4)[0]
+        if offset != end:
             raise Unreadable("an extension is cut short")
 
     def _each_entry(self, count: int, version: int, end: int, prefix: bytes) -> int:
-        """Take in all entries; where they end."""
+        """Read all entries; the offset where they end."""
         data, fixed = self._data, _STAT_SIZE + self._hash_size
         unpack_flags, unpack_int = _FLAGS.unpack_from, _INT.unpack_from
-        tracked, places = self.tracked, self._places
+        tracked, offsets = self.tracked, self._offsets
         prefix_size = len(prefix)
-        at = _HEAD.size
+        offset = _HEAD.size
         path, stage = b"", 0
         # The one loop whose length is that of the index.
         for _ in range(count):
-            before = path, stage
-            name_at = at + fixed + 2
-            if name_at >= end:
+            previous = path, stage
+            name_start = offset + fixed + 2
+            if name_start >= end:
                 raise Unreadable("it is cut short")
-            flags = unpack_flags(data, name_at - 2)[0]
-            more = 0
+            flags = unpack_flags(data, name_start - 2)[0]
+            extended_flags = 0
             if flags & _EXTENDED:
-                more = unpack_flags(data, name_at)[0]
-                name_at += 2
-                if version == 2 or more & _UNKNOWN_FLAGS:
+                extended_flags = unpack_flags(data, name_start)[0]
+                name_start += 2
+                if version == 2 or extended_flags & _UNKNOWN_FLAGS:
                     raise Unreadable("an entry has flags that are not known")
             if version == 4:
-                path, after = _compressed_path(data, name_at, end, path)
+                path, next_offset = _compressed_path(data, name_start, end, path)
             else:
-                name_end = name_at + (flags & _LENGTH)
+                name_end = name_start + (flags & _LENGTH)
                 if flags & _LENGTH == _LENGTH:
                     name_end = data.find(b"\0", name_end)
-                path = data[name_at:name_end]
-                after = at + (name_end - at + 8) // 8 * 8
-                if name_end < 0 or after > end or data[name_end]:
+                path = data[name_start:name_end]
+                next_offset = offset + (name_end - offset + 8) // 8 * 8
+                if name_end < 0 or next_offset > end or data[name_end]:
                     raise Unreadable("a path is not where it should end")
             stage = flags & _STAGE
-            if (path, stage) <= before or not path:
+            if (path, stage) <= previous or not path:
                 raise Unreadable("its entries are not in order")
-            mode = unpack_int(data, at + _MODE_AT)[0]
+            mode = unpack_int(data, offset + _MODE_AT)[0]
             if mode not in _MODES:
                 raise Unreadable(f"an entry has the mode {mode:o}")
             if path.startswith(prefix):
                 name = path[prefix_size:] if prefix_size else path
-                link = data[at + _STAT_SIZE : at + fixed].hex() if mode == _GITLINK else None
+                link = data[offset + _STAT_SIZE : offset + fixed].hex() if mode == _GITLINK else None
                 tracked[name] = link
-                size = unpack_int(data, at + _FILE_SIZE_AT)[0]
+                size = unpack_int(data, offset + _FILE_SIZE_AT)[0]
                 # Git writes the size 0 where it doubts the entry; an empty file is quickly read.
-                if size and not (flags & (_ASSUME_VALID | _STAGE) or more):
-                    places[name] = at
-            at = after
-        return at
+                if size and not (flags & (_ASSUME_VALID | _STAGE) or extended_flags):
+                    offsets[name] = offset
+            offset = next_offset
+        return offset
 
 
-def _compressed_path(data: bytes, at: int, end: int, previous: bytes) -> "tuple[bytes, int]":
+def _compressed_path(data: bytes, offset: int, end: int, previous: bytes) -> "tuple[bytes, int]":
     """The path of an entry of version 4, and where the entry ends."""
-    byte = data[at]
+    byte = data[offset]
     cut = byte & 0x7F
     while byte & 0x80:
-        at += 1
-        if at >= end or cut > SIZE_MAX:
+        offset += 1
+        if offset >= end or cut > SIZE_MAX:
             raise Unreadable("a path is cut short")
-        byte = data[at]
+        byte = data[offset]
         cut = (cut + 1) << 7 | byte & 0x7F
-    name_end = data.find(b"\0", at + 1, end)
+    name_end = data.find(b"\0", offset + 1, end)
     if cut > len(previous) or name_end < 0:
         raise Unreadable("a path is cut short")
-    return previous[: len(previous) - cut] + data[at + 1 : name_end], name_end + 1
+    return previous[: len(previous) - cut] + data[offset + 1 : name_end], name_end + 1
 
 
 def read(path: bytes, hash_size: int, prefix: bytes = b"") -> "GitIndex | None":
@@ -184,7 +184,7 @@ def read(path: bytes, hash_size: int, prefix: bytes = b"") -> "GitIndex | None":
             written.st_ctime_ns,
             written.st_size,
         ):
-            return None  # git puts a new file in its place; what writes into it is not git
+            return None  # git replaces the file; a program that writes into it is not git
         return GitIndex(data, written, hash_size, prefix)
     except (OSError, Unreadable):
         return None

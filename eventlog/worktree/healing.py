@@ -1,7 +1,7 @@
-"""Puts stored contents where trees and stat caches say `deferred` (docs/certainty.md §3).
+"""Puts stored contents in place of deferred entries of trees and stat caches (docs/certainty.md §3).
 
-Pure but for the trees that it puts with a writer. An entry is replaced only when it is the very sentence of
-the list, so what a later capture found in its place stays.
+Pure except for the trees that it puts with a writer. An entry is replaced only when it is the sentence of
+this list, so what a later capture found instead stays.
 """
 
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from eventlog.blobs.tree import DIRECTORY, SKIPPED, TreeEntry
 from eventlog.blobs.writer import BlobWriter
 from eventlog.worktree.statcache import STAT_SIZE, StatCache, is_nested
 
-# What stands at a path: kind, id, size.
+# The entry of a path: kind, id, size.
 Content = tuple[bytes, bytes, int]
 Contents = Mapping[bytes, Content]
 

@@ -1,8 +1,8 @@
-"""Patterns in the syntax of gitignore: those that take ignored files in or keep others out, and `.gitignore`
-files where there is no git to ask.
+"""Patterns in the syntax of gitignore: those that include ignored files or leave out others, and `.gitignore`
+files where git cannot be asked.
 
-`re` is imported on the first pattern, because a hook in a repository needs none. A pattern that git would
-let match nothing matches nothing here. Any number of threads may use a `Patterns`. On the hook path.
+`re` is imported on the first pattern, because a hook in a repository needs none. A pattern that matches
+nothing in git matches nothing here. Any number of threads may use a `Patterns`. On the hook path.
 """
 
 import os
@@ -55,9 +55,9 @@ class _Pattern:
 
 
 class Patterns:
-    """Lines in the order in which they stand: the last one that matches decides.
+    """Lines in their order: the last one that matches decides.
 
-    Args: hide: what a line names is kept out and what `!` stands before is taken in, as in an ignore file.
+    Args: hide: a line leaves out what it names, and one with `!` includes it, as in an ignore file.
     """
 
     __slots__ = ("_patterns",)
@@ -81,9 +81,9 @@ class Patterns:
                 return not pattern.negated
         return None
 
-    def word(self, path: bytes, is_dir: bool) -> "bool | None":
-        """Whether `path`, or the nearest directory above it with a verdict, is taken in; a directory also
-        when it is on the way to what an anchored pattern names. None when no pattern has a word.
+    def inherited_verdict(self, path: bytes, is_dir: bool) -> "bool | None":
+        """Whether `path`, or the nearest directory above it with a verdict, is included; a directory also
+        when it leads to what an anchored pattern names. None when no pattern applies.
         """
         verdict = self.verdict(path, is_dir)
         above = path.rpartition(b"/")[0]
@@ -99,13 +99,13 @@ class Patterns:
 
 
 class IgnoreFiles:
-    """The `.gitignore` files below `root`, each read once, when a name below it is first asked about."""
+    """The `.gitignore` files below `root`, each read once, at the first question about a name below it."""
 
     __slots__ = ("_above", "_root")
 
     def __init__(self, root: bytes) -> None:
         self._root = root
-        # For a directory the files that hold patterns in it and above it: (where names below begin, patterns)
+        # Directory → the files with patterns in it and above it: (where names below begin, patterns)
         self._above: "dict[bytes, list[tuple[int, Patterns]]]" = {}
 
     def hidden(self, path: bytes, is_dir: bool) -> bool:
@@ -117,24 +117,25 @@ class IgnoreFiles:
         return any(_verdict(above, part, dirs) for part, dirs in _from_the_top(path, is_dir))
 
     def _files_above(self, directory: bytes) -> "list[tuple[int, Patterns]]":
-        todo = []
-        at = directory
-        while at not in self._above:
-            todo.append(at)
-            if not at:
+        unread = []
+        above = directory
+        while above not in self._above:
+            unread.append(above)
+            if not above:
                 break
-            at = at.rpartition(b"/")[0]
-        files = self._above.get(at, [])
-        for one in reversed(todo):
-            patterns = Patterns(lines_of((self._root + b"/" + one if one else self._root) + b"/.gitignore"))
+            above = above.rpartition(b"/")[0]
+        files = self._above.get(above, [])
+        for below in reversed(unread):
+            full = self._root + b"/" + below if below else self._root
+            patterns = Patterns(lines_of(full + b"/.gitignore"))
             if patterns:
-                files = [*files, (len(one) + 1 if one else 0, patterns)]
-            self._above[one] = files
+                files = [*files, (len(below) + 1 if below else 0, patterns)]
+            self._above[below] = files
         return files
 
 
 def _verdict(files: "list[tuple[int, Patterns]]", path: bytes, is_dir: bool) -> bool:
-    """The word of the deepest file that has one."""
+    """The verdict of the deepest file that has one."""
     for start, patterns in reversed(files):
         verdict = patterns.verdict(path[start:], is_dir) if start < len(path) else None
         if verdict is not None:
@@ -144,10 +145,10 @@ def _verdict(files: "list[tuple[int, Patterns]]", path: bytes, is_dir: bool) -> 
 
 def _from_the_top(path: bytes, is_dir: bool) -> "Iterator[tuple[bytes, bool]]":
     """The directories above a path, then the path: what is below a hidden one cannot be shown again."""
-    at = path.find(b"/")
-    while at >= 0:
-        yield path[:at], True
-        at = path.find(b"/", at + 1)
+    slash = path.find(b"/")
+    while slash >= 0:
+        yield path[:slash], True
+        slash = path.find(b"/", slash + 1)
     yield path, is_dir
 
 
@@ -191,7 +192,7 @@ def _parse(line: bytes) -> "_Pattern | None":
 
 
 def _trimmed(line: bytes) -> bytes:
-    """Without spaces at the end, but for one behind a backslash."""
+    """The line without spaces at its end, except one after a backslash."""
     end = len(line)
     while end and line[end - 1 : end] == b" ":
         slashes = len(line[: end - 1]) - len(line[: end - 1].rstrip(b"\\"))
@@ -213,43 +214,43 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
     import re
 
     out: "list[bytes]" = []
-    at, end = 0, len(pattern)
-    while at < end:
-        char = pattern[at : at + 1]
+    index, end = 0, len(pattern)
+    while index < end:
+        char = pattern[index : index + 1]
         if char == b"*":
-            after = at
-            while pattern[after : after + 1] == b"*":
-                after += 1
+            next_index = index
+            while pattern[next_index : next_index + 1] == b"*":
+                next_index += 1
             # Git takes three stars and more for two. It compares the plain text before the first wildcard by
             # itself, so that what follows begins a pattern.
-            begins = pattern[at - 1 : at] == b"/" or not _WILD.intersection(pattern[:at])
-            free = begins and after - at >= 2
-            if free and after == end:
+            begins = pattern[index - 1 : index] == b"/" or not _WILD.intersection(pattern[:index])
+            free = begins and next_index - index >= 2
+            if free and next_index == end:
                 out.append(b".*")
-            elif free and pattern[after : after + 1] == b"/":
+            elif free and pattern[next_index : next_index + 1] == b"/":
                 out.append(_DEEP)
-                after += 1
+                next_index += 1
             else:
                 out.append(_STAR)
-            at = after
+            index = next_index
             continue
         if char == b"?":
             out.append(b"[^/]")
         elif char == b"[":
-            found = _bracket(pattern, at)
-            if found is None:
+            bracket = _bracket(pattern, index)
+            if bracket is None:
                 return None
-            text, at = found
+            text, index = bracket
             out.append(text)
             continue
         elif char == b"\\":
-            at += 1
-            if at == end:
+            index += 1
+            if index == end:
                 return None
-            out.append(re.escape(pattern[at : at + 1]))
+            out.append(re.escape(pattern[index : index + 1]))
         else:
             out.append(re.escape(char))
-        at += 1
+        index += 1
     try:
         return re.compile(_without_retries(out), re.DOTALL)
     except re.error:
@@ -257,10 +258,10 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
 
 
 def _without_retries(parts: "list[bytes]") -> bytes:
-    """The regex of a pattern in which only the last `**/` and the last `*` try more than one place.
+    """The regex of a pattern in which only the last `**/` and the last `*` backtrack.
 
-    Whatever stands between two of them may be taken at its first place, since the second one makes up for
-    what is left. So a pattern that somebody else wrote costs no more than a few looks at a path.
+    The text between two of them may match at its first position, since the second one matches the rest. So a
+    foreign pattern costs no more than a few passes over a path.
     """
     groups = _cut(parts, _DEEP)
     texts = []
@@ -275,49 +276,49 @@ def _without_retries(parts: "list[bytes]") -> bytes:
 
 
 def _cut(parts: "list[bytes]", mark: bytes) -> "list[list[bytes]]":
-    found: "list[list[bytes]]" = [[]]
+    groups: "list[list[bytes]]" = [[]]
     for part in parts:
         if part is mark:
-            found.append([])
+            groups.append([])
         else:
-            found[-1].append(part)
-    return found
+            groups[-1].append(part)
+    return groups
 
 
-def _bracket(pattern: bytes, at: int) -> "tuple[bytes, int] | None":
+def _bracket(pattern: bytes, index: int) -> "tuple[bytes, int] | None":
     """A set of characters as a regex, and where it ends; None when it does not end."""
-    at += 1
-    negated = pattern[at : at + 1] in (b"!", b"^")
-    at += negated
+    index += 1
+    negated = pattern[index : index + 1] in (b"!", b"^")
+    index += negated
     parts = []
     first = True
-    while first or pattern[at : at + 1] != b"]":
+    while first or pattern[index : index + 1] != b"]":
         first = False
-        if pattern[at : at + 2] == b"[:":
-            close = pattern.find(b":]", at)
-            members = _CLASSES.get(pattern[at + 2 : close]) if close >= 0 else None
+        if pattern[index : index + 2] == b"[:":
+            close = pattern.find(b":]", index)
+            members = _CLASSES.get(pattern[index + 2 : close]) if close >= 0 else None
             if members is None:
                 return None
             parts.append(members)
-            at = close + 2
+            index = close + 2
             continue
-        low, at = _member(pattern, at)
+        low, index = _member(pattern, index)
         high = low
-        if pattern[at : at + 1] == b"-" and pattern[at + 1 : at + 2] not in (b"]", b""):
-            high, at = _member(pattern, at + 1)
+        if pattern[index : index + 1] == b"-" and pattern[index + 1 : index + 2] not in (b"]", b""):
+            high, index = _member(pattern, index + 1)
         if low is None or high is None:
             return None
         if low <= high:
             parts.append(b"\\x%02x-\\x%02x" % (low, high))
     members = b"".join(parts)
     if not members:
-        return (b"[^/]" if negated else b"(?!)"), at + 1
-    return (b"(?!/)[^" if negated else b"(?!/)[") + members + b"]", at + 1
+        return (b"[^/]" if negated else b"(?!)"), index + 1
+    return (b"(?!/)[^" if negated else b"(?!/)[") + members + b"]", index + 1
 
 
-def _member(pattern: bytes, at: int) -> "tuple[int | None, int]":
-    if pattern[at : at + 1] == b"\\":
-        at += 1
-    if at >= len(pattern):
-        return None, at
-    return pattern[at], at + 1
+def _member(pattern: bytes, index: int) -> "tuple[int | None, int]":
+    if pattern[index : index + 1] == b"\\":
+        index += 1
+    if index >= len(pattern):
+        return None, index
+    return pattern[index], index + 1

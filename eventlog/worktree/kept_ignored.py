@@ -1,7 +1,7 @@
-"""Which files that git ignores are kept all the same: those that nothing could rebuild (docs/capture.md §1).
+"""Which ignored files are kept all the same: those that nothing could rebuild (docs/capture.md §1).
 
 The tables are the rule. They compare names in lower case: whole names, beginnings and ends. Pure; imports
-nothing, because hooks ask it of every name that git ignores.
+nothing, because hooks use it for every name that git ignores.
 """
 
 SIZE_MAX = 5_000_000  # bytes of a file that is kept
@@ -19,7 +19,7 @@ _SETTING_NAMES = frozenset(
 )  # fmt: skip
 
 _DATABASE_ENDS = (b".sqlite", b".sqlite3", b".db", b".db3", b".s3db", b".sl3", b".duckdb")
-# What holds writes that are not in the database yet. `-shm` is an index of `-wal` and made anew.
+# Files with writes that are not in the database yet. `-shm` is an index of `-wal` and made anew.
 JOURNAL_ENDS = (b"-wal", b"-journal", b".wal")
 
 # Private keys and the stores of credentials.
@@ -39,8 +39,8 @@ _PRIVATE_NAMES = frozenset(
 )  # fmt: skip
 _PRIVATE_DIRS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".kube", b".docker", b"gcloud"))
 
-# Directories whose contents some tool makes anew, and files like that. Those of agents hold the hooks: an
-# older version in place of them would end the recording.
+# Directories whose contents some tool makes anew, and such files. Those of agents hold the hooks: restoring
+# an older version of them would end the recording.
 _REBUILT_DIRS = frozenset(
     (
         b"node_modules", b"bower_components", b".venv", b"venv", b".env", b".tox", b".nox",
@@ -67,8 +67,8 @@ def is_kept(path: bytes) -> bool:
 
 
 def is_withheld(path: bytes) -> bool:
-    """Whether what tools say of an ignored file at this path is left out, wherever it is: it may be kept, or
-    hold credentials."""
+    """Whether texts of tools about an ignored file at this path are left out, wherever it is: it may be kept,
+    or hold credentials."""
     directory, name = _parts(database_name(path) or path)
     return _is_private(directory, name) or _is_setting(name) or database_name(name) is not None
 
@@ -85,7 +85,7 @@ def database_name(path: bytes) -> "bytes | None":
 
 
 def journals_of(path: bytes) -> "list[bytes]":
-    """The files that hold writes which are not in the database at `path` yet; of what is none, none."""
+    """The files with writes that are not in the database at `path` yet; none where it is no database."""
     if not path.lower().endswith(_DATABASE_ENDS):
         return []
     return [path + end for end in JOURNAL_ENDS]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
 
 # Is a row's path tracked? KEPT: git ignores it, and it is kept all the same.
-NO, YES, KEPT = b"\0", b"\1", b"\2"
+NO, YES, KEPT_IGNORED = b"\0", b"\1", b"\2"
 LEFT_OUT_ROW = SKIPPED, blob_id(LEFT_OUT.encode())
 _DIRS = (DIRECTORY, SUBMODULE)
 
@@ -25,10 +25,10 @@ class Directory:
 
     __slots__ = (
         "depth",
-        "done",
         "id",
         "ignored",
-        "kept",
+        "is_complete",
+        "kept_ignored",
         "left_out",
         "listing",
         "name",
@@ -51,15 +51,15 @@ class Directory:
         self.number = number  # in the cache
         self.rows: "dict[bytes, Row]" = {}
         self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
-        self.left_out: "set[bytes]" = set()  # names that `.locusignore` keeps out
-        self.kept: "set[bytes]" = set()  # names that git ignores, and that are kept (kept_ignored.py)
+        self.left_out: "set[bytes]" = set()  # names that `.locusignore` leaves out
+        self.kept_ignored: "set[bytes]" = set()  # names that git ignores and that are kept (kept_ignored.py)
         self.ignored = 0  # names that are left out because git ignores them
         self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
         self.listing = False
-        self.done = True
+        self.is_complete = True
         self.stat = self.proof = UNPROVEN
         self.id = EMPTY_TREE
-        self.size = 0  # of its entry: its mode, where that says something
+        self.size = 0  # of its entry: its mode, where the store keeps modes
 
     def set_id(self, id: bytes) -> None:
         self.id = id
@@ -72,7 +72,7 @@ def join(directory: Directory, name: bytes) -> bytes:
 
 
 def is_another(row: "Row", is_dir: bool, suspect: bool) -> bool:
-    """Whether a directory may stand where none was, or none where one was."""
+    """Whether a directory may have replaced something else, or something else a directory."""
     if row[0] == SKIPPED:
-        return suspect and (row[:2] == LEFT_OUT_ROW or row[4] == KEPT)
+        return suspect and (row[:2] == LEFT_OUT_ROW or row[4] == KEPT_IGNORED)
     return (row[0] in _DIRS) != is_dir

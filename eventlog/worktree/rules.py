@@ -1,9 +1,9 @@
-"""Which names of a working directory belong into its tree: what git tracks and what it does not ignore.
+"""Which names of a working directory belong in its tree: what git tracks and what it does not ignore.
 
-Inside a repository git decides; elsewhere, and where git cannot be asked, `.gitignore` files are read by
-`ignore.py`. The `include` patterns of the settings and then `.locusignore` come before both, for names that
-git does not track. The files that the decision rests on are *watched*: while their stats stay, the verdicts
-of the last capture hold for every name that it took in. Belongs to one scan. On the hook path.
+Inside a repository git decides; elsewhere, and where git cannot be asked, `ignore.py` reads `.gitignore`
+files. For names that git does not track, the `include` patterns of the settings and then `.locusignore` come
+before both. The files behind the decision are *watched*: while their stats stay the same, the verdicts of the
+last capture hold for every name that it included. Belongs to one scan. On the hook path.
 """
 
 import os
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eventlog.worktree.git import GitPlace, Settings
+    from eventlog.worktree.git import RepositoryPaths, Settings
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
     from eventlog.worktree.statcache import StatCache
@@ -33,7 +33,7 @@ OWN_IGNORE_FILE = b".locusignore"  # at the root only
 # Files on other file systems have other clocks: how much older than the probe they must be.
 _OTHER_CLOCK_NS = 2_000_000_000
 
-# Git cannot look at longer paths; nor can anything else that takes a path.
+# Git refuses longer paths, as do all system calls that take a path.
 _ASKED_SIZE_MAX = 4_000
 
 
@@ -46,7 +46,7 @@ class TreeRules:
     def __init__(
         self,
         root: bytes,
-        place: "GitPlace | None",
+        repository: "RepositoryPaths | None",
         cache: "StatCache | None",
         probe: "tuple[int, int]",
         include: "Sequence[str]",
@@ -54,17 +54,17 @@ class TreeRules:
         keep_ignored: bool = False,
     ) -> None:
         self._root = root
-        self._place = place
+        self._repository = repository
         self._cache = cache
         self._now, self._device = probe
         self._include = Patterns(include)
         self._keep_ignored = keep_ignored
         self._own_file = root + b"/" + OWN_IGNORE_FILE
-        self._own: "Patterns | None" = None  # until it is read
+        self._own_patterns: "Patterns | None" = None  # until it is read
         self._ignore_files = IgnoreFiles(root)
         self._deadline = deadline
-        self._index = b"" if place is None else place.git_dir + b"/index"
-        self._asked: "dict[bytes, str | None] | None" = None
+        self._index = b"" if repository is None else repository.git_dir + b"/index"
+        self._git_tracked: "dict[bytes, str | None] | None" = None
         self._watched: "dict[bytes, bytes]" = {}
         self.warning: "str | None" = None
         self.held: "HeldByGit | None" = None  # in the first capture of a repository
@@ -74,10 +74,10 @@ class TreeRules:
 
     # -- the watched files ---------------------------------------------------------------------
 
-    def look_at_watched(self) -> bool:
+    def stat_watched(self) -> bool:
         """Whether every watched file is as it was."""
         assert self._cache is not None
-        fresh = [_look(path)[0] for path in self._cache.watched]
+        fresh = [_stat_of(path)[0] for path in self._cache.watched]
         self._watched = dict(zip(self._cache.watched, fresh, strict=True))
         return b"".join(fresh) == self._cache.watch_stats
 
@@ -90,7 +90,9 @@ class TreeRules:
         if cache is None:
             return True
         size = len(UNPROVEN)
-        stats = [cache.watch_stats[at : at + size] for at in range(0, len(cache.watch_stats), size)]
+        stats = [
+            cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)
+        ]
         changed = {
             path for path, stat in zip(cache.watched, stats, strict=True) if self._watched[path] != stat
         }
@@ -106,60 +108,62 @@ class TreeRules:
         if self.digest != cache.tracked:
             return True
         self._watched.update(index)
-        assert self._asked is not None
-        self._set_tracked({path: self._asked[path] for path in cache.absent if path in self._asked})
+        assert self._git_tracked is not None
+        self._set_tracked(
+            {path: self._git_tracked[path] for path in cache.absent if path in self._git_tracked}
+        )
         return False
 
     def prepare_full(self) -> None:
         """Ask git everything anew; when it cannot be asked, `warning` says so."""
-        self._own = None
-        # Looked at before it is read: a change from here on shows next time.
+        self._own_patterns = None
+        # Its stat is taken before it is read: a later change shows next time.
         self._watched = {self._own_file: self._proof(self._own_file)}
         self._ignore_files = IgnoreFiles(self._root)
-        if self._place is None:
+        if self._repository is None:
             self._set_tracked({})
             return
-        from eventlog.worktree import git_held  # which most looks do without
+        from eventlog.worktree import git_held  # which most captures do not need
 
         try:
             settings = git.settings_of(self._root, self._deadline)
-            files = [self._index, *git.rule_files(self._place, self._root, settings)]
+            files = [self._index, *git.rule_files(self._repository, self._root, settings)]
             # As above: before git reads them again.
             self._watched.update((path, self._proof(path)) for path in files)
-            index = git_held.index_of(self._place, self._root, settings)
+            index = git_held.index_of(self._repository, self._root, settings)
             if index is not None:
                 self._take_tracked(index.tracked)
-            elif self._asked is None or self.warning is not None:
+            elif self._git_tracked is None or self.warning is not None:
                 self._ask_tracked()
-            assert self._asked is not None
-            self._set_tracked(self._asked)
+            assert self._git_tracked is not None
+            self._set_tracked(self._git_tracked)
         except GitFailed as error:
             self.give_up(str(error))
             return
         if index is not None and self._cache is None:
-            self._look_for_held(self._place, settings, index)
+            self._find_held(self._repository, settings, index)
 
-    def _look_for_held(self, place: "GitPlace", settings: "Settings", index: "GitIndex") -> None:
-        """What git holds need not be read in a first capture; in a later one little is new."""
+    def _find_held(self, repository: "RepositoryPaths", settings: "Settings", index: "GitIndex") -> None:
+        """Find files that git holds and a first capture need not read; in a later one little is new."""
         from eventlog.worktree import git_held
 
         try:
-            self.held = git_held.held_by_git(place, self._root, settings, index, self._deadline)
+            self.held = git_held.held_by_git(repository, self._root, settings, index, self._deadline)
         except GitFailed:
             pass  # then everything is read
 
-    def give_up(self, why: str) -> None:
-        """Go on without git: what it tracked last time is all that is known to be tracked."""
-        self.warning = why
+    def give_up(self, reason: str) -> None:
+        """Go on without git: only what it tracked last time is known to be tracked."""
+        self.warning = reason
         self.digest = bytes(16)
         cache = self._cache
         rows = () if cache is None else zip(cache.paths, cache.flags, strict=True)
-        known = (path for path, flag in rows if flag == YES[0])
+        tracked = (path for path, flag in rows if flag == YES[0])
         absent = () if cache is None else cache.absent
-        self._set_tracked(dict.fromkeys([*known, *absent]))
+        self._set_tracked(dict.fromkeys([*tracked, *absent]))
 
     def watch(self, path: bytes) -> None:
-        """Watch an ignore file that is itself ignored, hence in no row."""
+        """Watch an ignore file that is itself ignored and so in no row."""
         self._watched[self._root + b"/" + path] = self._proof(self._root + b"/" + path)
 
     def watched(self, sure: bool) -> "list[tuple[bytes, bytes]]":
@@ -170,11 +174,11 @@ class TreeRules:
         return list(self._watched.items())
 
     def _ask_tracked(self) -> None:
-        assert self._place is not None
+        assert self._repository is not None
         self._take_tracked(git.tracked(self._root, self._deadline))
 
     def _take_tracked(self, tracked: "dict[bytes, str | None]") -> None:
-        self._asked = tracked
+        self._git_tracked = tracked
         lines = (path + b"\0" + (link or "").encode("ascii") for path, link in tracked.items())
         self.digest = blake3(b"\0".join(lines)).digest(16)
 
@@ -189,44 +193,44 @@ class TreeRules:
         self.tracked_dirs = dirs
 
     def _proof(self, path: bytes) -> bytes:
-        stat, newest, device = _look(path)
+        stat, newest, device = _stat_of(path)
         margin = 0 if device == self._device else _OTHER_CLOCK_NS
         return stat if newest < self._now - margin or stat == MISSING else UNPROVEN
 
     # -- single names --------------------------------------------------------------------------
 
     def is_tracked(self, path: bytes) -> bool:
-        """Whether git tracks a path that no row is there for, or something below it."""
+        """Whether git tracks a path that has no row, or something below it."""
         return path in self.tracked or path in self.tracked_dirs
 
     def note_attributes(self, directory: bytes) -> None:
-        """A file of git's attributes stands in `directory`."""
+        """Note an attributes file of git in `directory`."""
         if self.held is not None:
             self.held.note_attributes(directory)
 
     def staged_commit(self, path: bytes) -> "str | None":
-        """The commit that the index has for a submodule; None for what is none, or when git cannot say."""
-        if self._place is None or self.warning is not None:
+        """The commit that the index has for a submodule; None where it has none, or git cannot tell."""
+        if self._repository is None or self.warning is not None:
             return None
-        if self._asked is None:
+        if self._git_tracked is None:
             try:
                 self._ask_tracked()
             except GitFailed:
                 return None
-            assert self._asked is not None
-        return self._asked.get(path)
+            assert self._git_tracked is not None
+        return self._git_tracked.get(path)
 
     def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "tuple[set[bytes], set[bytes], set[bytes]]":
-        """Those of the untracked paths (is each a directory?) that git ignores, those that only
-        `.locusignore` keeps out, and those that git ignores and that are taken in because nothing could
-        rebuild them.
+        """Of the untracked paths (is each a directory?) those that git ignores, those that only
+        `.locusignore` leaves out, and those that git ignores and that are kept because nothing could rebuild
+        them.
 
         Raises: GitFailed when the deadline passed.
         """
         if not paths:
             return set(), set(), set()
         ignored: "set[bytes]"
-        if self._place is not None and self.warning is None:
+        if self._repository is not None and self.warning is None:
             try:
                 ignored = self._ask_ignored(path for path, _ in paths)
             except GitFailed as error:
@@ -236,25 +240,25 @@ class TreeRules:
                 ignored = self._read_ignored(paths)
         else:
             ignored = self._read_ignored(paths)
-        if self._own is None:
-            self._own = Patterns(lines_of(self._own_file), hide=True)
-        kept = self._kept_of(paths, ignored) if self._keep_ignored and ignored else set()
-        if not self._include and not self._own:
-            return ignored - kept, set(), kept
+        if self._own_patterns is None:
+            self._own_patterns = Patterns(lines_of(self._own_file), hide=True)
+        retained = self._retained_of(paths, ignored) if self._keep_ignored and ignored else set()
+        if not self._include and not self._own_patterns:
+            return ignored - retained, set(), retained
         kept_out = set()
         for path, is_dir in paths:
-            # What a person set for this store goes before what a repository brings along.
-            word = self._include.word(path, is_dir)
-            own = self._own.word(path, is_dir) if word is None else None
-            if word or own:
+            # A person's setting for this store comes before a file of the repository.
+            verdict = self._include.inherited_verdict(path, is_dir)
+            own_verdict = self._own_patterns.inherited_verdict(path, is_dir) if verdict is None else None
+            if verdict or own_verdict:
                 ignored.discard(path)
-            elif own is False and path not in ignored:
+            elif own_verdict is False and path not in ignored:
                 kept_out.add(path)
-            elif word is False or own is False:
-                kept.discard(path)
-        return ignored - kept, kept_out, kept
+            elif verdict is False or own_verdict is False:
+                retained.discard(path)
+        return ignored - retained, kept_out, retained
 
-    def _kept_of(self, paths: "Sequence[tuple[bytes, bool]]", ignored: "set[bytes]") -> "set[bytes]":
+    def _retained_of(self, paths: "Sequence[tuple[bytes, bool]]", ignored: "set[bytes]") -> "set[bytes]":
         return {path for path, is_dir in paths if not is_dir and path in ignored and is_kept(path)}
 
     def _read_ignored(self, paths: "Sequence[tuple[bytes, bool]]") -> "set[bytes]":
@@ -265,10 +269,10 @@ class TreeRules:
         return git.ignored(self._root, askable, self._deadline)
 
 
-def _look(path: bytes) -> "tuple[bytes, int, int]":
+def _stat_of(path: bytes) -> "tuple[bytes, int, int]":
     """(stat, newest time, device) of a file that may be a link to another; all ones when it is missing."""
     try:
-        found = os.stat(path)
+        file_stat = os.stat(path)
     except OSError:
         return MISSING, 0, -1
-    return pack_stat(found), max(found.st_mtime_ns, found.st_ctime_ns), found.st_dev
+    return pack_stat(file_stat), max(file_stat.st_mtime_ns, file_stat.st_ctime_ns), file_stat.st_dev

@@ -1,8 +1,8 @@
-"""One look at a working directory: which names it holds, which contents are new.
+"""One scan of a working directory: which names it holds, and which contents are new.
 
-A scan begins with the rows of the stat cache and replaces those that the disk contradicts. In a *quick*
-scan only directories whose own stat differs are listed; a *full* one, after a change of what git tracks
-or ignores, lists all. Directories are taken level by level, so that one question to git covers a level.
+A scan begins with the rows of the stat cache and replaces those that the disk contradicts. In a *quick* scan
+only directories whose own stat differs are listed; a *full* one, after a change of what git tracks or
+ignores, lists all. It goes through directories level by level, so that one question to git covers a level.
 
 Used by `worktree.capture` only; one scan belongs to one thread. On the hook path.
 """
@@ -19,9 +19,9 @@ from eventlog.worktree import kept_ignored
 from eventlog.worktree.changes import EMPTY_TREE
 from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
-from eventlog.worktree.rows import KEPT, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
+from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.worktree.rules import IGNORE_FILE, TreeRules
-from eventlog.worktree.stat_all import look_at_all
+from eventlog.worktree.stat_all import stat_all
 from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from eventlog.worktree.contents import ContentReader, Lists, UnreadFile
     from eventlog.worktree.databases import Databases
-    from eventlog.worktree.entries import Found
+    from eventlog.worktree.entries import ReadEntry
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.rows import Row
 
@@ -39,9 +39,9 @@ DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 PENDING_SHOWN = 100
 
 _STRIDE = 256  # rows compared at once
-_IS_TRACKED = bytes.maketrans(KEPT, NO)  # for the flags of rows
+_IS_TRACKED = bytes.maketrans(KEPT_IGNORED, NO)  # for the flags of rows
 
-# Reading no more than this takes no longer than asking git for it, and starting who stores it later.
+# Reading this much takes no longer than asking git for it and starting the process that stores it later.
 READ_FILES_MAX = 100
 READ_BYTES_MAX = 256 << 10
 
@@ -53,7 +53,7 @@ class RulesChanged(Exception):
 class Scan:
     """Args:
     never: (device, inode) of directories that are never captured: the store, git's own.
-    contents: reads the contents of files, or defers them, after the look at all names; without it each is
+    contents: reads the contents of files, or defers them, after all names were examined; without it each is
         read where it is met, also those that were deferred before, which `lists` knows.
     """
 
@@ -80,36 +80,36 @@ class Scan:
         self._unread: "list[tuple[Directory, UnreadFile]]" = []
         # With its stat and git's object; their rows come when all are known.
         self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
-        self._databases: "Databases | None" = None  # that git ignores, and of which a part was looked at
+        self._databases: "Databases | None" = None  # that git ignores, and of which a part was read
         self._fresh = b""
-        self._moved: "set[int]" = set()  # rows to look at though their stat is the same
+        self._moved: "set[int]" = set()  # rows to read though their stat is the same
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
         self.pending: "list[bytes]" = []
         self.pending_count = 0
 
-    # -- the quick look ------------------------------------------------------------------------
+    # -- the quick check -----------------------------------------------------------------------
 
     def nothing_changed(self) -> bool:
-        """Look at every path that the cache knows. True when all is as it was."""
+        """Stat every path of the cache. True when nothing has changed."""
         cache = self.cache
         assert cache is not None
-        watched_same = self.rules.look_at_watched()
-        self._fresh = self._look_at_all(cache)
+        watched_same = self.rules.stat_watched()
+        self._fresh = self._stat_all(cache)
         self._moved = {*self._moved_submodules(cache), *self._wanted(cache)}
         return watched_same and not self._moved and self._fresh == cache.stats
 
-    def _look_at_all(self, cache: StatCache) -> bytes:
-        """The stat of each row as it is now; from the deadline on as it was."""
+    def _stat_all(self, cache: StatCache) -> bytes:
+        """The present stat of each row; of rows not reached before the deadline, the cached one."""
         paths = [b".", *cache.paths[1:]]
-        found = look_at_all(self.entries, paths, deadline=self._deadline, may_fork=self._may_fork)
+        parts = stat_all(self.entries, paths, deadline=self._deadline, may_fork=self._may_fork)
         fresh = []
-        for (start, stats), (end, _) in pairwise([*found, (len(paths), b"")]):
-            seen = start + len(stats) // STAT_SIZE
-            if seen < end:
-                self._leave(cache.paths[seen:end])
-            fresh += [stats, cache.stats[seen * STAT_SIZE : end * STAT_SIZE]]
+        for (start, stats), (end, _) in pairwise([*parts, (len(paths), b"")]):
+            reached = start + len(stats) // STAT_SIZE
+            if reached < end:
+                self._leave(cache.paths[reached:end])
+            fresh += [stats, cache.stats[reached * STAT_SIZE : end * STAT_SIZE]]
         return b"".join(fresh)
 
     def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
@@ -121,7 +121,7 @@ class Scan:
             row = cache.kinds.find(SUBMODULE, row + 1)
 
     def _wanted(self, cache: StatCache) -> "Iterator[int]":
-        """The rows of contents that an earlier capture deferred, and this one is to read."""
+        """The rows of contents that an earlier capture deferred and this one is to read."""
         row = cache.kinds.find(SKIPPED) if self._contents is None else -1
         while row >= 0:
             if self._lists.named_by(cache.id(row)) is not None:
@@ -129,7 +129,7 @@ class Scan:
             row = cache.kinds.find(SKIPPED, row + 1)
 
     def rules_differ(self) -> bool:
-        """Whether what belongs into the tree may have changed, apart from ignore files in it."""
+        """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""
         try:
             return self.rules.differ()
         except GitFailed as error:
@@ -139,7 +139,7 @@ class Scan:
     # -- the scan ------------------------------------------------------------------------------
 
     def run(self, *, full: bool, trusts_ids: bool) -> Directory:
-        """Bring the rows up to date; what they hang from (one row, the working directory).
+        """Bring the rows up to date; returns their root (one row, the working directory).
 
         Args: trusts_ids: whether the contents that the cache names are known to be in the store.
         Raises: RulesChanged, only when not `full`.
@@ -168,14 +168,14 @@ class Scan:
         return top
 
     def _take_contents(self, contents: "ContentReader") -> None:
-        """Put the rows of files, of which only the stat was taken so far."""
-        directories = {one.path: directory for directory, one in self._unread}
-        for one, found in contents.take([one for _, one in self._unread]):
-            directory = directories[one.path]
-            if found is not None:
-                self._put(directory, one.name, found)
+        """Put the rows of files of which only the stat was taken so far."""
+        directories = {file.path: directory for directory, file in self._unread}
+        for file, entry in contents.take([file for _, file in self._unread]):
+            directory = directories[file.path]
+            if entry is not None:
+                self._put(directory, file.name, entry)
             else:
-                self._gone(directory, one.name)
+                self._gone(directory, file.name)
                 directory.stat = UNPROVEN
 
     def _load(self, parent: Directory, name: bytes, number: int) -> Directory:
@@ -197,12 +197,12 @@ class Scan:
             base = cache.paths[row][prefix:]
             kind, stat = cache.kinds[row : row + 1], cache.stat(row)
             id, tracked = cache.id(row), cache.flags[row : row + 1]
-            known = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
+            is_stored = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
             sub = None
             if kind == DIRECTORY:
                 sub = below
                 below += cache.span(below)
-            if not known or (self._full and (kind, id) == LEFT_OUT_ROW):
+            if not is_stored or (self._full and (kind, id) == LEFT_OUT_ROW):
                 continue  # as if it had never been seen
             if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
                 directory.suspects.add(base)
@@ -222,11 +222,11 @@ class Scan:
         for row in self._changed_rows(cache):
             path = cache.paths[row]
             names = path.split(b"/")
-            at = top.rows[b""][5]
+            directory = top.rows[b""][5]
             for name in names[:-1]:
-                assert isinstance(at, Directory)
-                below = at.rows[name][5]
-                at = self._load(at, name, below) if isinstance(below, int) else below
+                assert isinstance(directory, Directory)
+                below = directory.rows[name][5]
+                directory = self._load(directory, name, below) if isinstance(below, int) else below
 
     def _changed_rows(self, cache: StatCache) -> "Iterator[int]":
         fresh, stats, size = self._fresh, cache.stats, STAT_SIZE
@@ -250,42 +250,42 @@ class Scan:
                 yield below
 
     def _level(self, level: "list[Directory]") -> None:
-        looks: "list[tuple[Directory, bytes]]" = []
-        doubts: "list[tuple[Directory, bytes, bool]]" = []
+        to_read: "list[tuple[Directory, bytes]]" = []
+        unclear: "list[tuple[Directory, bytes, bool]]" = []
         for directory in level:
             if not directory.listing:
-                looks += [(directory, name) for name in directory.suspects]
-            elif self._late():
+                to_read += [(directory, name) for name in directory.suspects]
+            elif self._is_late():
                 self._leave([directory.path])
             else:
-                self._list(directory, looks, doubts)
-        looks += self._without_ignored(doubts)
-        for directory, name in looks:
-            if self._late():
+                self._list(directory, to_read, unclear)
+        to_read += self._without_ignored(unclear)
+        for directory, name in to_read:
+            if self._is_late():
                 self._leave([join(directory, name)])
-                directory.done = directory.done and name in directory.rows
+                directory.is_complete = directory.is_complete and name in directory.rows
             else:
-                self._look(directory, name)
+                self._read_name(directory, name)
         for directory in level:
             if directory.listing:
-                directory.stat = directory.proof if directory.done else UNPROVEN
+                directory.stat = directory.proof if directory.is_complete else UNPROVEN
 
     def _list(
         self,
         directory: Directory,
-        looks: "list[tuple[Directory, bytes]]",
-        doubts: "list[tuple[Directory, bytes, bool]]",
+        to_read: "list[tuple[Directory, bytes]]",
+        unclear: "list[tuple[Directory, bytes, bool]]",
     ) -> None:
         """Compare the names in a directory with its rows."""
         try:
-            directory.proof, directory.size, found = self.entries.list(directory.path)
+            directory.proof, directory.size, listed = self.entries.list(directory.path)
         except OSError as error:
             self._cannot_list(directory, error)
             return
         directory.ignored = 0
         names = {}
-        are_plain = all_legal(list(found))
-        for name, is_dir in found.items():
+        are_plain = all_legal(list(listed))
+        for name, is_dir in listed.items():
             if name == b".git" and not directory.path:
                 continue
             if name[:1] == b"." and not is_dir:
@@ -297,10 +297,10 @@ class Scan:
                 named = (name, None) if are_plain else self.entries.named(directory.path, name, is_dir)
             except StoreThere:
                 continue
-            shown, reason = named
+            tree_name, reason = named
             if reason is not None:
-                directory.refused[shown] = reason
-            names[shown] = is_dir
+                directory.refused[tree_name] = reason
+            names[tree_name] = is_dir
         for name in directory.rows.keys() - names.keys():
             self._forget(directory, name)
         if self._contents is not None and self.rules.held is not None:
@@ -308,7 +308,7 @@ class Scan:
         for name, is_dir in names.items():
             row = directory.rows.get(name)
             if name in directory.refused:
-                looks.append((directory, name))
+                to_read.append((directory, name))
                 continue
             if row is not None and is_another(row, is_dir, name in directory.suspects):
                 self._forget(directory, name)  # patterns may treat a directory otherwise than a file
@@ -319,10 +319,10 @@ class Scan:
                 if row is not None:
                     tracked = self._mark_tracked(directory, name, row, path)
                 if not tracked:
-                    doubts.append((directory, name, is_dir))
+                    unclear.append((directory, name, is_dir))
                     continue
             if row is None or name in directory.suspects:
-                looks.append((directory, name))
+                to_read.append((directory, name))
 
     def _without_held(
         self, directory: Directory, names: "dict[bytes, bool]", held: "HeldByGit"
@@ -337,52 +337,54 @@ class Scan:
         others = {}
         late = False
         for number, (name, is_dir) in enumerate(names.items()):
-            late = late or (number % _STRIDE == 0 and self._late())
+            late = late or (number % _STRIDE == 0 and self._is_late())
             path = prefix + name
             if path in tracked and not (is_dir or late or name in directory.refused):
                 try:
-                    found = lstat(fd, name)
+                    file_stat = lstat(fd, name)
                 except OSError:
-                    found = None  # whoever looks at it next, says so
-                object = None if found is None else held.object_of(path, found)
-                if found is not None and object is not None and found.st_size <= size_max:
-                    self._held.append((directory, name, path, found, object))
+                    file_stat = None  # the next step to read it reports the error
+                object = None if file_stat is None else held.object_of(path, file_stat)
+                if file_stat is not None and object is not None and file_stat.st_size <= size_max:
+                    self._held.append((directory, name, path, file_stat, object))
                     continue
             others[name] = is_dir
         return others
 
     def _put_held(self, contents: "ContentReader", held: "HeldByGit") -> None:
         """Put the rows of the files that git holds, and the list of them."""
-        there = [False] * len(self._held)
-        size = sum(found.st_size for *_, found, _ in self._held)
-        if len(there) > READ_FILES_MAX or size > READ_BYTES_MAX:
+        present = [False] * len(self._held)
+        size = sum(file_stat.st_size for *_, file_stat, _ in self._held)
+        if len(present) > READ_FILES_MAX or size > READ_BYTES_MAX:
             try:
-                there = held.are_there([(object, found.st_size) for *_, found, object in self._held])
+                present = held.are_there(
+                    [(object, file_stat.st_size) for *_, file_stat, object in self._held]
+                )
             except GitFailed:
                 pass  # then they are read like the others
-        for (directory, name, _, found, _), is_there in zip(self._held, there, strict=True):
-            if not is_there:
-                self._read_later(directory, name, found)
-        self._held = list(compress(self._held, there))
+        for (directory, name, _, file_stat, _), is_present in zip(self._held, present, strict=True):
+            if not is_present:
+                self._read_later(directory, name, file_stat)
+        self._held = list(compress(self._held, present))
         if not self._held:
             return
         sentence = contents.list_held(
             [
                 (
                     path,
-                    self.entries.kind_of(found),
-                    found.st_size,
-                    found.st_mtime_ns,
-                    found.st_ctime_ns,
-                    found.st_ino,
+                    self.entries.kind_of(file_stat),
+                    file_stat.st_size,
+                    file_stat.st_mtime_ns,
+                    file_stat.st_ctime_ns,
+                    file_stat.st_ino,
                     object,
                 )
-                for _, _, path, found, object in self._held
+                for _, _, path, file_stat, object in self._held
             ]
         )
         proof = self.entries.proof
-        for directory, name, _, found, _ in self._held:
-            directory.rows[name] = (SKIPPED, sentence, found.st_size, proof(found), YES, None)
+        for directory, name, _, file_stat, _ in self._held:
+            directory.rows[name] = (SKIPPED, sentence, file_stat.st_size, proof(file_stat), YES, None)
 
     def _mark_tracked(self, directory: Directory, name: bytes, row: "Row", path: bytes) -> bool:
         flag = YES if path in self.rules.tracked else NO
@@ -391,20 +393,20 @@ class Scan:
         return flag == YES or path in self.rules.tracked_dirs
 
     def _without_ignored(
-        self, doubts: "list[tuple[Directory, bytes, bool]]"
+        self, unclear: "list[tuple[Directory, bytes, bool]]"
     ) -> "Iterator[tuple[Directory, bytes]]":
-        """The names to look at, of those that an ignore file may hide."""
-        paths = [join(directory, name) for directory, name, _ in doubts]
+        """The names to read, of those that an ignore file may hide."""
+        paths = [join(directory, name) for directory, name, _ in unclear]
         try:
-            hidden, kept_out, kept = self.rules.left_out(
-                [(path, is_dir) for path, (_, _, is_dir) in zip(paths, doubts, strict=True)]
+            hidden, kept_out, retained = self.rules.left_out(
+                [(path, is_dir) for path, (_, _, is_dir) in zip(paths, unclear, strict=True)]
             )
         except GitFailed:  # too late
             self._leave(paths)
-            for directory, name, _ in doubts:
-                directory.done = directory.done and name in directory.rows
+            for directory, name, _ in unclear:
+                directory.is_complete = directory.is_complete and name in directory.rows
             return
-        for path, (directory, name, _) in zip(paths, doubts, strict=True):
+        for path, (directory, name, _) in zip(paths, unclear, strict=True):
             if name in directory.rows and (path in hidden or path in kept_out):
                 self._forget(directory, name)
             if path in hidden:
@@ -415,24 +417,24 @@ class Scan:
                 continue
             if path in kept_out:
                 directory.left_out.add(name)
-            if path in kept:
-                directory.kept.add(name)
+            if path in retained:
+                directory.kept_ignored.add(name)
                 if name in directory.rows:
                     row = directory.rows[name]
-                    directory.rows[name] = (*row[:4], KEPT, row[5])
+                    directory.rows[name] = (*row[:4], KEPT_IGNORED, row[5])
             if name not in directory.rows or name in directory.suspects:
                 yield directory, name
 
     def _is_refused(self, directory: Directory, name: bytes) -> bool:
-        """Whether a row lists a name that no tree may hold, or an escape of what stands for none."""
+        """Whether a row is that of a name that no tree may hold, or of one that looks like its escape."""
         row = directory.rows.get(name)
         if row is None or row[0] != SKIPPED:
             return False
         shown, reason = self.entries.named(directory.path, name, False)
         return reason is not None or shown != name
 
-    def _look(self, directory: Directory, name: bytes) -> None:
-        """Put the row of what stands at a name."""
+    def _read_name(self, directory: Directory, name: bytes) -> None:
+        """Put the row of a name."""
         if name == IGNORE_FILE:
             self._rules_changed()
         if name in directory.refused:
@@ -441,58 +443,60 @@ class Scan:
         if not all_legal([name]) and self._is_refused(directory, name):
             return  # changes only when the directory does
         try:
-            found = self.entries.lstat(directory.path, name)
+            file_stat = self.entries.lstat(directory.path, name)
             row = directory.rows.get(name)
             if name in directory.left_out or (row is not None and row[:2] == LEFT_OUT_ROW):
-                self._put(directory, name, self.entries.left_out(self.entries.proof(found)))
-            elif stat.S_ISDIR(found.st_mode):
-                self._look_at_dir(directory, name, found)
-            elif self._is_too_large(directory, name, found):
+                self._put(directory, name, self.entries.left_out(self.entries.proof(file_stat)))
+            elif stat.S_ISDIR(file_stat.st_mode):
+                self._read_directory(directory, name, file_stat)
+            elif self._is_too_large(directory, name, file_stat):
                 reason = kept_ignored.TOO_LARGE
                 self._put(
-                    directory, name, self.entries.skipped(reason, found.st_size, self.entries.proof(found))
+                    directory,
+                    name,
+                    self.entries.skipped(reason, file_stat.st_size, self.entries.proof(file_stat)),
                 )
-            elif self._contents is not None and stat.S_ISREG(found.st_mode):
-                self._read_later(directory, name, found)
+            elif self._contents is not None and stat.S_ISREG(file_stat.st_mode):
+                self._read_later(directory, name, file_stat)
             else:
-                self._put(directory, name, self.entries.read(directory.path, name, found))
+                self._put(directory, name, self.entries.read(directory.path, name, file_stat))
         except FileNotFoundError:
             self._gone(directory, name)
         except OSError as error:
             self._put(directory, name, self.entries.unreadable(error, 0))
 
-    def _is_too_large(self, directory: Directory, name: bytes, found: os.stat_result) -> bool:
+    def _is_too_large(self, directory: Directory, name: bytes, file_stat: os.stat_result) -> bool:
         """Whether a file that git ignores is too large to be kept all the same."""
         row = directory.rows.get(name)
-        if name not in directory.kept and (row is None or row[4] != KEPT):
+        if name not in directory.kept_ignored and (row is None or row[4] != KEPT_IGNORED):
             return False
         if kept_ignored.database_name(name) is not None:
             if self._databases is None:
                 from eventlog.worktree.databases import Databases
 
                 self._databases = Databases(self.entries, self._lists)
-            self._databases.note(directory, name, found)
-        return stat.S_ISREG(found.st_mode) and found.st_size > kept_ignored.SIZE_MAX
+            self._databases.note(directory, name, file_stat)
+        return stat.S_ISREG(file_stat.st_mode) and file_stat.st_size > kept_ignored.SIZE_MAX
 
-    def _read_later(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
+    def _read_later(self, directory: Directory, name: bytes, file_stat: os.stat_result) -> None:
         from eventlog.worktree.contents import UnreadFile
 
         row = directory.rows.get(name)
         entry = row[1] if row is not None and row[0] == SKIPPED else None
         self._unread.append(
-            (directory, UnreadFile(join(directory, name), directory.path, name, found, entry))
+            (directory, UnreadFile(join(directory, name), directory.path, name, file_stat, entry))
         )
 
     def _gone(self, directory: Directory, name: bytes) -> None:
-        """A name that was listed and is there no more: the next capture lists the directory again."""
+        """Forget a name that was listed and is gone: the next capture lists the directory again."""
         if name in directory.rows:
             self._forget(directory, name)
-        directory.done = False
+        directory.is_complete = False
 
-    def _look_at_dir(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
+    def _read_directory(self, directory: Directory, name: bytes, file_stat: os.stat_result) -> None:
         path = join(directory, name)
         row = directory.rows.get(name)
-        if (found.st_dev, found.st_ino) in self._never:
+        if (file_stat.st_dev, file_stat.st_ino) in self._never:
             if row is not None:
                 self._forget(directory, name)
             return
@@ -500,14 +504,14 @@ class Scan:
         if commit is None and (path in self.rules.tracked or (row is not None and row[4] == YES)):
             commit = self._staged_commit(path)
         if commit is not None:
-            self._put(directory, name, self.entries.repository(commit, self.entries.proof(found)))
+            self._put(directory, name, self.entries.repository(commit, self.entries.proof(file_stat)))
         elif directory.depth + 1 > DEPTH_MAX:
-            self._put(directory, name, self.entries.skipped(TOO_DEEP, 0, self.entries.proof(found)))
+            self._put(directory, name, self.entries.skipped(TOO_DEEP, 0, self.entries.proof(file_stat)))
         elif row is None or row[0] != DIRECTORY:
             if row is not None:
                 self._forget(directory, name)
-            # It may be too late to list it; it must not come back open for that.
-            self._new(directory, name).size = self.entries.size_of(found)
+            # It may be too late to list it; its mode must be kept all the same.
+            self._new(directory, name).size = self.entries.size_of(file_stat)
         else:
             below = row[5]
             if isinstance(below, int):
@@ -520,16 +524,16 @@ class Scan:
         commit = self.rules.staged_commit(path)
         return None if commit is None or self.entries.list(path)[2] else commit
 
-    def _put(self, directory: Directory, name: bytes, found: "Found") -> None:
+    def _put(self, directory: Directory, name: bytes, entry: "ReadEntry") -> None:
         old = directory.rows.get(name)
         if old is not None and old[0] != DIRECTORY:
             flag = old[4]
         else:
             flag = YES if join(directory, name) in self.rules.tracked else NO
             self._reshaped = True
-        if name in directory.kept:
-            flag = KEPT
-        directory.rows[name] = (*found, flag, None)
+        if name in directory.kept_ignored:
+            flag = KEPT_IGNORED
+        directory.rows[name] = (*entry, flag, None)
 
     def _cannot_list(self, directory: Directory, error: OSError) -> None:
         above = directory.parent
@@ -541,7 +545,7 @@ class Scan:
         else:
             self._put(above, directory.name, self.entries.unreadable(error, 0))
         above.stat = UNPROVEN
-        above.done = False
+        above.is_complete = False
 
     def _forget(self, directory: Directory, name: bytes) -> None:
         if name == IGNORE_FILE:
@@ -553,11 +557,11 @@ class Scan:
         if not self._full:
             raise RulesChanged
 
-    def _late(self) -> bool:
+    def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _leave(self, paths: "list[bytes]") -> None:
-        """Note paths that were not looked at."""
+        """Note paths that were not read."""
         self.pending_count += len(paths)
         self.pending += paths[: PENDING_SHOWN - len(self.pending)]
 
@@ -565,15 +569,15 @@ class Scan:
 
     def loaded(self, top: Directory) -> "list[Directory]":
         """Every loaded directory of the result, one before those below it."""
-        found = []
+        directories = []
         stack = [top]
         while stack:
             directory = stack.pop()
             for row in directory.rows.values():
                 if isinstance(row[5], Directory):
-                    found.append(row[5])
+                    directories.append(row[5])
                     stack.append(row[5])
-        return found
+        return directories
 
     def tables(self, top: Directory, generation: int) -> StatCache:
         """The cache of this scan; ids of loaded directories are in their parents' rows."""

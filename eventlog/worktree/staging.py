@@ -1,8 +1,8 @@
-"""Copies of large files as they are at this moment, made before anybody reads them (docs/certainty.md §3).
+"""Copies of large files as they are at this moment, made before they are read (docs/certainty.md §3).
 
-A copy is a reflink where the file system can, else a copy within the kernel; it has no name, so it goes with
-the process that holds it, and nothing unscanned ever stands under a name (P5). A file counts only when its
-stat was that of the list before the copy and after it. On the hook path: a child of the hook makes them.
+A copy is a reflink where the file system supports it, else a copy within the kernel. It has no name, so it
+goes with the process that holds it, and nothing unscanned ever has a name (P5). A copy counts only when the
+file's stat was that of the list before and after it. On the hook path: a child of the hook makes them.
 """
 
 import os
@@ -30,12 +30,12 @@ def stage(
 ) -> "dict[bytes, int]":
     """Copy files below `root`, in the order given; path → descriptor of the copy, to be closed by the caller.
 
-    What changed, cannot be opened, or finds no room is left out: whoever stores it reads the file itself.
+    Files that changed, cannot be opened, or do not fit are left out: the storing process reads them itself.
     """
     if not hasattr(os, "O_TMPFILE"):
         return {}
     staged: "dict[bytes, int]" = {}
-    left = COPIED_BYTES_MAX
+    bytes_left = COPIED_BYTES_MAX
     tmp = layout.directory(TMP_DIR)
     for file in files:
         if len(staged) >= COPIES_MAX:
@@ -52,7 +52,7 @@ def stage(
         copied = -1
         try:
             if is_as_listed(calls.fstat(source), file):
-                copied = _copy(fs, source, copy, file.size, left)
+                copied = _copy(fs, source, copy, file.size, bytes_left)
                 if not is_as_listed(calls.fstat(source), file):
                     copied = -1
         except OSError:
@@ -62,13 +62,13 @@ def stage(
         if copied < 0:
             fs.close(copy)
         else:
-            left -= copied
+            bytes_left -= copied
             staged[file.path] = copy
     return staged
 
 
 def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> int:
-    """Copy a file; the bytes that took room, -1 when there are more than `bytes_max`. Raises: OSError."""
+    """Copy a file; the bytes it took, -1 when there are more than `bytes_max`. Raises: OSError."""
     try:
         fs.clone(source, copy)
         return 0
@@ -76,21 +76,21 @@ def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> 
         pass  # not on this file system
     if size > bytes_max:
         return -1
-    at = 0
-    while at < size:
-        done = fs.copy_range(source, copy, min(_PIECE, size - at), at)
-        if done == 0:
+    offset = 0
+    while offset < size:
+        copied_size = fs.copy_range(source, copy, min(_PIECE, size - offset), offset)
+        if copied_size == 0:
             return -1  # it was cut short meanwhile
-        at += done
+        offset += copied_size
     return size
 
 
-def is_as_listed(found: os.stat_result, file: "DeferredFile") -> bool:
+def is_as_listed(file_stat: os.stat_result, file: "DeferredFile") -> bool:
     """Whether a file is still the one of the list, untouched."""
     return (
-        stat.S_ISREG(found.st_mode)
-        and kind_of(found) == plain_kind(file.kind)
-        and stat_of(found) == file.stat
+        stat.S_ISREG(file_stat.st_mode)
+        and kind_of(file_stat) == plain_kind(file.kind)
+        and stat_of(file_stat) == file.stat
     )
 
 

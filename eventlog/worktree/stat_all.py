@@ -1,9 +1,9 @@
-"""The stats of all known paths of a working directory as they are now: nearly all the time a capture takes.
+"""The present stats of all known paths of a working directory, which take nearly all the time of a capture.
 
-One `lstat` for each path, and most of it is the kernel's, so only more processors make it shorter. Threads
-do not: they wait for one another between any two calls. With `may_fork` children look at a part each and
-say through a pipe what they saw. A child makes no other call, keeps no descriptor of its parent but two,
-and nothing rests on it: what it did not say in time is looked at here. On the hook path.
+Each path costs one `lstat`, mostly within the kernel, so only more processors make it faster. Threads do not:
+they wait for one another between any two calls. With `may_fork`, children stat a part each and send the stats
+through a pipe. A child makes no other call and keeps only two descriptors of its parent. Nothing depends on
+it: the parent stats what it did not send in time. On the hook path.
 """
 
 import errno
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from eventlog.worktree.entries import Entries
 
-# How many paths are looked at between two looks at the clock: about a millisecond.
+# Paths between two readings of the clock: about a millisecond.
 _STRIDE = 256
-# A child costs its parent a millisecond, and looking at this many paths takes five.
+# A child costs its parent a millisecond, and this many paths take five.
 _ROWS_MIN = 2_000
 _PROCESSES_MAX = 4
 _DESCRIPTORS_MAX = 1024
-# How long before the deadline a child ends its look, so that what it saw is not lost.
+# Seconds before the deadline at which a child stops, so that its stats are not lost.
 _TELLING_S = 0.005
 _SIGKILL = 9
 # Entries of /proc/self/task: `.`, `..`, and the one thread that makes a fork harmless.
 _LINKS_OF_ONE_THREAD = 3
 
 
-def look_at_all(
+def stat_all(
     entries: "Entries", paths: "Sequence[bytes]", *, deadline: "float | None", may_fork: bool
 ) -> "list[tuple[int, bytes]]":
     """[(first row, stats from there on)], one for each part; a part is short when the deadline passed.
@@ -47,13 +47,13 @@ def look_at_all(
             try:
                 children.append(_Child(entries.dir(b""), part, deadline))
             except OSError:
-                break  # no more processes or descriptors: the rest is looked at here
-        found = []
+                break  # no more processes or descriptors: the parent does the rest
+        results = []
         for number, (start, part) in enumerate(parts):
-            said = children[number - 1].take() if 0 < number <= len(children) else b""
-            rest = part[len(said) // STAT_SIZE :]
-            found.append((start, said + (_look(entries, rest, deadline) if rest else b"")))
-        return found
+            answer = children[number - 1].take() if 0 < number <= len(children) else b""
+            rest = part[len(answer) // STAT_SIZE :]
+            results.append((start, answer + (_stat_paths(entries, rest, deadline) if rest else b"")))
+        return results
     finally:
         for child in children:
             child.end()
@@ -61,49 +61,57 @@ def look_at_all(
 
 def _processes(rows: int) -> int:
     """How many processes are worth their start; one where a fork may not be harmless."""
-    wanted = min(rows // _ROWS_MIN, _PROCESSES_MAX)
-    if wanted < 2:
+    count = min(rows // _ROWS_MIN, _PROCESSES_MAX)
+    if count < 2:
         return 1
     try:
         if os.stat("/proc/self/task").st_nlink != _LINKS_OF_ONE_THREAD:
             return 1
-        return max(1, min(wanted, len(os.sched_getaffinity(0))))
+        return max(1, min(count, len(os.sched_getaffinity(0))))
     except (OSError, AttributeError):
         return 1  # no Linux
 
 
-def _look(entries: "Entries", paths: "Sequence[bytes]", deadline: "float | None") -> bytes:
+def _stat_paths(entries: "Entries", paths: "Sequence[bytes]", deadline: "float | None") -> bytes:
     """The stat of each path, until the deadline."""
     fresh: "list[bytes]" = []
-    at = 0
-    while at < len(paths) and not _late(deadline):
-        stride = paths[at : at + _STRIDE]
-        done = _look_at(entries.dir(b""), stride)
-        if len(done) < len(stride):
-            done.append(_look_deep(entries, stride[len(done)]))
-        fresh += done
-        at += len(done)
+    index = 0
+    while index < len(paths) and not _is_late(deadline):
+        stride = paths[index : index + _STRIDE]
+        stats = _stat_stride(entries.dir(b""), stride)
+        if len(stats) < len(stride):
+            stats.append(_stat_deep(entries, stride[len(stats)]))
+        fresh += stats
+        index += len(stats)
     return b"".join(fresh)
 
 
-def _look_at(root: int, paths: "Sequence[bytes]") -> "list[bytes]":
+def _stat_stride(root: int, paths: "Sequence[bytes]") -> "list[bytes]":
     """The stat of each path up to one that is too long for a call."""
     lstat, pack = os.lstat, pack_fields
     fresh: "list[bytes]" = []
     # The one loop whose length is that of the working directory: no call but the system's.
     for path in paths:
         try:
-            found = lstat(path, dir_fd=root)
+            file_stat = lstat(path, dir_fd=root)
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 break
             fresh.append(MISSING)
             continue
-        fresh.append(pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+        fresh.append(
+            pack(
+                file_stat.st_mode,
+                file_stat.st_ino,
+                file_stat.st_size,
+                file_stat.st_mtime_ns,
+                file_stat.st_ctime_ns,
+            )
+        )
     return fresh
 
 
-def _look_deep(entries: "Entries", path: bytes) -> bytes:
+def _stat_deep(entries: "Entries", path: bytes) -> bytes:
     try:
         directory, _, name = path.rpartition(b"/")
         return pack_stat(entries.lstat(directory, name))
@@ -111,40 +119,41 @@ def _look_deep(entries: "Entries", path: bytes) -> bytes:
         return MISSING
 
 
-def _late(deadline: "float | None") -> bool:
+def _is_late(deadline: "float | None") -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
 class _Child:
-    """A process that looks at paths. Raises: OSError when there can be none."""
+    """A process that stats paths. Raises: OSError when it cannot be started."""
 
     def __init__(self, root: int, paths: "Sequence[bytes]", deadline: "float | None") -> None:
         self._deadline = deadline
         self._ended = False
-        self._out, into = os.pipe()
+        self._read_end, write_end = os.pipe()
         parent = os.getpid()
         try:
             self._pid = os.fork()
             if self._pid == 0:
-                _answer(root, into, paths, deadline)
+                _answer(root, write_end, paths, deadline)
         except OSError:
-            os.close(self._out)
+            os.close(self._read_end)
             raise
         finally:
             if os.getpid() != parent:
                 os._exit(0)  # whatever happened: a child never goes on in its parent's place
-            os.close(into)
+            os.close(write_end)
 
     def take(self) -> bytes:
-        """The stats that it has seen: of its first paths, or all."""
-        said = b""
+        """The stats that it has sent: of its first paths, or of all."""
+        answer = b""
         while part := self._read():
-            said += part
-        return said[: len(said) // STAT_SIZE * STAT_SIZE]
+            answer += part
+        return answer[: len(answer) // STAT_SIZE * STAT_SIZE]
 
     def end(self) -> None:
-        """Nobody waits for its end: one that hangs holds nothing, and what is left goes with its parent."""
-        os.close(self._out)
+        """Close the pipe without waiting for its end: one that hangs holds nothing, and ends with its
+        parent."""
+        os.close(self._read_end)
         try:
             if not self._ended:
                 os.kill(self._pid, _SIGKILL)
@@ -157,30 +166,30 @@ class _Child:
             import select
 
             poll = select.poll()
-            poll.register(self._out, select.POLLIN)
+            poll.register(self._read_end, select.POLLIN)
             if not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
                 return b""
-        part = os.read(self._out, 1 << 20)
+        part = os.read(self._read_end, 1 << 20)
         self._ended = not part
         return part
 
 
-def _answer(root: int, into: int, paths: "Sequence[bytes]", deadline: "float | None") -> None:
+def _answer(root: int, write_end: int, paths: "Sequence[bytes]", deadline: "float | None") -> None:
     """The work of a child. It keeps no lock, and no pipe that an agent reads, beyond its parent."""
-    low, high = sorted((root, into))
+    low, high = sorted((root, write_end))
     os.closerange(0, low)
     os.closerange(low + 1, high)
     os.closerange(high + 1, _DESCRIPTORS_MAX)
-    soon = None if deadline is None else deadline - _TELLING_S
+    end_s = None if deadline is None else deadline - _TELLING_S
     fresh: "list[bytes]" = []
-    for at in range(0, len(paths), _STRIDE):
-        stride = paths[at : at + _STRIDE]
-        done = [] if _late(soon) else _look_at(root, stride)
-        fresh += done
-        if len(done) < len(stride):
+    for start in range(0, len(paths), _STRIDE):
+        stride = paths[start : start + _STRIDE]
+        stats = [] if _is_late(end_s) else _stat_stride(root, stride)
+        fresh += stats
+        if len(stats) < len(stride):
             break
     # All at once: a pipe holds less than this, and nobody reads it before the parent has done its part.
     view = memoryview(b"".join(fresh))
     while view:
-        view = view[os.write(into, view) :]
-    os.close(into)  # the end of a process takes half a millisecond
+        view = view[os.write(write_end, view) :]
+    os.close(write_end)  # the end of a process takes half a millisecond

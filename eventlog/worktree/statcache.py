@@ -1,7 +1,7 @@
-"""What the last capture of a working directory saw: for every path its stat, its kind and its id.
+"""The stat cache: the stat, kind and id of every path at the last capture of a working directory.
 
-One file per working directory, replaced as a whole, read whole. Derived: deleting it costs time and
-changes no answer (I22); what is damaged, foreign, or of another format counts as absent.
+One file per working directory, replaced as a whole, read whole. Derived: deleting it costs time and changes
+no answer (I22); one that is damaged, foreign, or of another format counts as absent.
 
     128 header (below)
     12  per directory, a directory before those in it: number of rows u32, span u32 (directories in
@@ -20,8 +20,8 @@ Directory 0 holds one row: the working directory itself, with an empty path. The
 stand together in the order of names, the rows of directories in the order of directories; so a
 directory with all that is below it is one stretch of every table, and is copied as one.
 
-Any process may load or save at any time: the last one wins, and either file tells the truth about its
-own moment. On the hook path.
+Any process may load or save at any time: the last one wins, and either file is true of its own moment. On the
+hook path.
 """
 
 import os
@@ -62,13 +62,15 @@ MISSING = b"\xff" * STAT_SIZE
 pack_fields = _STAT.pack  # mode, inode, size, mtime ns, ctime ns
 
 
-def pack_stat(found: os.stat_result) -> bytes:
+def pack_stat(file_stat: os.stat_result) -> bytes:
     """The fields that prove a content unchanged."""
-    return _STAT.pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return _STAT.pack(
+        file_stat.st_mode, file_stat.st_ino, file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns
+    )
 
 
 class CacheKey:
-    """Which cache is meant: it must agree in all but `tracked` and `root` to be used."""
+    """Identifies a cache: it must agree in all of this to be used."""
 
     __slots__ = ("options", "path", "store_id", "worktree")
 
@@ -79,8 +81,8 @@ class CacheKey:
         self.path = path  # of the working directory, for `sweep`
 
     @property
-    def place(self) -> "tuple[bytes, bytes]":
-        """(store id, worktree): whose caches are meant, whatever the options."""
+    def store_and_worktree(self) -> "tuple[bytes, bytes]":
+        """(store id, worktree): the owner of the caches, whatever the options."""
         return self.store_id, self.worktree
 
 
@@ -151,10 +153,7 @@ class StatCache:
         return self.stats[row * STAT_SIZE : (row + 1) * STAT_SIZE]
 
     def times(self, path: bytes) -> "tuple[int, int, int, int] | None":
-        """(size, mtime ns, ctime ns, inode) of what has this path, None where nothing proves them.
-
-        Looks through all paths.
-        """
+        """(size, mtime ns, ctime ns, inode) of a path, None where they are unproven. Scans all paths."""
         stat = self.stat(self.paths.index(path))
         _, inode, size, mtime_ns, ctime_ns = _STAT.unpack(stat)
         return None if stat == UNPROVEN else (size, mtime_ns, ctime_ns, inode)
@@ -182,12 +181,12 @@ class StatCache:
 
     @property
     def ignored_count(self) -> int:
-        """The same of all directories. Goes through all of them."""
+        """The same for all directories. Scans all of them."""
         return sum(ignored for _, _, ignored in _DIR.iter_unpack(self.dirs))
 
 
 class Tables:
-    """A cache that is being written: stretches of the last one, and rows anew."""
+    """A cache that is being written: parts of the last one, and new rows."""
 
     __slots__ = ("dir_count", "dirs", "flags", "ids", "kinds", "paths", "sizes", "stats")
 
@@ -208,7 +207,7 @@ class Tables:
         return len(self.dirs) - 1, self.dir_count - 1
 
     def end_dir(self, mark: "tuple[int, int]", row_count: int, ignored: int = 0) -> None:
-        """All directories below the one begun with `mark` have been written."""
+        """End a directory: all below the one begun with `mark` have been written."""
         self.dirs[mark[0]] = _DIR.pack(row_count, self.dir_count - mark[1], ignored)
 
     def add_rows(self, paths: "Sequence[bytes]", rows: "Sequence[Row]") -> None:
@@ -245,7 +244,7 @@ class Tables:
     ) -> StatCache:
         """The cache. `watched` are (path, stat)."""
         ids = b"".join(self.ids)
-        made = StatCache(
+        cache = StatCache(
             root=ids[:32],
             tracked=tracked,
             generation=generation,
@@ -260,8 +259,8 @@ class Tables:
             watched=[path for path, _ in watched],
             absent=absent,
         )
-        made._paths = self.paths
-        return made
+        cache._paths = self.paths
+        return cache
 
 
 def encode(cache: StatCache, key: CacheKey) -> bytes:
@@ -305,14 +304,14 @@ def decode(data: bytes, key: CacheKey) -> "StatCache | None":
     ):
         return None
     parts = []
-    at = _HEADER.size
+    offset = _HEADER.size
     for size in (dirs * _DIR.size, rows * STAT_SIZE, rows * 8, rows * 32, rows, rows, watched * STAT_SIZE):
-        parts.append(data[at : at + size])
-        at += size
-    if at > end:
+        parts.append(data[offset : offset + size])
+        offset += size
+    if offset > end:
         return None
-    # The paths of rows are most of the file: they are cut apart later, and all at once.
-    tail = data[at:end].rsplit(b"\0", watched + absent + 1)
+    # The paths of rows are most of the file: they are split later, and all at once.
+    tail = data[offset:end].rsplit(b"\0", watched + absent + 1)
     names = tail[1:-1]
     try:
         cache = StatCache(
@@ -348,12 +347,13 @@ def decode(data: bytes, key: CacheKey) -> "StatCache | None":
 
 
 def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
-    """Remove the caches of working directories that are gone; the paths of the files that went.
+    """Remove the caches of working directories that are gone; the paths of the removed files.
 
-    One that was written within `age_s_min` stays: a directory may be back in a moment. So do foreign files
-    and what a newer version wrote. A disk that is not mounted looks gone: its next capture is a first one.
+    A cache that was written within `age_s_min` stays: a directory may be back in a moment. So do foreign
+    files and those of a newer version. A disk that is not mounted looks gone: its next capture is a first
+    one.
     """
-    went = []
+    removed = []
     for name in fs.listdir(layout.directory(STATCACHE_DIR)):
         worktree = parse_statcache(name)
         if worktree is None:
@@ -363,47 +363,47 @@ def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
             age_s = fs.time_ns() / 1e9 - fs.stat(path).st_mtime
             if age_s > age_s_min and _is_stale(fs, path):
                 fs.unlink(path)
-                went.append(path)
+                removed.append(path)
         except OSError:
             pass  # a capture is replacing it, or it stays for the next sweep
-    return went
+    return removed
 
 
-def places(fs: FileSystem, layout: Layout) -> "list[bytes]":
-    """The working directories that the caches are of, those that are gone too."""
-    found = []
+def captured_directories(fs: FileSystem, layout: Layout) -> "list[bytes]":
+    """The working directories that have caches, including those that are gone."""
+    directories = []
     for name in fs.listdir(layout.directory(STATCACHE_DIR)):
         worktree = parse_statcache(name)
         try:
-            version, place = _head(fs, layout.statcache(worktree)) if worktree is not None else (0, b"")
+            version, directory = _head(fs, layout.statcache(worktree)) if worktree is not None else (0, b"")
         except OSError:
             continue  # a capture is replacing it
-        if version == _VERSION and place.startswith(b"/"):
-            found.append(place)
-    return found
+        if version == _VERSION and directory.startswith(b"/"):
+            directories.append(directory)
+    return directories
 
 
 def _is_stale(fs: FileSystem, path: str) -> bool:
-    """Whether nobody will read a cache again: of an earlier version, or of a directory that is gone."""
-    version, place = _head(fs, path)
+    """Whether a cache is never read again: of an earlier version, or of a directory that is gone."""
+    version, directory = _head(fs, path)
     if version == 0:
         return False
-    if version != _VERSION or not place.startswith(b"/"):
+    if version != _VERSION or not directory.startswith(b"/"):
         return version < _VERSION
     try:
-        return not stat.S_ISDIR(os.lstat(place).st_mode)
+        return not stat.S_ISDIR(os.lstat(directory).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return True
 
 
 def _head(fs: FileSystem, path: str) -> "tuple[int, bytes]":
-    """The version of a cache and its working directory; version 0 of what is none."""
+    """The version of a cache and its working directory; version 0 where it is no cache."""
     fd = fs.open(path, os.O_RDONLY)
     try:
         head = fs.pread(fd, _HEADER.size, 0)
         size = fs.fstat(fd).st_size
-        at = max(0, size - _PATH_SIZE_MAX - _DIGEST_SIZE)
-        tail = fs.pread(fd, size - at, at)[:-_DIGEST_SIZE]
+        offset = max(0, size - _PATH_SIZE_MAX - _DIGEST_SIZE)
+        tail = fs.pread(fd, size - offset, offset)[:-_DIGEST_SIZE]
     finally:
         fs.close(fd)
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
@@ -415,7 +415,7 @@ def _head(fs: FileSystem, path: str) -> "tuple[int, bytes]":
 def is_nested(cache: StatCache) -> bool:
     """Whether every directory's sub-directories follow it and their spans fill its own.
 
-    The digest proves no good will, so whoever walks by spans asks first.
+    A digest does not prove that the writer was honest, so every walk by spans checks this first.
     """
     dirs, kinds = len(cache.dirs) // _DIR.size, cache.kinds
     spans = [span for _, span, _ in _DIR.iter_unpack(cache.dirs)]
@@ -453,10 +453,10 @@ def load_any(
 
 
 def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> None:
-    """Put the cache in the place of the last one; a disk that takes no more only costs time later.
+    """Replace the last cache with this one; a full disk only costs time later.
 
-    Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because
-    the file is derived: whoever reads it, or the last one, or none in between, is told the truth.
+    Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because the
+    file is derived: this one, the last one, or none in between are all true.
     """
     data = encode(cache, key)
     tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
@@ -464,7 +464,8 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Non
     spare = layout.tmp(f"statcache-{key.worktree.hex()}")
     try:
         try:
-            # The file before last is written again: new files take ext4 long where others went lately.
+            # The file before last is overwritten: on ext4, new files are slow where others were removed
+            # lately.
             fs.rename(spare, tmp)
         except FileNotFoundError:
             pass
@@ -475,7 +476,7 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Non
         finally:
             fs.close(fd)
         try:
-            # ext4 brings a file to disk that is renamed over another, which takes longer than the capture.
+            # ext4 syncs a file that is renamed over another, which takes longer than the capture.
             fs.rename(path, spare)
         except FileNotFoundError:
             pass
@@ -488,7 +489,7 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Non
 
 
 def read_generation(fs: FileSystem, layout: Layout) -> int:
-    """How often contents were collected; a cache of another number proves no content's existence.
+    """How often contents were collected; a cache with another number proves no content's existence.
 
     It does not change while the gc lock is held.
     """
@@ -504,10 +505,10 @@ def read_generation(fs: FileSystem, layout: Layout) -> int:
 
 
 def raise_generation(fs: FileSystem, layout: Layout) -> None:
-    """Durably, before the first name goes.
+    """Raise the number durably, before the first content is removed.
 
-    Written in place: of 20 digits, cut anywhere, with the old ones behind the cut, comes either the old
-    number, which is right since nothing has gone yet, or one that is higher.
+    It is written in place: 20 digits, cut anywhere, with the old ones after the cut, are either the old
+    number, which is right since nothing was removed yet, or a higher one.
     """
     value = read_generation(fs, layout) + 1
     fd = fs.open(layout.gc_generation, os.O_WRONLY | os.O_CREAT)

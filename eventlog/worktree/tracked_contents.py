@@ -1,4 +1,4 @@
-"""Which contents stand under paths that git tracks: those are not withheld although an ignored file has them.
+"""Contents of files that git tracks: they are not withheld even if an ignored file has the same.
 
 Files are compared as they are now, and only those of the same size are read. On the hook path.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TrackedRows:
-    """Those of one capture: its tables say them, but for files that it did not read."""
+    """The tracked contents of one capture: from its tables, and from files that it did not read."""
 
     def __init__(self, tables: "StatCache", root: bytes) -> None:
         self._tables = tables
@@ -27,11 +27,11 @@ class TrackedRows:
 
     def has(self, id: bytes, size: int) -> bool:
         tables = self._tables
-        at = tables.ids.find(id)
-        while at >= 0:
-            if at % ID_SIZE == 0 and tables.flags[at // ID_SIZE] == YES[0]:
+        offset = tables.ids.find(id)
+        while offset >= 0:
+            if offset % ID_SIZE == 0 and tables.flags[offset // ID_SIZE] == YES[0]:
                 return True
-            at = tables.ids.find(id, at + 1)
+            offset = tables.ids.find(id, offset + 1)
         if self._unread is None:
             self._unread = _by_size((tables.size(row), tables.paths[row]) for row in self._rows_unread())
         return _is_in(self._root, self._unread.get(size, ()), id)
@@ -46,7 +46,7 @@ class TrackedRows:
 
 
 class TrackedFiles:
-    """Those of a directory, as git lists them when it is asked first; none where git does not answer."""
+    """The tracked contents of a directory, listed by git at the first question; none where git fails."""
 
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(os.path.realpath(root))
@@ -66,16 +66,16 @@ class TrackedFiles:
             return
         for path in answer.split(b"\0"):
             try:
-                found = os.lstat(os.path.join(self._root, path))
+                file_stat = os.lstat(os.path.join(self._root, path))
             except OSError:
                 continue
-            if stat.S_ISREG(found.st_mode):
-                yield found.st_size, path
+            if stat.S_ISREG(file_stat.st_mode):
+                yield file_stat.st_size, path
 
 
-def _by_size(found: "Iterable[tuple[int, bytes]]") -> "dict[int, list[bytes]]":
+def _by_size(sized_paths: "Iterable[tuple[int, bytes]]") -> "dict[int, list[bytes]]":
     paths: "dict[int, list[bytes]]" = {}
-    for size, path in found:
+    for size, path in sized_paths:
         paths.setdefault(size, []).append(path)
     return paths
 

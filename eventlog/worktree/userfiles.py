@@ -12,7 +12,7 @@ from eventlog.base.fs import REAL
 from eventlog.blobs.tree import is_store_name
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe must not make us wait for its writer, should it take a file's name between a look and the open.
+# A pipe that takes a file's name between the stat and the open must not make us wait for its writer.
 _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -64,7 +64,7 @@ class UserFiles:
         os.rmdir(name, dir_fd=dir_fd)
 
     def create(self, dir_fd: int, name: bytes, mode: int) -> int:
-        """A new file, open for writing; FileExistsError whatever stands there."""
+        """A new file, open for writing; FileExistsError whatever exists there."""
         return os.open(name, _NEW_FILE, mode, dir_fd=dir_fd)
 
     def open_file(self, dir_fd: int, name: bytes) -> int:

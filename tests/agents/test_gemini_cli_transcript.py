@@ -197,5 +197,5 @@ def test_doctor_knows_an_imported_chat_by_the_id_inside(tmp_path: Path) -> None:
     with Store.init(project / ".locus") as store:
         asked = dict(gaps.checks(str(project), environ))["transcripts"]
         assert [one.level for one in asked(store)] == ["note"]
-        importer.run(store, "gemini-cli", sources.kept("gemini-cli", str(project), environ))
+        importer.run(store, "gemini-cli", sources.of_agent("gemini-cli", str(project), environ))
         assert [one.level for one in asked(store)] == ["ok"]

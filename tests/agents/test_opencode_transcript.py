@@ -338,12 +338,12 @@ def test_its_own_places_and_the_sessions_of_this_directory(tmp_path: Path) -> No
         tmp_path / "data/opencode/opencode.db", [(mine, WHOLE[0][1]), (info("ses_other"), [user(50, "x")])]
     )
     environ = {"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)}
-    found = sources.kept("opencode", str(here), environ)
+    found = sources.of_agent("opencode", str(here), environ)
     assert [source.path.rpartition("#")[2] for source in found] == [SES]
-    assert len(sources.kept("opencode", str(here), environ, all_projects=True)) == 2
-    assert sources.kept("opencode", str(here), environ, since_s=TIME / 1000 + 9e9) == []
+    assert len(sources.of_agent("opencode", str(here), environ, all_projects=True)) == 2
+    assert sources.of_agent("opencode", str(here), environ, since_s=TIME / 1000 + 9e9) == []
     with pytest.raises(NotFound):
-        sources.kept("opencode", str(here), {"HOME": str(tmp_path / "nobody")})
+        sources.of_agent("opencode", str(here), {"HOME": str(tmp_path / "nobody")})
 
 
 JSONS = st.recursive(

@@ -56,8 +56,10 @@ def test_the_state_of_a_turn() -> None:
 def test_open_turns_are_read_from_every_directory(layout: Layout) -> None:
     """I22: what is not of that shape is none."""
     text = activity.process_of(os.getpid()).text()
-    state.write_told(layout, "0" * 16, CaptureCheckpoint(None, "n", {"one": ["codex", "t", text, "5"]}))
-    state.write_told(layout, "1" * 16, CaptureCheckpoint(None, "n", {"two": ["codex", "t", "1:1", "6"]}))
+    state.write_checkpoint(layout, "0" * 16, CaptureCheckpoint(None, "n", {"one": ["codex", "t", text, "5"]}))
+    state.write_checkpoint(
+        layout, "1" * 16, CaptureCheckpoint(None, "n", {"two": ["codex", "t", "1:1", "6"]})
+    )
     live = Path(layout.directory("live"))
     (live / "2.told").write_text('{"open": {"s": ["codex", "t"]}}')
     (live / "3.told").write_bytes(b"\xff")

@@ -113,7 +113,7 @@ def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
     agent.begin("Bash", {"command": "true"})
     assert list(told(work)) == ["readme.md"]
 
-    for number in range(record.LOOK_BEFORE_FILES_MAX):
+    for number in range(record.EARLY_CAPTURE_FILES_MAX):
         (work / f"{number}.txt").touch()
     agent.shell("true")
     (work / "readme.md").write_text("# Mine, again\n")

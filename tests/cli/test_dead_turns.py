@@ -302,12 +302,12 @@ def test_another_process_with_the_number_is_not_the_agent(work: Path) -> None:
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))
-    told = state.read_told(layout, key)
+    told = state.read_checkpoint(layout, key)
     mine = activity.process_of(os.getpid())
     assert mine.started is not None
     process = activity.Process(mine.number, mine.started - 1, mine.namespace)
     told.open[killed.session][2] = process.text()
-    state.write_told(layout, key, told)
+    state.write_checkpoint(layout, key, told)
     (turn,) = activity.open_turns(layout)
     assert turn.state(time.time()) == activity.DEAD
 
@@ -422,9 +422,9 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
     client.start()
     client.prompt("Go")
     client.begin("make half.txt")
-    real = live._Recording._capture
+    real = live.HookRecorder._capture
 
-    def capture(self: live._Recording, *args: Any) -> Any:
+    def capture(self: live.HookRecorder, *args: Any) -> Any:
         done = real(self, *args)
         if client.process is not None and client.process.poll() is None:
             (work / "half.txt").write_text("half")
@@ -438,7 +438,7 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
     other = Client("claude-code", work)
     other.turn = "turn of the other"
     with monkeypatch.context() as patched:
-        patched.setattr(live._Recording, "_capture", capture)
+        patched.setattr(live.HookRecorder, "_capture", capture)
         record(other.payload("prompt", prompt="Go"))
     assert [e["status"] for e in events(work, "turn")] == ["active", "active"]
     record(other.payload("stop"))
@@ -494,9 +494,9 @@ def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))
-    told = state.read_told(layout, key)
+    told = state.read_checkpoint(layout, key)
     told.tree = bytes(32)
-    state.write_told(layout, key, told)
+    state.write_checkpoint(layout, key, told)
     Client("codex", work).say("start", source="startup")
 
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]

@@ -104,8 +104,8 @@ def earlier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, locus: Locus) -> Pa
     monkeypatch.chdir(path)
     assert locus("init").code == 0
     with monkeypatch.context() as patched:
-        patched.setattr(git_history._Import, "_line_place", lambda _self, _index: None)
-        patched.setattr(git_history.git_deepened, "unplaced", lambda *_: set())
+        patched.setattr(git_history._Import, "_line_index", lambda _self, _index: None)
+        patched.setattr(git_history.git_deepened, "without_line_index", lambda *_: set())
         assert locus("import", "git", "--limit", "2").code == 0
         assert locus("import", "git").code == 0
     return path
@@ -138,7 +138,7 @@ def test_an_older_import_in_the_right_order_gets_nothing_until_there_is_somethin
     monkeypatch.chdir(work)
     assert locus("init").code == 0
     with monkeypatch.context() as patched:
-        patched.setattr(git_history._Import, "_line_place", lambda _self, _index: None)
+        patched.setattr(git_history._Import, "_line_index", lambda _self, _index: None)
         assert locus("import", "git").code == 0
     assert json.loads(locus("import", "git", "--json").out)["import"]["events"] == 0
 

@@ -47,7 +47,7 @@ os._exit = exit
 for name in ("fsync", "fdatasync", "fsync_dir"):
     slow(name)
 from eventlog.hooks import record as live
-live.LOOK_BEFORE_FILES_MAX = 0
+live.EARLY_CAPTURE_FILES_MAX = 0
 from locus_cli.hook_entry import main
 main()
 """

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.hooks.texts import move, void
-from eventlog.importers.taken import with_hashes
+from eventlog.importers.reused_ids import with_hashes
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from eventlog.store import Store

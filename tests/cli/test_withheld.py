@@ -195,7 +195,7 @@ def test_a_hook_ends_its_look_for_erased_texts_in_time(
     said = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": "PostToolUse"}
     said |= {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
     said["tool_response"] = {"stdout": "output\n" * 300_000}
-    monkeypatch.setattr(record, "_LOOK_S", -1e9)
+    monkeypatch.setattr(record, "_SCAN_S", -1e9)
     call = agents.interpret("claude-code", said)
     monkeypatch.setattr(maintainer, "step_back", lambda: None)
     record.record(

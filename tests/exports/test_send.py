@@ -22,7 +22,7 @@ from eventlog.exports.locusgraph import anchors, locusgraph, rest, send
 from eventlog.exports.locusgraph.courier import PER_MINUTE, Courier, RealClock, ServiceError
 from eventlog.exports.locusgraph.deliveries import States
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, ApiKey, endpoint_of, key_from
-from eventlog.exports.locusgraph.rest import LyingError
+from eventlog.exports.locusgraph.rest import ProtocolError
 from eventlog.exports.locusgraph.send import Options, SendReport
 from eventlog.query import engine
 from eventlog.recorder import lifecycle
@@ -52,7 +52,7 @@ def sender(
     """One run of the exporter, in time that passes only when it waits."""
     endpoint = endpoint_of(server.url, GRAPH, server.graph.api)
     clock = clock or FakeClock()
-    flags = {name: how.pop(name) for name in ("retry_failed", "follow", "tell") if name in how}
+    flags = {name: how.pop(name) for name in ("retry_failed", "follow", "on_all_sent") if name in how}
     courier = Courier(
         endpoint,
         ApiKey(how.pop("key", KEY)),
@@ -90,7 +90,7 @@ def check_all_there(store: Store, server: Server) -> None:
     events = {c: m.writes for c, m in server.graph.memories.items() if not c.startswith(anchors)}
     assert set(events.values()) == {1}
     found = status(store, server)
-    assert found.behind == 0 and found.delivered.failures == {}
+    assert found.lag == 0 and found.delivered.failures == {}
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -250,7 +250,7 @@ def test_what_cannot_be_believed() -> None:
         endpoint = endpoint_of(server.url, GRAPH)
         courier = Courier(endpoint, ApiKey(KEY), FakeClock())
         for number, (_, says) in enumerate(LIES, 1):
-            with pytest.raises((ServiceError, LyingError), match=says):
+            with pytest.raises((ServiceError, ProtocolError), match=says):
                 rest.outcomes(courier.post(rest.body(GRAPH, items)).value, items)
             assert len(server.graph.bodies) == number
         assert len(rest.outcomes(courier.post(rest.body(GRAPH, items)).value, items)) == 13
@@ -259,7 +259,7 @@ def test_what_cannot_be_believed() -> None:
 def test_a_server_that_lies(store: Store) -> None:
     """I36: of a batch whose answer is a lie nothing is noted, and the next export sends it again."""
     with Server(Graph(), [its.FINE] * 5 + [its.FEWER]) as server:
-        with pytest.raises(LyingError, match="3 results for 4 records") as caught:
+        with pytest.raises(ProtocolError, match="3 results for 4 records") as caught:
             sender(store, server, batch=6)
         found = status(store, server)
         assert found.delivered.counts == {"created": 15} and found.delivered.position == 7
@@ -355,7 +355,7 @@ def test_down_for_an_hour(store: Store) -> None:
         def stop(_: SendReport) -> None:
             clock.ended = True
 
-        report = sender(store, server, clock, patience_s=None, follow=True, tell=stop)
+        report = sender(store, server, clock, patience_s=None, follow=True, on_all_sent=stop)
         assert report.stopped and clock.passed < 3_700
         check_all_there(store, server)
 
@@ -533,7 +533,7 @@ def test_since_session_limit_and_plan(tmp_path: Path) -> None:
         end = store.journal.next_position()
         store.append([{"event_type": "feedback", "payload": {"after": True}}])
         assert sender(store, server, since=end).total == 1
-        assert status(store, server).behind == 2  # it left one out, so the ledger stays
+        assert status(store, server).lag == 2  # it left one out, so the ledger stays
         sender(store, server)
         check_all_there(store, server)
 
@@ -570,7 +570,7 @@ def test_following_sends_what_comes(tmp_path: Path) -> None:
             else:
                 clock.ended = True
 
-        report = sender(store, server, clock, follow=True, tell=tell)
+        report = sender(store, server, clock, follow=True, on_all_sent=tell)
 
         assert report.stopped and report.failures == []
         check_all_there(store, server)

@@ -303,12 +303,12 @@ def test_a_stat_cache_without_the_generation_is_noticed(
 
 def test_the_tree_that_hooks_told_last_is_a_root(layout: Layout) -> None:
     """I24: the next file event names what was there before, though no kept event does."""
-    from eventlog.hooks.state import CaptureCheckpoint, write_told
+    from eventlog.hooks.state import CaptureCheckpoint, write_checkpoint
 
     blobs = open_store(layout)
     root = store_node(blobs, {b"f": (FILE, b"as it was told")})
-    write_told(layout, "a" * 16, CaptureCheckpoint(root, "n", {}))
-    write_told(layout, "b" * 16, CaptureCheckpoint(None, "n", {}))
+    write_checkpoint(layout, "a" * 16, CaptureCheckpoint(root, "n", {}))
+    write_checkpoint(layout, "b" * 16, CaptureCheckpoint(None, "n", {}))
     Path(layout.live("c.told")).write_text("{torn")
     assert baseline_trees(REAL, layout) == [root]
     collect(blobs, baseline_trees(REAL, layout))

@@ -90,7 +90,7 @@ EXPECTED = {
 
 def said(found: str, others: tuple[Running, ...], key: "str | None" = "path") -> tuple[object, ...]:
     whose = attribute(looker(found), others, key)
-    return whose.cause, [] if whose.cause else whose.causes, whose.place, whose.certainty
+    return whose.cause, [] if whose.cause else whose.causes, whose.turn_key, whose.certainty
 
 
 @pytest.mark.parametrize("found", FOUND)
@@ -128,26 +128,26 @@ def test_an_event_never_contradicts_itself(found: str, others: list[Running]) ->
     """P7: its turn is that of all its causes, or it has none; what is not certain says so, and a tool that
     cannot write is the cause of nothing."""
     whose = attribute(looker(found), others, "path")
-    places = {one.cause: one.place for one in others} | {"own": MINE}
+    places = {one.cause: one.turn_key for one in others} | {"own": MINE}
     of_causes = {places[cause] for cause in whose.causes}
-    assert whose.place is None or of_causes <= {whose.place}
-    assert len(of_causes) < 2 or whose.place is None
-    assert whose.cause is None or (whose.place is not None and whose.causes == [whose.cause])
-    assert whose.place is not None or whose.certainty is None
+    assert whose.turn_key is None or of_causes <= {whose.turn_key}
+    assert len(of_causes) < 2 or whose.turn_key is None
+    assert whose.cause is None or (whose.turn_key is not None and whose.causes == [whose.cause])
+    assert whose.turn_key is not None or whose.certainty is None
     by = {one.cause: one for one in others}
     assert not any(by[cause].kind in (WAITS, QUIET) for cause in whose.causes if cause in by)
     if whose.cause in by and by[str(whose.cause)].dead:
         assert whose.certainty == P
-    if found == a.TURN_ENDS and whose.place == MINE and whose.causes:
+    if found == a.TURN_ENDS and whose.turn_key == MINE and whose.causes:
         assert of_causes == {MINE}
 
 
 def test_the_table_is_whole() -> None:
     """Every row has every column."""
-    columns = {a.NO_CALL, a.UNSEEN, a.ONE_CALL, a.ONE_TURN, a.MORE_TURNS}
+    columns = {a.NO_CALL, a.UNCAPTURED, a.ONE_CALL, a.ONE_TURN, a.MORE_TURNS}
     assert set(a.TABLE) == set(FOUND)
     assert all(set(row) == columns for row in a.TABLE.values())
     pairs = itertools.chain.from_iterable(row.values() for row in a.TABLE.values())
     assert {whose for whose, _ in pairs} == {
-        a.LOOKER, a.THAT_CALL, a.THEIR_TURN, a.THIS_TURN, a.UNKNOWN, a.NOBODY,
+        a.CAPTURING_CALL, a.THAT_CALL, a.THEIR_TURN, a.THIS_TURN, a.UNKNOWN, a.NOBODY,
     }  # fmt: skip

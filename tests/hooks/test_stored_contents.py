@@ -46,7 +46,7 @@ class Desk:
     def look(self, **columns: str) -> Capture:
         """A look as a hook makes it: list and tree durable, the list open, then the event, then `told`."""
         layout = self.store.layout
-        told = state.read_told(layout, KEY)
+        told = state.read_checkpoint(layout, KEY)
         with self.store.blobs.writer() as writer:
             done = capture(self.store.blobs, writer, str(self.work), previous=told.tree, deferral=Deferral())
             writer.flush()
@@ -56,7 +56,7 @@ class Desk:
             named = {"tree_hash": tree, "blobs": [tree, *lists]}
             self.store.append([{"event_type": "snapshot", **named, "payload": {}, **columns}])
         told.tree = done.root
-        state.write_told(layout, KEY, told)
+        state.write_checkpoint(layout, KEY, told)
         return done
 
     def store_all(self, fs: FileSystem = REAL, **options: Any) -> list[BaseException]:
@@ -113,7 +113,7 @@ def test_deferred_contents_are_stored_and_later_trees_hold_them(desk: Desk) -> N
     assert desk.stored() == {b"d/large": b"x" * LARGE, b"other": b"o" * LARGE}
     assert not desk.is_open()
     assert not os.path.exists(desk.store.layout.live(f"{KEY}.deferred"))
-    told = state.read_told(desk.store.layout, KEY).tree
+    told = state.read_checkpoint(desk.store.layout, KEY).tree
 
     calls = Reads()
     with desk.store.blobs.writer() as writer:
@@ -292,7 +292,7 @@ def test_later_trees_are_made_under_the_lock_of_the_directory(
     assert errors == 1
     assert set(desk.stored()) == {b"a"}
     assert desk.is_open()
-    assert state.read_told(desk.store.layout, KEY).tree == first.root
+    assert state.read_checkpoint(desk.store.layout, KEY).tree == first.root
     calls = Reads()
     assert desk.store_all(calls=calls) == []
     assert (calls.contents_read, desk.is_open()) == ([], False)
@@ -326,7 +326,7 @@ def test_what_was_found_since_is_not_replaced(desk: Desk) -> None:
             assert in_child(desk.look) == 0
 
     desk.store_all(calls=Reads(change))
-    tree = state.read_told(desk.store.layout, KEY).tree
+    tree = state.read_checkpoint(desk.store.layout, KEY).tree
     assert tree is not None
     found = {path: desk.store.blobs.get(e.id) for path, e in walk(desk.store.blobs, tree)}
     assert found == {b"a": b"nnnnn", b"b": b"x" * LARGE}

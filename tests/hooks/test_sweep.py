@@ -21,7 +21,7 @@ def test_notes_of_sessions_whose_process_is_gone_are_swept_after_a_day(layout: L
         "died": ["codex", "t", str(dead.pid), "1"],
         "unknown": ["codex", "t", "", "1"],
     }
-    state.write_told(layout, "0" * 16, CaptureCheckpoint(None, "n", turns))
+    state.write_checkpoint(layout, "0" * 16, CaptureCheckpoint(None, "n", turns))
     for session in (*turns, "ended", "young"):
         state.note_calls(layout, session, [["named"]])
     live = Path(layout.directory("live"))

@@ -12,7 +12,7 @@ from eventlog.store import Store
 from tests.agents.codex_support import Line, completed, event, item, line, rows
 from tests.agents.test_captured_sessions import Played, fixtures
 from tests.cli.hook_support import Codex, project, run_hook
-from tests.importers.test_hooked import COUNTS
+from tests.importers.test_hook_matching import COUNTS
 
 FIXTURES = {path.stem: path for path in fixtures() if path.parent.name.startswith("codex")}
 

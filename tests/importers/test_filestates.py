@@ -38,21 +38,21 @@ class Chain:
         self.contents[f"blake3:{digest.hex()}"] = data
         return digest
 
-    def tell(self, kind: str, path: str = "a.py", **said: Any) -> list[Event]:
+    def events_of(self, kind: str, path: str = "a.py", **said: Any) -> list[Event]:
         self._count += 1
         cause: Event = {"event_id": f"{self._count:032x}", "tool": "Edit", "tool_use_id": f"t-{self._count}"}
         columns: Event = {"agent": "claude-code", "cwd": HOME}
-        return self._states.tell(FileItem(cause, FileEdit(kind, path, **said), columns))
+        return self._states.events_of(FileItem(cause, FileEdit(kind, path, **said), columns))
 
     def several(self, edits: list[FileEdit]) -> list[Event]:
         """What one call did."""
         cause: Event = {"event_id": "f" * 32}
         columns: Event = {"agent": "claude-code"}
-        return [event for edit in edits for event in self._states.tell(FileItem(cause, edit, columns))]
+        return [event for edit in edits for event in self._states.events_of(FileItem(cause, edit, columns))]
 
     def change(self, kind: str, path: str = "a.py", **said: Any) -> tuple[str, bytes | None, bytes | None]:
         """Operation and contents of the one event that is not a mismatch."""
-        (event,) = [one for one in self.tell(kind, path, **said) if one["event_type"] == "file"]
+        (event,) = [one for one in self.events_of(kind, path, **said) if one["event_type"] == "file"]
         sides = [self.contents.get(str(event.get(name))) for name in ("before_hash", "after_hash")]
         return str(event["operation"]), sides[0], sides[1]
 
@@ -74,8 +74,8 @@ def test_what_does_not_fit_is_unknown_and_keeps_its_patch() -> None:
     for content in (None, b"x\n", b"a\na\n"):
         chain = Chain()
         if content is not None:
-            chain.tell(WRITE, content=content.decode())
-        found = chain.tell(REPLACE, replacements=(("a", "b", False),), patch="@@ -1 +1 @@\n-a\n+b")
+            chain.events_of(WRITE, content=content.decode())
+        found = chain.events_of(REPLACE, replacements=(("a", "b", False),), patch="@@ -1 +1 @@\n-a\n+b")
         event = found[-1]
         assert "after_hash" not in event and "before_hash" not in event
         assert event["payload"] == {"unknown": ["before", "after"], "diff": "@@ -1 +1 @@\n-a\n+b"}
@@ -86,12 +86,12 @@ def test_what_does_not_fit_is_unknown_and_keeps_its_patch() -> None:
 def test_a_file_that_somebody_else_changed_is_a_mismatch() -> None:
     """P7: where a line shows other contents than predicted, both are kept; the chain goes on with those."""
     chain = Chain()
-    chain.tell(WRITE, content="a\n")
-    (mismatch,) = chain.tell(SEEN, content="b\n")
+    chain.events_of(WRITE, content="a\n")
+    (mismatch,) = chain.events_of(SEEN, content="b\n")
     assert mismatch["payload"] == {"evidence": "read"}
     assert [chain.contents[str(mismatch[name])] for name in ("before_hash", "after_hash")] == [b"a\n", b"b\n"]
-    assert chain.tell(SEEN, content="b\n") == []
-    mismatch, change = chain.tell(REPLACE, original="c\n", replacements=(("c", "d", False),))
+    assert chain.events_of(SEEN, content="b\n") == []
+    mismatch, change = chain.events_of(REPLACE, original="c\n", replacements=(("c", "d", False),))
     assert mismatch["payload"] == {"evidence": "before"}
     assert chain.contents[str(change["after_hash"])] == b"d\n"
 
@@ -110,9 +110,9 @@ def test_a_file_that_somebody_else_changed_is_a_mismatch() -> None:
 def test_some_lines_of_a_file_are_a_check(content: str, first: int, fits: bool) -> None:
     """P7: lines that differ from those predicted are a mismatch, and the rest of the file is unknown."""
     chain = Chain()
-    assert chain.tell(SEEN, content=content, first_line=first) == []  # of an unknown file
-    chain.tell(WRITE, content="a\r\nb\r\nc\r\n")
-    found = chain.tell(SEEN, content=content, first_line=first)
+    assert chain.events_of(SEEN, content=content, first_line=first) == []  # of an unknown file
+    chain.events_of(WRITE, content="a\r\nb\r\nc\r\n")
+    found = chain.events_of(SEEN, content=content, first_line=first)
     assert [one["payload"] for one in found] == ([] if fits else [{"evidence": "read"}])
     after = chain.change(REPLACE, replacements=(("b", "B", False),))[2]
     assert after == (b"a\r\nB\r\nc\r\n" if fits else None)
@@ -121,13 +121,13 @@ def test_some_lines_of_a_file_are_a_check(content: str, first: int, fits: bool) 
 def test_a_file_that_comes_in_or_goes_out_is_added_and_deleted() -> None:
     """P1: no restore needs the side outside; one call with many files outside gives each its own event."""
     chain = Chain()
-    chain.tell(WRITE, content="a\n")
-    out = chain.tell(PATCH, "/etc/b", old_path="a.py", patch="")
+    chain.events_of(WRITE, content="a\n")
+    out = chain.events_of(PATCH, "/etc/b", old_path="a.py", patch="")
     assert [(one["operation"], one["path"]) for one in out] == [("delete", "a.py"), ("add", named("/etc/b"))]
-    back = chain.tell(PATCH, "c.py", old_path="/etc/b", patch="")
+    back = chain.events_of(PATCH, "c.py", old_path="/etc/b", patch="")
     assert [(one["operation"], one["path"]) for one in back] == [("delete", named("/etc/b")), ("add", "c.py")]
     assert {chain.contents[str(one["after_hash"])] for one in (out[1], back[1])} == {b"a\n"}
-    beside = chain.tell(PATCH, "/etc/d", old_path="/etc/e", patch="")
+    beside = chain.events_of(PATCH, "/etc/d", old_path="/etc/e", patch="")
     assert [(one["operation"], one["path"]) for one in beside] == [("rename", named("/etc/d"))]
     states = chain.several([FileEdit(WRITE, f"/etc/{number}", content="x") for number in range(3)])
     assert len({one["event_id"] for one in states}) == 3
@@ -140,17 +140,17 @@ def test_a_patch_of_a_file_outside_is_kept_without_its_path() -> None:
         ("/etc/b", None, ""), ("c.py", "/etc/b", "*** Move to: c.py\n"),
         ("/etc/c", "a.py", "*** Move to: /etc/c\n"), ("/etc/c", "/etc/b", "*** Move to: /etc/c\n"),
     ):  # fmt: skip
-        found = Chain().tell(PATCH, path, old_path=old_path, patch=section.format(move))
+        found = Chain().events_of(PATCH, path, old_path=old_path, patch=section.format(move))
         assert found and "/etc" not in str(found)
         assert {one["payload"]["diff"] for one in found if "diff" in one["payload"]} == {"@@\n-a\n+b"}
-    inside = Chain().tell(PATCH, "a.py", patch="*** Update File: a.py\n@@\n-a\n+b")
+    inside = Chain().events_of(PATCH, "a.py", patch="*** Update File: a.py\n@@\n-a\n+b")
     assert inside[0]["payload"]["diff"] == "*** Update File: a.py\n@@\n-a\n+b"
 
 
 def test_a_whole_read_makes_a_file_known() -> None:
     """P7: a file that was read as a whole is what the next edit changes; it ends as it was shown."""
     chain = Chain()
-    assert chain.tell(SEEN, content="a") == []
+    assert chain.events_of(SEEN, content="a") == []
     assert chain.change(REPLACE, replacements=(("a", "b", False),)) == ("edit", b"a", b"b")
 
 
@@ -159,7 +159,7 @@ def test_line_ends_and_marks_that_agents_do_not_show_are_kept() -> None:
     chain = Chain({"a.py": b"\xef\xbb\xbfa\r\nb\r\n"})
     edit = {"replacements": (("a\nb", "a\nc", False),), "added": 1, "removed": 1}
     assert chain.change(REPLACE, **edit)[2] == b"\xef\xbb\xbfa\r\nc\r\n"
-    assert chain.tell(SEEN, content="a\nc\n") == []
+    assert chain.events_of(SEEN, content="a\nc\n") == []
     kept = chain.change(REPLACE, original="a\nc\n", replacements=(("c", "d", False),))
     assert kept == ("edit", b"\xef\xbb\xbfa\r\nc\r\n", b"\xef\xbb\xbfa\r\nd\r\n")
     mixed = Chain({"a.py": b"a\r\nb\n"})
@@ -195,7 +195,7 @@ def test_paths_are_relative_to_the_root_and_others_have_a_name_of_their_own() ->
         ("/etc/passwd", named("/etc/passwd")), ("C:\\x\\a.py", named("C:/x/a.py")),
         (HOME, None), ("/", None), ("a\0b", None), ("", None),
     ):  # fmt: skip
-        found = chain.tell(WRITE, path, content="x")
+        found = chain.events_of(WRITE, path, content="x")
         assert [one["path"] for one in found] == ([] if told is None else [told])
 
 

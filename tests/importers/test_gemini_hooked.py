@@ -18,7 +18,7 @@ from eventlog.store import Store
 from tests.agents.test_captured_sessions import _add_lines, _make, strings, visible
 from tests.cli.hook_support import run_hook
 from tests.e2e.record_hook import tree_of
-from tests.importers.test_hooked import COUNTS
+from tests.importers.test_hook_matching import COUNTS
 from tests.worktree.support import git
 
 FIXTURES = sorted((Path(__file__).parent.parent / "fixtures/gemini-cli").glob("*.jsonl"))

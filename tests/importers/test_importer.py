@@ -11,7 +11,7 @@ import pytest
 from eventlog.agents.kit.lines import FileSource, Line
 from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
-from eventlog.importers import halves, importer
+from eventlog.importers import completed_lines, importer
 from eventlog.importers.importer import ImportReport
 from eventlog.store import Store
 from tests.agents.claude_support import Teller
@@ -253,7 +253,7 @@ def test_a_half_line_of_an_older_store_is_settled_by_the_next_import(tmp_path: P
         run(store, path)
         path.write_text(path.read_text() + whole[30:] + "\n")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(halves, "completed", lambda *_: [])
+            patch.setattr(completed_lines, "completed", lambda *_: [])
             run(store, path)
         assert store.query("select count(*) from malformed_lines").rows[0][0] == 1
 

@@ -175,11 +175,11 @@ def test_the_agents_own_place_is_searched_as_strictly(tmp_path: Path) -> None:
     )
     passed: list[sources.Passed] = []
 
-    found = sources.kept("claude-code", home, {"HOME": home}, passed=passed)
+    found = sources.of_agent("claude-code", home, {"HOME": home}, passed=passed)
 
     assert [source.path for source in found] == [str(place / "own.jsonl")]
     assert {os.path.basename(one.path) for one in passed} == odd.keys()
-    everything = sources.kept("claude-code", home, {"HOME": home}, all_projects=True)
+    everything = sources.of_agent("claude-code", home, {"HOME": home}, all_projects=True)
     assert {os.path.basename(one.path) for one in everything} == {"own.jsonl", "other-place.jsonl"}
 
 
@@ -207,7 +207,7 @@ def test_what_an_agent_keeps_besides_its_sessions_is_no_failure(tmp_path: Path) 
 
     assert len(sources.named("claude-code", [str(place)], passed=passed)) == 1
     assert [(os.path.basename(one.path), one.failed) for one in passed] == [("journal.jsonl", False)]
-    sources.kept("claude-code", "/", {"HOME": str(tmp_path)}, passed=(own := []))
+    sources.of_agent("claude-code", "/", {"HOME": str(tmp_path)}, passed=(own := []))
     assert own == []
 
 

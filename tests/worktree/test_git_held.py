@@ -214,7 +214,7 @@ def test_at_the_deadline_nothing_more_is_looked_at(bench: Bench, monkeypatch: py
         passed[0] += 1
         return passed[0] > 4
 
-    monkeypatch.setattr(scan.Scan, "_late", late)
+    monkeypatch.setattr(scan.Scan, "_is_late", late)
     done = look(bench, deadline=now + 1000)
     assert done.partial and done.pending_count
     assert set(held(bench, done)) < TRACKED

@@ -94,7 +94,7 @@ def test_the_last_pattern_decides_and_anchored_ones_show_the_way() -> None:
     patterns = Patterns(["*.log", "!b.log", "out/*/report", "data/"])
 
     def wanted(path: bytes, is_dir: bool = False) -> bool:
-        return bool(patterns.word(path, is_dir))
+        return bool(patterns.inherited_verdict(path, is_dir))
 
     assert wanted(b"a.log") and wanted(b"x/a.log") and not wanted(b"x/b.log")
     assert wanted(b"out", True) and wanted(b"out/one", True) and not wanted(b"out/one/two", True)
@@ -107,11 +107,23 @@ def test_in_an_ignore_file_a_pattern_keeps_out_and_a_negated_one_takes_in() -> N
     """P1: `.locusignore` hides what its lines name; `!` takes in, and shows the way when it is anchored."""
     patterns = Patterns(["dumps/", "*.tmp", "!/build/report.txt", "!keep.tmp"], hide=True)
 
-    assert patterns.word(b"dumps", True) is False and patterns.word(b"dumps/a", False) is False
-    assert patterns.word(b"dumps", False) is None and patterns.word(b"src/a.c", False) is None
-    assert patterns.word(b"x/a.tmp", False) is False and patterns.word(b"x/keep.tmp", False) is True
-    assert patterns.word(b"build", True) is True and patterns.word(b"build/report.txt", False) is True
-    assert patterns.word(b"build/other", False) is None
+    assert (
+        patterns.inherited_verdict(b"dumps", True) is False
+        and patterns.inherited_verdict(b"dumps/a", False) is False
+    )
+    assert (
+        patterns.inherited_verdict(b"dumps", False) is None
+        and patterns.inherited_verdict(b"src/a.c", False) is None
+    )
+    assert (
+        patterns.inherited_verdict(b"x/a.tmp", False) is False
+        and patterns.inherited_verdict(b"x/keep.tmp", False) is True
+    )
+    assert (
+        patterns.inherited_verdict(b"build", True) is True
+        and patterns.inherited_verdict(b"build/report.txt", False) is True
+    )
+    assert patterns.inherited_verdict(b"build/other", False) is None
 
 
 @pytest.mark.parametrize(

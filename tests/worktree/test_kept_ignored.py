@@ -100,7 +100,7 @@ def test_a_capture_keeps_them_and_counts_the_rest(bench: Bench) -> None:
         write(bench.work / name)
     first = bench.capture(keep_ignored=True)
     assert files(bench) == {".gitignore", "plain", ".env", "sub/.env"}
-    assert (first.ignored_count, first.kept) == (4, {b".env", b"sub/.env"})
+    assert (first.ignored_count, first.kept_ignored) == (4, {b".env", b"sub/.env"})
     age(bench.work)
     for name, number in (("b.key", 5), ("sub/y.key", 6), ("plain", 6)):
         write(bench.work / name, b"new")
@@ -136,11 +136,11 @@ def test_what_is_no_longer_ignored_is_kept_by_itself(bench: Bench) -> None:
     """P5: the mark of a row follows git: added, it is tracked; no longer ignored, it is like any other."""
     write(bench.work / ".env")
     write(bench.work / ".env.b")
-    assert bench.capture(keep_ignored=True).kept == {b".env", b".env.b"}
+    assert bench.capture(keep_ignored=True).kept_ignored == {b".env", b".env.b"}
     bench.git("add", "-f", ".env")
-    assert bench.capture(keep_ignored=True).kept == {b".env.b"}
+    assert bench.capture(keep_ignored=True).kept_ignored == {b".env.b"}
     write(bench.work / ".gitignore", b"")
-    assert bench.capture(keep_ignored=True).kept == frozenset()
+    assert bench.capture(keep_ignored=True).kept_ignored == frozenset()
     assert files(bench) == {".gitignore", "plain", ".env", ".env.b"}
 
 
@@ -217,7 +217,11 @@ def test_a_cached_capture_keeps_what_a_first_one_would(
                 step(bench, *edit)
             done = bench.capture(keep_ignored=True)
             first = bench.uncached(keep_ignored=True)
-            assert (done.root, done.kept, done.ignored_count) == (first.root, first.kept, first.ignored_count)
+            assert (done.root, done.kept_ignored, done.ignored_count) == (
+                first.root,
+                first.kept_ignored,
+                first.ignored_count,
+            )
             if waits:
                 age(bench.work)
     finally:
@@ -234,4 +238,4 @@ def test_a_kept_file_that_goes_is_no_tracked_one(bench: Bench) -> None:
     bench.capture(keep_ignored=True)
     age(bench.work)
     write(bench.work / ".env")
-    assert bench.capture(keep_ignored=True).kept == {b".env"}
+    assert bench.capture(keep_ignored=True).kept_ignored == {b".env"}

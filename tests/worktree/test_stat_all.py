@@ -170,15 +170,15 @@ def test_a_child_keeps_no_descriptor_of_its_parent(
     """P4: a pipe that an agent reads to its end, and a lock, end with the hook, not with a child of it."""
     bench.capture()
     out, into = os.pipe()
-    look_at = stat_all._look_at
+    stat_stride = stat_all._stat_stride
 
     def looks(root: int, paths: Any) -> list[bytes]:
         if os.getpid() != parent:
             time.sleep(600)
-        return look_at(root, paths)
+        return stat_stride(root, paths)
 
     parent = os.getpid()
-    monkeypatch.setattr(stat_all, "_look_at", looks)
+    monkeypatch.setattr(stat_all, "_stat_stride", looks)
     monkeypatch.setattr(stat_all, "_SIGKILL", 0)
     bench.capture(may_fork=True, deadline=time.monotonic() + 0.5)
     os.close(into)

@@ -1,1 +1,1 @@
-"""Export to LocusGraph: what goes on the wire, in batches, once (docs/locusgraph.md)."""
+"""Export to LocusGraph: wire records, in batches, once (docs/locusgraph.md)."""

@@ -1,9 +1,9 @@
 """The final state of contexts as wire payloads: project, sessions master, sessions, turns.
 
-Read from the projections of one pinned view. A context is written again only when its state may have
-changed since a position: an event of it stands behind, a model call that it counted is counted
-elsewhere since, or the session it extends got its name. A session that *waits*, without a name, a turn and
-an end, has no settled id yet: nothing of it is written. Pure but for the queries; one thread.
+Read from the projections of one pinned view. A context is written again only when its state may have changed
+since a position: it has a later event, a model call that it counted is now counted elsewhere, or the session
+that it extends got its name. A session that *waits*, without a name, a turn and an end, has no settled id
+yet: nothing of it is written. Pure except for the queries; one thread.
 """
 
 import datetime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
-USER_MESSAGE_BYTES_MAX = 1_000  # S0-14, ruling c3: only here, the log has all of it
+USER_MESSAGE_BYTES_MAX = 1_000  # S0-14, ruling c3: only on the wire; the log has all of it
 
 _VIEWS = ("events", "sessions_master", "sessions", "turns")
 
@@ -64,11 +64,11 @@ class Anchor(NamedTuple):
 
 @dataclass(slots=True)
 class ContextFacts:
-    """What a pass over the contexts tells besides: complete once it has given its first one.
+    """Facts that a pass over the contexts also finds: complete once it has yielded its first one.
 
-    `waiting`: sessions without a settled id → their agent. `late`: sessions that waited at `since` and wait
-    no more → the position of their first event. `untouched`: contexts that may be extended and have not
-    changed. `parents`: timeline events that others extend; `earlier`: those of them in front of `since`.
+    `waiting`: sessions without a settled id → their agent. `late`: sessions that waited at `since` and no
+    longer do → the position of their first event. `untouched`: contexts that may be extended and have not
+    changed. `parents`: timeline events that others extend; `earlier`: those of them before `since`.
     """
 
     waiting: dict[str, str | None] = field(default_factory=dict)
@@ -81,28 +81,28 @@ class ContextFacts:
 def changed(
     view: "LogView", store: "Store", since: int, facts: ContextFacts | None = None
 ) -> Iterator[Anchor]:
-    """The contexts whose state may have changed at or behind `since`, parents first.
+    """The contexts whose state may have changed at or after `since`, parents first.
 
-    The projections are folded once, and read as they are asked for.
+    The projections are folded once, and read as they are needed.
     """
-    told = ContextFacts() if facts is None else facts
+    collected = ContextFacts() if facts is None else facts
 
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[Anchor]:
         con.execute(_ENDS)
         con.execute(_WAITING)
         con.execute(_touched(since))
         con.execute(_derived(con.execute(_FIRST).fetchall()[0][0]))
-        _tell(con, since, told, store)
+        _collect_facts(con, since, collected, store)
         yield from _masters(list(streams.rows(con, _MASTERS)), store)
         yield from map(_session, streams.rows(con, _SESSIONS))
         yield from map(_provisional, streams.rows(con, _NAMED))
         yield from map(_turn, streams.rows(con, _TURNS))
 
-    # Of events only columns that are the same whether ids of sessions are settled or not: here they are not.
+    # Only columns of events that do not depend on settled ids of sessions: here these are not settled.
     return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)), homes=True)
 
 
-def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextFacts, store: "Store") -> None:
+def _collect_facts(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextFacts, store: "Store") -> None:
     facts.waiting = dict(con.execute("SELECT session_id, agent FROM waiting ORDER BY place").fetchall())
     facts.late = dict(con.execute(_LATE.format(since=since)).fetchall()) if since > 0 else {}
     facts.untouched = [row[0] for row in con.execute(_UNTOUCHED).fetchall()]
@@ -122,7 +122,7 @@ def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextFacts, sto
 
 
 _PROVISIONAL = definitions.default_context("session_id")
-# Nobody has said anything yet in such a session, so its name may still come.
+# Such a session has had no prompt yet, so its name may still come.
 _WAITING = f"""
     CREATE TABLE waiting AS
     SELECT session_id, context_id, agent, first_position AS place FROM sessions
@@ -157,7 +157,7 @@ _PARENTS = """
     WHERE NOT starts_with(link, 'turn:') AND NOT starts_with(link, 'session:')"""
 
 
-# When the last event of a context happened. Apart, so that no join carries texts.
+# When the last event of a context happened. A table of its own, so that no join carries texts.
 _ENDS = f"""
     CREATE TABLE ends AS
     SELECT position, epoch_us({HAPPENED_AT}) AS "at" FROM events
@@ -166,13 +166,13 @@ _ENDS = f"""
 
 
 def _touched(since: int) -> str:
-    """What is written: tables `masters_touched`, `sessions_touched`, `turns_touched` of keys.
+    """SQL for the contexts to write: tables `masters_touched`, `sessions_touched`, `turns_touched` of keys.
 
-    `lost`: turns of model calls that an event behind `since` speaks of again, and so may count no longer.
+    `lost`: turns of model calls that an event after `since` repeats, and that so may no longer count.
     `named`: sessions that got their name there, which their turns extend. `gone`: repositories of sessions
-    that name another one there, and so count in its master from then on. `ended`: sessions that are over
-    because the next one of their agent was opened there. Totals change, too, where an event
-    there says that an error of another session is resolved.
+    that name another one there, and so count in its master from then on. `ended`: sessions that ended because
+    the next one of their agent was opened there. Totals also change where an event there resolves an error of
+    another session.
     """
     if since <= 0:
         return """
@@ -222,20 +222,20 @@ _FIRST = "SELECT coalesce(min(first_position), 0) FROM sessions JOIN sessions_to
 
 
 def _derived(first: int) -> str:
-    """What is written: tables `turns_derived` and `sessions_derived` of the columns that no fold has.
+    """SQL for tables `turns_derived` and `sessions_derived` of the columns that no fold has.
 
-    They rest on the events of touched sessions, and on those that say of another's error that it is resolved.
+    They derive from the events of touched sessions, and from those that resolve an error of another session.
     """
     events = f"""(SELECT * FROM events WHERE position >= {first} AND (session_id IN
         (SELECT session_id FROM sessions_touched) OR (event_type = 'error' AND resolved)))"""
     turns = "(SELECT t.* FROM turns t JOIN turns_touched USING (session_id, turn))"
     sessions = "(SELECT s.* FROM sessions s JOIN sessions_touched USING (session_id))"
-    of = partial(joins.derived, events=events)
+    derive = partial(joins.derived, events=events)
     return f"""
         CREATE TABLE turns_derived AS SELECT session_id, turn, files_read, decisions, actions_taken
-            FROM {joins.with_anchors(turns, of, frozenset(("acts", "decided")))};
+            FROM {joins.with_anchors(turns, derive, frozenset(("acts", "decided")))};
         CREATE TABLE sessions_derived AS SELECT session_id, errors_resolved
-            FROM ({joins.sessions(sessions, of, frozenset(("resolved",)))})"""
+            FROM ({joins.sessions(sessions, derive, frozenset(("resolved",)))})"""
 
 
 _MASTERS = """
@@ -271,7 +271,7 @@ _TURNS = """
 
 
 def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
-    """Masters, and in front of them their projects: when one of these came to be cannot be told cheaply."""
+    """Masters, and before them their projects: finding out when a project began would cost too much."""
     for row in rows:
         project = _project(row, store)
         if project is not None:
@@ -283,7 +283,7 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
                 project,
                 wire.envelope("project_anchor", wire.encode(data)),
                 [],
-                None,  # it does not change with its master, so it is sent once
+                None,  # it does not change with its master and is sent once
             )
     for row in rows:
         project = _project(row, store)
@@ -300,14 +300,14 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
 
 
 def _project(row: _Row, store: "Store") -> str | None:
-    """The project's anchor: the one that the master extends, else what its name makes of it."""
+    """The project's anchor: the one that the master extends, else the one made from its name."""
     name = _project_name(row, store)
-    own = None if name is None else project_context(name, row["repo"])
-    return next((link for link in row["extends"] or () if link.startswith("knowledge:")), own)
+    default = None if name is None else project_context(name, row["repo"])
+    return next((link for link in row["extends"] or () if link.startswith("knowledge:")), default)
 
 
 def _project_name(row: _Row, store: "Store") -> str | None:
-    """What the master's own events say, else what the store says of its own repository."""
+    """The name from the master's own events, else the store's name for its own repository."""
     if row["project_name"] is not None:
         return str(row["project_name"])
     return store.project_name if row["repo"] == store.repo_hash else None
@@ -344,7 +344,7 @@ def _session(row: _Row) -> Anchor:
 
 
 def _provisional(row: _Row) -> Anchor:
-    """What takes the place of a session that was sent under its provisional id by an earlier version."""
+    """The anchor that replaces a session that an earlier version sent under its provisional id."""
     session_id = str(row["session_id"])
     data = {
         "title": row["title"],
@@ -367,14 +367,14 @@ def _provisional(row: _Row) -> Anchor:
 
 
 def _turn(row: _Row) -> Anchor:
-    done = row["status"] is not None and row["status"] != "active"
+    is_done = row["status"] is not None and row["status"] != "active"
     data: dict[str, Any] = {
         "turn_id": row["turn_id"],
         "sequence": row["turn"],
         "status": row["status"],
         "started_at": _iso(row["started_at"]),
     }
-    if done:
+    if is_done:
         data |= {
             "completed_at": _iso(row["completed_at"]),
             "title": row["title"],
@@ -390,14 +390,16 @@ def _turn(row: _Row) -> Anchor:
         if row["end_certainty"] not in (EXACT, NONE):
             data["files_certainty"] = row["end_certainty"]
     else:
-        said = row["user_request"]
-        data["user_message"] = None if said is None else wire.cut_text(said, USER_MESSAGE_BYTES_MAX)
+        user_request = row["user_request"]
+        data["user_message"] = (
+            None if user_request is None else wire.cut_text(user_request, USER_MESSAGE_BYTES_MAX)
+        )
     return Anchor(
         "turns",
         "observation",
-        "agent" if done else "system",
+        "agent" if is_done else "system",
         row["context_id"],
-        wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
+        wire.envelope("turn_end" if is_done else "turn_start", wire.encode(data)),
         [row["session_context"]],
         row["at"],
         row["session_id"],
@@ -405,7 +407,7 @@ def _turn(row: _Row) -> Anchor:
 
 
 def _iso(moment: datetime.datetime | str | None) -> str | None:
-    """ISO 8601; the time is in UTC without saying so. One beyond Python's years is text already."""
+    """ISO 8601; `moment` is in UTC without a zone. One beyond Python's years is text already."""
     if isinstance(moment, str):
         return moment.replace(" ", "T") + "Z"
     return None if moment is None else f"{moment.isoformat()}Z"

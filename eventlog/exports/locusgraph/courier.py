@@ -1,10 +1,10 @@
-"""Posting bodies to a server: once it was taken, or an error that says why not.
+"""An HTTP client that retries: a body is posted until the server takes it, or an error gives the reason.
 
-A `Courier` belongs to one thread. It tries again only when the moment was wrong: connection faults, 429
-and 5xx; with growing pauses drawn at random, or the pause that the server asks for. It never follows a
-redirect, which would carry the key elsewhere, checks certificates, bounds what it reads and how long,
-and keeps to a number of requests a minute. Time comes from a `Clock`, so that tests need not wait.
-The library (urllib3) is an extra: importing this module loads nothing of it.
+A `Courier` belongs to one thread. It retries only transient faults: connection errors, 429 and 5xx, with an
+exponential random back-off or the pause that the server requests. It never follows a redirect, which would
+carry the key elsewhere. It checks certificates, limits the size and time of answers, and keeps to a number of
+requests a minute. Time comes from a `Clock`, so that tests need not wait. The library (urllib3) is an extra:
+importing this module does not load it.
 """
 
 import email.utils
@@ -29,17 +29,17 @@ PATIENCE_S = 900.0
 _CONNECT_S = 10.0
 _ANSWER_S = 120.0  # a full batch of 1.0 takes some 60 s
 _ANSWER_BYTES_MAX = 16 << 20
-_INTERIM_MAX = 10  # answers in front of the true one
+_INTERIM_MAX = 10  # interim answers before the final one
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 60.0
 _MINUTE_S = 60.0
-_SAID_MAX = 200
-_WRONG_BODY = (400, 409, 413, 422)  # a smaller or another body may be taken
+_SHOWN_MAX = 200
+_WRONG_BODY = (400, 409, 413, 422)  # a smaller or different body may be taken
 _PASSING = (408, 425, 429)
 
 
 class ServiceError(EventLogError):
-    """The service cannot be sent to; nothing that it did not acknowledge is noted as delivered."""
+    """Sending to the service failed; only what it acknowledged is noted as delivered."""
 
 
 class StoppedError(Exception):
@@ -53,14 +53,14 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Let time pass; true when the work is to stop."""
+        """Wait; true when the work is to stop."""
         ...
 
     def stopped(self) -> bool: ...
 
 
 class RealClock:
-    """Time as it is. `stop` may be set by any thread or signal handler."""
+    """Real time. `stop` may be set by any thread or signal handler."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -80,7 +80,7 @@ class RealClock:
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What the server said: the JSON value of a 2xx, or of a status by which it refuses this body."""
+    """The server's answer: the JSON value of a 2xx, or of a status by which it refuses this body."""
 
     status: int
     value: Any
@@ -92,14 +92,14 @@ class ServerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The moment was wrong; `pause_s` is what the server asks for."""
+    """A transient fault; `pause_s` is the pause that the server requests."""
 
     what: str
     pause_s: float | None = None
 
 
 class Courier:
-    """The way to one endpoint."""
+    """The client of one endpoint."""
 
     def __init__(
         self,
@@ -129,43 +129,43 @@ class Courier:
         self._http.clear()
 
     def post(self, body: bytes) -> ServerAnswer:
-        """The answer to `body`, tried until the server takes or refuses it.
+        """The answer to `body`, retried until the server takes or refuses it.
 
-        Raises: ServiceError when patience ends or trying again is no use; StoppedError.
+        Raises: ServiceError when patience ends or a retry would be useless; StoppedError.
         """
         first_fault_at: float | None = None
         pause_s = _PAUSE_FIRST_S
         while True:
             self._keep_pace()
-            found = self._try(body)
-            if isinstance(found, ServerAnswer):
+            result = self._try(body)
+            if isinstance(result, ServerAnswer):
                 self.trouble = None
-                return found
+                return result
             now = self._clock.monotonic()
             first_fault_at = now if first_fault_at is None else first_fault_at
-            # Half of it for sure, the rest at random: callers who failed together come back apart.
+            # At least half of it, the rest at random: clients that failed together retry at different times.
             wait_s = pause_s * self._draw.uniform(0.5, 1.0)
-            if found.pause_s is not None:
-                wait_s = found.pause_s + self._draw.uniform(0.0, min(pause_s, 1.0))
-            self._check_patience(found, now - first_fault_at, wait_s)
+            if result.pause_s is not None:
+                wait_s = result.pause_s + self._draw.uniform(0.0, min(pause_s, 1.0))
+            self._check_patience(result, now - first_fault_at, wait_s)
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             self.retries += 1
-            self.trouble = self._trouble(found, wait_s, first_fault_at)
+            self.trouble = self._trouble(result, wait_s, first_fault_at)
             self.pause(wait_s)
 
     def _trouble(self, fault: Fault, wait_s: float, first_at: float) -> str:
-        said = f"{self.endpoint.server}: {fault.what}; trying again in {max(1, round(wait_s))} s"
+        message = f"{self.endpoint.server}: {fault.what}; trying again in {max(1, round(wait_s))} s"
         if self._patience_s is None:
-            return said
+            return message
         left_s = max(0.0, self._patience_s - (self._clock.monotonic() - first_at))
-        return f"{said}, for {left_s / 60:.0f} min more"
+        return f"{message}, for {left_s / 60:.0f} min more"
 
     def pause(self, seconds: float) -> None:
         if self._clock.wait(seconds):
             raise StoppedError
 
     def _keep_pace(self) -> None:
-        """At most so many requests in any minute."""
+        """Wait so that no minute has more than `per_minute` requests."""
         if self._clock.stopped():
             raise StoppedError
         if self._per_minute and len(self._sent_at) == self._per_minute:
@@ -211,12 +211,12 @@ class Courier:
                 data = self._read(response)
                 response.release_conn()
             except BaseException:
-                response.close()  # half an answer is left in it
+                response.close()  # part of an answer is left in it
                 raise
         except urllib3.exceptions.SSLError as error:
             raise ServiceError(
                 f"{self.endpoint.server} has no certificate that this machine trusts "
-                f"({self._said(str(error))}). Nothing was sent. See to the address and the certificates."
+                f"({self._shown(str(error))}). Nothing was sent. Check the address and the certificates."
             ) from None
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
             return Fault(f"no answer in time ({type(error).__name__})")
@@ -224,13 +224,13 @@ class Courier:
             if _is_endless(error):
                 raise ServiceError(
                     f"{self.endpoint.server} answers with more headers, or longer ones, than any answer of "
-                    "this service has. See to the address."
+                    "this service has. Check the address."
                 ) from None
             return Fault(f"the connection failed ({type(error).__name__})")
         return self._judge(response.status, response.headers, data)
 
     def _read(self, response: "urllib3.BaseHTTPResponse") -> bytes:
-        """The body, within bounds of size and of the time that it takes altogether."""
+        """The body, within limits of size and of total time."""
         began = time.monotonic()
         parts: list[bytes] = []
         size = 0
@@ -240,7 +240,7 @@ class Courier:
             if size > _ANSWER_BYTES_MAX:
                 raise ServiceError(
                     f"{self.endpoint.server} answers with more than {_ANSWER_BYTES_MAX >> 20} MiB, which "
-                    "is not an answer of this service. See to the address."
+                    "is not an answer of this service. Check the address."
                 )
             if time.monotonic() - began > self._answer_s:
                 raise TimeoutError
@@ -254,42 +254,42 @@ class Courier:
             if value is None and data.lstrip()[:1] == b"{":
                 return Fault("its answer was cut short")
             if not isinstance(value, dict):
-                kind = self._said(headers.get("Content-Type") or "no type")
+                kind = self._shown(headers.get("Content-Type") or "no type")
                 raise ServiceError(
                     f"{self.endpoint.server} answered {status} with what is no JSON object ({kind}), so "
                     "something else answers there, or a gateway in between. Nothing of this batch is noted "
-                    "as delivered; see to the address."
+                    "as delivered; check the address."
                 )
             return ServerAnswer(status, value)
         if status in _WRONG_BODY:
             return ServerAnswer(status, value)
-        said = self._said(reason_of(value))
-        raise ServiceError(self._hopeless(status, headers, said and f" ({said})"))
+        reason = self._shown(reason_of(value))
+        raise ServiceError(self._hopeless(status, headers, reason and f" ({reason})"))
 
-    def _hopeless(self, status: int, headers: "urllib3.HTTPHeaderDict", said: str) -> str:
+    def _hopeless(self, status: int, headers: "urllib3.HTTPHeaderDict", reason: str) -> str:
         server = self.endpoint.server
         if 300 <= status < 400:
-            where = self._said(headers.get("Location") or "nowhere")
+            location = self._shown(headers.get("Location") or "nowhere")
             return (
-                f"{server} redirects ({status}) to {where}. The key is not sent elsewhere; if that is the "
+                f"{server} redirects ({status}) to {location}. The key is not sent elsewhere; if that is the "
                 "right place, give it as --server."
             )
         if status == 401:
-            return f"{server} rejects the key{said}. See to {KEY_VARIABLE}; a revoked key needs a new one."
+            return f"{server} rejects the key{reason}. Check {KEY_VARIABLE}; a revoked key needs a new one."
         if status == 403:
             return (
-                f"{server} does not let this key write to graph {self.endpoint.graph_id!r}{said}. Give the "
+                f"{server} does not let this key write to graph {self.endpoint.graph_id!r}{reason}. Give the "
                 "graph that the key is for as --graph, or a key with memory.write."
             )
         if status == 404:
             return (
                 f"{server} knows no {self.endpoint.events_url.removeprefix(server)}, or no graph "
-                f"{self.endpoint.graph_id!r}{said}. See to --server and --graph."
+                f"{self.endpoint.graph_id!r}{reason}. Check --server and --graph."
             )
-        return f"{server} answers {status}{said}, which trying again will not change. Nothing was noted."
+        return f"{server} answers {status}{reason}, which trying again will not change. Nothing was noted."
 
     def _pause_asked(self, text: str | None) -> float | None:
-        """Seconds from a `Retry-After`: a number or a date; None when it says nothing of use."""
+        """Seconds from a `Retry-After`: a number or a date; None when it has neither."""
         if text is None:
             return None
         text = text.strip()
@@ -300,13 +300,13 @@ class Courier:
         except (ValueError, OverflowError, TypeError):
             return None
 
-    def _said(self, text: str) -> str:
-        """A text of the server's for a message: short, on one line, without the key."""
+    def _shown(self, text: str) -> str:
+        """A text of the server for a message: short, on one line, without the key."""
         return plain(self._key.hide(text))
 
 
 def is_passing(status: int) -> bool:
-    """Whether an HTTP status speaks of the moment and not of what was sent."""
+    """Whether an HTTP status is transient, and not about the body."""
     return status in _PASSING or status >= 500
 
 
@@ -317,16 +317,16 @@ def check_library() -> None:
 
 def plain(text: str) -> str:
     """A foreign text on one line, without control characters, shortened."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: _SAID_MAX * 8]).split())
-    return line if len(line) <= _SAID_MAX else f"{line[: _SAID_MAX - 1]}…"
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: _SHOWN_MAX * 8]).split())
+    return line if len(line) <= _SHOWN_MAX else f"{line[: _SHOWN_MAX - 1]}…"
 
 
 def reason_of(value: Any) -> str:
-    """The words of an error as the service spells them: `error` is a text, or has `code` and `message`."""
-    said = value.get("error", value.get("message")) if isinstance(value, dict) else None
-    if isinstance(said, dict):
-        return ": ".join(str(said[name]) for name in ("code", "message") if said.get(name))
-    return said if isinstance(said, str) else ""
+    """The text of an error from the service: `error` is a text, or has `code` and `message`."""
+    error = value.get("error", value.get("message")) if isinstance(value, dict) else None
+    if isinstance(error, dict):
+        return ": ".join(str(error[name]) for name in ("code", "message") if error.get(name))
+    return error if isinstance(error, str) else ""
 
 
 def _decoded(data: bytes) -> Any:
@@ -337,7 +337,7 @@ def _decoded(data: bytes) -> Any:
 
 
 def _is_endless(error: BaseException) -> bool:
-    """Whether http.client gave up on headers that never end: such an answer is no accident of the moment."""
+    """Whether http.client gave up on headers that never end: such an answer is not transient."""
     causes = [error, *error.args, error.__cause__, error.__context__]
     return any(
         isinstance(cause, http.client.LineTooLong)
@@ -347,7 +347,7 @@ def _is_endless(error: BaseException) -> bool:
 
 
 def _bound_interim_answers(pool: "urllib3.PoolManager") -> None:
-    """An endless row of "100 Continue" ends like endless headers: http.client reads on for ever."""
+    """Limit a series of "100 Continue", which http.client would read for ever, as endless headers are."""
     import urllib3
 
     class Response(http.client.HTTPResponse):
@@ -365,7 +365,7 @@ def _bound_interim_answers(pool: "urllib3.PoolManager") -> None:
 
 
 def _pool() -> "urllib3.PoolManager":
-    """One connection that is kept. Proxies of the environment are not asked."""
+    """A pool of one persistent connection. Proxies of the environment are not used."""
     try:
         import urllib3
     except ImportError:

@@ -1,11 +1,11 @@
 """What was delivered to one endpoint: receipts in the log, and their fold.
 
-A receipt is a `cursor` event of the endpoint's consumer (recorder/ledger.py), operation `deliver`. It
-stands for the answers to one or more calls, and moves the consumer's position when everything in front
-of the new one is dealt with. The fold of all receipts is what is known of the endpoint (P2): counts,
-the state in which each context was last taken and the service's id of it, what was refused and why.
-Names of contexts are digests and reasons have no words of records, because an erasure leaves the ledger
-as it is. One thread; `Receipts` of one consumer exclude each other by the lock of its exporter.
+A receipt is a `cursor` event of the endpoint's consumer (recorder/ledger.py), operation `deliver`. It records
+the answers to one or more calls, and moves the consumer's position when everything before the new one is
+dealt with. The fold of all receipts is what is known of the endpoint (P2): counts, the state in which each
+context was last taken and the service's id of it, what was refused and why. Names of contexts are digests and
+reasons have no words of records, because an erasure leaves the ledger as it is. One thread; the lock of an
+exporter allows one `DeliveryLog` for its consumer.
 """
 
 from array import array
@@ -28,7 +28,7 @@ _OWN_AGENT = "locus"
 _ENTRIES_MAX = 2_000  # of contexts and failures in one receipt: some 150 KB
 _RECEIPTS_AT_ONCE = 64
 _TABLES = 256
-_HOLDS = "holds something else"  # of a conflict, which needs a person
+_HOLDS = "holds something else"  # in the reason of a conflict, which needs a person
 _TRIES_AT_ONCE = 3
 _PAUSE_S = 30
 _PAUSE_MAX_S = 3_600
@@ -49,9 +49,9 @@ _ENDPOINTS = (
 class RefusedRecord:
     """A record that the service refused: a timeline event at `position`, or the context of `group`.
 
-    `tries`: how often exports tried it where it may pass by itself, 0 where it needs a person. `at`: when it
-    was tried last, in seconds since 1970. `context_id` is known to the run that met it; the ledger does not
-    hold it.
+    `tries`: how often exports tried it where the refusal is transient, 0 where it needs a person. `at`: when
+    it was tried last, in seconds since 1970. `context_id` is known to the run that met it; the ledger does
+    not have it.
     """
 
     key: str
@@ -68,7 +68,7 @@ class RefusedRecord:
 
     @property
     def next_at(self) -> int:
-        """When an export may try it again: two at once, later ones after growing pauses."""
+        """When an export may retry it: the first two retries at once, later ones with back-off."""
         if self.tries <= _TRIES_AT_ONCE:
             return self.at
         return self.at + min(_PAUSE_MAX_S, _PAUSE_S << min(self.tries - _TRIES_AT_ONCE - 1, 16))
@@ -77,8 +77,9 @@ class RefusedRecord:
 class States:
     """Context → the state in which it was last taken, and whether the service gave it an id.
 
-    Some 30 bytes for each of what may be millions: open hash tables of pairs of numbers, which need no hash
-    of their own, keys being digests. Many small ones, so that growing needs little room beside.
+    Some 30 bytes each for perhaps millions of contexts: open hash tables of pairs of numbers. Keys are
+    digests, so they need no other hash. There are many small tables, so that growing one needs little extra
+    memory.
     """
 
     __slots__ = ("_counts", "_tables")
@@ -92,60 +93,60 @@ class States:
 
     def put(self, key: str, state: str, has_id: bool) -> None:
         number = _number(key)
-        which = number % _TABLES
-        table = self._tables[which]
-        at = _place(table, number)
-        self._counts[which] += not table[at]
-        table[at : at + 2] = array("Q", (number, _value(state, has_id)))
-        if self._counts[which] * 8 > len(table) * 3:
-            self._tables[which] = _twice(table)
+        table_index = number % _TABLES
+        table = self._tables[table_index]
+        slot = _slot(table, number)
+        self._counts[table_index] += not table[slot]
+        table[slot : slot + 2] = array("Q", (number, _value(state, has_id)))
+        if self._counts[table_index] * 8 > len(table) * 3:
+            self._tables[table_index] = _twice(table)
 
     def holds(self, key: str, state: str) -> bool:
         """Whether the context was last taken in this state."""
         number = _number(key)
         table = self._tables[number % _TABLES]
-        at = _place(table, number)
-        return table[at] != 0 and table[at + 1] | 1 == _value(state, True)
+        slot = _slot(table, number)
+        return table[slot] != 0 and table[slot + 1] | 1 == _value(state, True)
 
     def __contains__(self, key: str) -> bool:
         number = _number(key)
         table = self._tables[number % _TABLES]
-        return table[_place(table, number)] != 0
+        return table[_slot(table, number)] != 0
 
     def has_id(self, key: str) -> bool:
         number = _number(key)
         table = self._tables[number % _TABLES]
-        return bool(table[_place(table, number) + 1] & 1)
+        return bool(table[_slot(table, number) + 1] & 1)
 
 
 def _number(key: str) -> int:
-    return int(key, 16) or 1  # 0 is a place without an entry
+    return int(key, 16) or 1  # 0 marks an empty slot
 
 
 def _value(state: str, has_id: bool) -> int:
-    """The state but for its lowest bit, in place of which stands the other fact."""
+    """The state, with the other fact in place of its lowest bit."""
     return int(state, 16) & ~1 | has_id
 
 
-def _place(table: "array[int]", number: int) -> int:
-    """Where the entry of that key stands, or would."""
-    at = number // _TABLES * 2 % len(table)
-    while table[at] not in (0, number):
-        at = (at + 2) % len(table)
-    return at
+def _slot(table: "array[int]", number: int) -> int:
+    """The slot of that key, or the empty one for it."""
+    slot = number // _TABLES * 2 % len(table)
+    while table[slot] not in (0, number):
+        slot = (slot + 2) % len(table)
+    return slot
 
 
 def _twice(table: "array[int]") -> "array[int]":
     grown = array("Q", bytes(2 * len(table) * table.itemsize))
-    for old in range(0, len(table), 2):
-        if table[old]:
-            at = _place(grown, table[old])
-            grown[at : at + 2] = table[old : old + 2]
+    for old_slot in range(0, len(table), 2):
+        if table[old_slot]:
+            slot = _slot(grown, table[old_slot])
+            grown[slot : slot + 2] = table[old_slot : old_slot + 2]
     return grown
 
 
 class Arrived:
-    """The contexts that an endpoint has, or is to have once what was refused arrives."""
+    """The contexts that an endpoint has, or will have once refused ones arrive."""
 
     def __init__(self, delivered: "Delivered") -> None:
         self._delivered = delivered
@@ -166,12 +167,12 @@ class Delivered:
     last_at: int | None = None  # of the last receipt, in microseconds
     last_error: str | None = None
 
-    def take(self, receipt: dict[str, Any], at: int | None) -> None:
+    def take(self, receipt: dict[str, Any], recorded_us: int | None) -> None:
         self.position = max(self.position, receipt.get("position") or 0)
         self.counts.update(receipt.get("counts") or {})
         passing = receipt.get("passing")
         for key, group, position, reason in receipt.get("refused") or ():
-            # Former versions did not say what may pass: such a record is tried once more by itself.
+            # Earlier versions did not record which refusals are transient: such a record is retried once.
             tried = (0 if _HOLDS in reason else 1, 0) if passing is None else passing.get(key, (0, 0))
             self.failures[key] = RefusedRecord(key, group, position, reason, *tried)
         for key, (state, locus_id) in (receipt.get("contexts") or {}).items():
@@ -179,33 +180,33 @@ class Delivered:
             self.failures.pop(key, None)
         for key in receipt.get("resolved") or ():
             self.failures.pop(key, None)
-        self.last_at = at
+        self.last_at = recorded_us
         self.last_error = receipt.get("error")
 
 
 def endpoints(store: Store) -> list[Endpoint]:
-    """Every endpoint that was ever sent to, by server and graph; the interface is the last one used."""
+    """Every endpoint that was ever used, by server and graph; the interface is the last one used."""
     rows = store.query(_ENDPOINTS).rows
     return [Endpoint(*map(str, row)) for row in rows]
 
 
 def read(store: Store, endpoint: Endpoint) -> Delivered:
-    """What the log says of the endpoint."""
+    """The fold of the endpoint's receipts in the log."""
     from eventlog.exports import streams
 
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[dict[str, Any]]:
         return streams.rows(con, _RECEIPTS.format(endpoint.consumer), _RECEIPTS_AT_ONCE)
 
-    found = Delivered()
+    delivered = Delivered()
     with store.view() as view:
         for row in streams.of_views(view, store, ("events",), ask, _COLUMNS):
             receipt = jsontext.decode(row["payload"])
             if isinstance(receipt, dict):
-                found.take(receipt, row["at"])
-    return found
+                delivered.take(receipt, row["at"])
+    return delivered
 
 
-class Receipts:
+class DeliveryLog:
     """The writer of an endpoint's receipts; `delivered` is the fold with everything noted so far."""
 
     def __init__(self, store: Store, endpoint: Endpoint) -> None:
@@ -226,19 +227,19 @@ class Receipts:
     def full(self) -> bool:
         return len(self._contexts) + len(self._refused) + len(self._resolved) >= _ENTRIES_MAX
 
-    def note(self, item: SentRecord, outcome: SendOutcome, at: int) -> "RefusedRecord | None":
-        """What became of one item, `at` that many seconds since 1970; what is left to do where it failed."""
+    def note(self, item: SentRecord, outcome: SendOutcome, noted_s: int) -> "RefusedRecord | None":
+        """Note the outcome of one item at `noted_s` seconds since 1970; the refusal where it failed."""
         self._counts[outcome.status] += 1
         if item.is_counted_by_position and outcome.status != "failed" and not self.delivered.failures:
-            return None  # as nearly always: an event that arrived is told by the position
+            return None  # as nearly always: the position shows that an event arrived
         key = item.key
         if outcome.status == "failed":
-            before = self.delivered.failures.get(key)
-            tries = 1 + (before.tries if before is not None else 0) if outcome.passing else 0
-            found = (key, item.group, item.position, outcome.reason, tries, at)
-            if outcome.waits_for is None or before is None:
-                self._refused.append(found)
-            return RefusedRecord(*found, item.context_id)
+            earlier = self.delivered.failures.get(key)
+            tries = 1 + (earlier.tries if earlier is not None else 0) if outcome.passing else 0
+            entry = (key, item.group, item.position, outcome.reason, tries, noted_s)
+            if outcome.waits_for is None or earlier is None:
+                self._refused.append(entry)
+            return RefusedRecord(*entry, item.context_id)
         if not item.is_counted_by_position:
             self._contexts[key] = (item.state, outcome.locus_id or "")
         elif key in self.delivered.failures:
@@ -248,25 +249,25 @@ class Receipts:
         return None
 
     def forget(self, failure: RefusedRecord) -> None:
-        """A refused record that is not in the log any more needs nobody's care."""
+        """Drop a refused record that is no longer in the log."""
         self._resolved.append(failure.key)
 
     def reached(self, position: int) -> None:
-        """Everything in front of `position` is dealt with."""
+        """Note that everything before `position` is dealt with."""
         self._position = max(position, self._position or 0)
 
     def stopped_by(self, error: str) -> None:
-        """Why an export ended early; said once however often it is met in a row."""
-        if error != self.delivered.last_error or self._said():
+        """Note why an export ended early; recorded once, even if it repeats."""
+        if error != self.delivered.last_error or self._has_news():
             self._error = error
 
     def drop(self) -> None:
-        """Forget what was noted and not written: it says nothing of the records."""
+        """Forget what was noted and not written: it is not about the records."""
         self._clear()
 
     def flush(self) -> None:
-        """Write what was noted as one receipt, durably; nothing where there is nothing to say."""
-        if not self._said() and self._error is None:
+        """Write what was noted as one receipt, durably; nothing where nothing was noted."""
+        if not self._has_news() and self._error is None:
             return
         receipt = dict(self._fields())
         self._store.append(
@@ -285,7 +286,7 @@ class Receipts:
         self.delivered.take(receipt, None)
         self._clear()
 
-    def _said(self) -> bool:
+    def _has_news(self) -> bool:
         moved = self._position is not None and self._position > self.delivered.position
         return bool(moved or self._counts or self._resolved)
 

@@ -1,7 +1,7 @@
 """Where LocusGraph is and who calls: the service's address, the graph, the interface, the key.
 
-Values; any thread. The key comes from the environment only. It is in no `repr`, no error and no event,
-and `Key.hide` takes it out of whatever a server says.
+Values; any thread. The key comes from the environment only. It is in no `repr`, no error and no event, and
+`ApiKey.hide` removes it from texts of a server.
 """
 
 import re
@@ -42,7 +42,7 @@ class ApiKey:
 
 
 def key_from(environment: Mapping[str, str]) -> ApiKey:
-    """Raises: Refused when there is none, or none that a header can hold."""
+    """Raises: Refused when there is no key, or none that a header can hold."""
     text = environment.get(KEY_VARIABLE, "").strip()
     if not text:
         raise Refused(f"the key of the service is missing: set the variable {KEY_VARIABLE}")
@@ -64,9 +64,9 @@ class Endpoint:
 
     @property
     def consumer(self) -> str:
-        """The name in the ledger. A digest: an address may look like a secret, a name must not change."""
-        said = f"{self.server}\0{self.graph_id}".encode("utf-8", "surrogatepass")
-        return f"export:locusgraph:{blake3(said).digest(8).hex()}"
+        """The name in the ledger: a digest, because an address may look like a secret and must not change."""
+        identity = f"{self.server}\0{self.graph_id}".encode("utf-8", "surrogatepass")
+        return f"export:locusgraph:{blake3(identity).digest(8).hex()}"
 
     @property
     def events_url(self) -> str:
@@ -74,12 +74,12 @@ class Endpoint:
 
     @property
     def events_max(self) -> int:
-        """Of events in one call, by what is published of the interface."""
+        """The most events in one call, by the published interface."""
         return 100 if self.api == "0.x" else 1_000
 
 
 def endpoint_of(server: str, graph_id: str, api: str = "1.0") -> Endpoint:
-    """Raises: Refused for an address that would give the key away, or that is none."""
+    """Raises: Refused for an address that would reveal the key, or that is invalid."""
     if api not in APIS:
         raise Refused(f"--api is one of {', '.join(APIS)}, not {api!r}")
     if not 0 < len(graph_id) <= _GRAPH_SIZE_MAX or not graph_id.isprintable():
@@ -101,6 +101,6 @@ def endpoint_of(server: str, graph_id: str, api: str = "1.0") -> Endpoint:
             f"http://{host} would send the key and the records unencrypted; use https (http is for this "
             "machine only)"
         )
-    shown = f"[{host}]" if ":" in host else host
-    place = shown if port is None else f"{shown}:{port}"
-    return Endpoint(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", graph_id, api)
+    bracketed_host = f"[{host}]" if ":" in host else host
+    address = bracketed_host if port is None else f"{bracketed_host}:{port}"
+    return Endpoint(f"{parts.scheme}://{address}{parts.path.rstrip('/')}", graph_id, api)

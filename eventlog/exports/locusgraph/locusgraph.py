@@ -1,10 +1,10 @@
 """The batch export to LocusGraph: wire records, one a line, resumed from the ledger.
 
-A batch covers the positions [since, until) of one pinned view: the final state of every context that
-changed there, parents first, then the timeline events of that range by position. Same log and same
-range, same bytes. The ledger (recorder/ledger.py) moves to `until` only after the file is durable under
-its name, so a crash makes the next batch begin where this one did: positions repeat, none is left out
-(I36). What a record extends stands in front of it, or went before (I37). One thread a store; any number of
+A batch covers the positions [since, until) of one pinned view: the final state of every context that changed
+there, parents first, then the timeline events of that range by position. The same log and range give the same
+bytes. The ledger (recorder/ledger.py) moves to `until` only after the file is durable under its name. So
+after a crash the next batch begins where this one did: positions repeat, none is left out (I36). The parents
+of a record come before it, or were exported earlier (I37). One thread for each store; any number of
 processes, of which the slower one repeats.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 CONSUMER = "export:locusgraph"
-GRAPH_ID = "locus-agent"  # what the client of the service takes when nothing is configured
+GRAPH_ID = "locus-agent"  # the default of the service's client
 
 # Columns that the log promotes out of payloads, as the keys that payloads have on the wire (S1-29…S1-37).
 _AS_KEYS = (
@@ -87,7 +87,7 @@ _COLUMNS = (
 )
 _ROWS_AT_ONCE = 1_024
 
-# Types of events that the seeds name (S0, S1-38): what a graph is for. The rest goes when it is asked for.
+# Types of events that the seeds name (S0, S1-38): what a graph is for. Others go on request.
 TYPES = frozenset(
     ("intent", "action", "file", "snapshot", "decision", "error", "llm", "feedback", "mcp_action", "test_run",
      "git_op", "project_convention", "skill", "tool_schema", "tool_usage")
@@ -101,7 +101,7 @@ _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 class SourcedRecord(NamedTuple):
     """A record and where it comes from: `position` of a timeline event, None for a context's state.
 
-    `late`: an event in front of the batch, of a session that waited for its name until now.
+    `late`: an event from before the batch, of a session that waited for its name until now.
     """
 
     group: str
@@ -112,9 +112,9 @@ class SourcedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class ExportReport:
-    """What a batch holds. `advanced`: the ledger moved to `until`. `path` is None when no file was made.
+    """The contents of a batch. `advanced`: the ledger moved to `until`. `path` is None when no file was made.
 
-    `lost` are ranges of positions whose events damage took from the log.
+    `lost` are ranges of positions whose events are lost by damage of the log.
     """
 
     since: int
@@ -148,8 +148,8 @@ def export(
 ) -> ExportReport:
     """Write the next batch to the file `path`; where nothing is new there is no file.
 
-    Args: since: where the batch begins; by default where the ledger stands. The ledger follows unless
-    that would leave positions out. include: types of events beside TYPES, or ALL_TYPES.
+    Args: since: where the batch begins; by default the ledger's position. The ledger follows unless that
+    would leave positions out. include: types of events beside TYPES, or ALL_TYPES.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
     if payload_bytes_max < wire.PAYLOAD_BYTES_MIN:
@@ -169,7 +169,7 @@ def export(
             for _ in lines:
                 pass
             return batch.report
-        view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
+        view.make_durable()  # exported records must not outlive the events they were made of (I5)
         with files.staged(path, force=force) as file:
             file.write(first)
             for line in lines:
@@ -182,7 +182,7 @@ def export(
             ledger.advance(report.until, **facts)
             report.advanced = True
         except Conflict:
-            pass  # another export went further meanwhile; what it wrote is here twice
+            pass  # another export went further meanwhile; its records were written twice
     return report
 
 
@@ -201,13 +201,14 @@ class RecordBatch:
         include: frozenset[str] = frozenset(),
         sent: Sent | None = None,
     ) -> None:
-        """Args: sent: what an endpoint has; None where what has not changed since went in earlier files."""
+        """Args: sent: the contexts of an endpoint; None for files, where unchanged ones were in earlier
+        files."""
         lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
         self._exposure = withheld.Exposure(view, store.redactor)
-        self._people = people.allowed(store.fs, store.layout, homes=True)  # no path of this machine leaves
+        self._people = people.allowed(store.fs, store.layout, homes=True)  # paths of this machine are removed
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
@@ -232,15 +233,15 @@ class RecordBatch:
             yield entry.record
 
     def entries(self, session_id: str | None = None) -> Iterator[SourcedRecord]:
-        """The records in their order; with `session_id` those of one session and of what it extends."""
+        """The records in their order; with `session_id` those of one session and of its parents."""
         since, until = self.report.since, self.report.until
         for anchor in self.contexts(since):
             if session_id is None or anchor.session_id in (None, session_id):
                 yield self.entry_of(anchor)
         categories = self._categories()
-        for late, first in self._facts.late.items():
+        for late, first_position in self._facts.late.items():
             if session_id in (None, late):
-                for entry in self._timeline(first, min(since, until), late):
+                for entry in self._timeline(first_position, min(since, until), late):
                     yield from categories
                     yield entry._replace(late=True)
         for entry in self._timeline(since, until, session_id):
@@ -249,16 +250,16 @@ class RecordBatch:
         self.report.not_included = dict(self._left_out)
 
     def contexts(self, since: int) -> Iterator[anchors.Anchor]:
-        """The contexts that changed, and what is known of the others once the first of them is there."""
+        """The contexts that changed; facts about the others are taken when the first one is there."""
         facts = self._facts
-        told = False
+        is_complete = False
         for anchor in anchors.changed(self._view, self._store, since, facts):
-            if not told:
-                told = True
+            if not is_complete:
+                is_complete = True
                 self._take(facts)
             if anchor.group != "renamed" or self._has_ghost(anchor):
                 yield anchor
-        if not told:
+        if not is_complete:
             self._take(facts)
 
     def _take(self, facts: anchors.ContextFacts) -> None:
@@ -273,7 +274,7 @@ class RecordBatch:
         return not self._is_file and wire.context(anchor.context_id) in self._parents
 
     def _categories(self) -> Iterator[SourcedRecord]:
-        """The anchors of categories, which events relate to: once, in front of the first event."""
+        """The anchors of categories, which events relate to: once, before the first event."""
         for name, context_id in wire.CATEGORIES.items():
             if self._is_file and self.report.since > 0:
                 return
@@ -293,21 +294,21 @@ class RecordBatch:
     def _timeline(self, since: int, until: int, session_id: str | None = None) -> Iterator[SourcedRecord]:
         for batch in self._view.batches(since, until, columns=_COLUMNS, session_id=session_id):
             for event in _rows(batch):
-                kind = event["event_type"]
-                if kind in _NOT_EVENTS:
+                event_type = event["event_type"]
+                if event_type in _NOT_EVENTS:
                     continue
                 if event["session_id"] in self._facts.waiting:
                     self.passed += 1
-                elif kind == "snapshot" and event["operation"] == "tool":
-                    # S0-18: a snapshot is of a turn's start or end; the files tell what was in between.
+                elif event_type == "snapshot" and event["operation"] == "tool":
+                    # S0-18: a snapshot is of a turn's start or end; file events show what was in between.
                     self.passed += 1
                     self._left_out["snapshot tool"] += 1
-                elif self._types is not None and kind not in self._types:
+                elif self._types is not None and event_type not in self._types:
                     self.passed += 1
-                    self._left_out[kind] += 1
+                    self._left_out[event_type] += 1
                 else:
-                    seen = self._store.redactor.leaving(self._settled.event(event))
-                    yield SourcedRecord("events", event["position"], self._of_event(seen))
+                    visible = self._store.redactor.leaving(self._settled.event(event))
+                    yield SourcedRecord("events", event["position"], self._of_event(visible))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
         names = self._store.redactor.leaving({"event_type": "file", "payload": anchor.payload})
@@ -318,20 +319,22 @@ class RecordBatch:
             anchor.source,
             self._paths.payload(str(names["payload"])),
             anchor.context_id,
-            {"extends": [self._settled(one) for one in anchor.extends], "related_to": anchor.related_to},
+            {"extends": [self._settled(link) for link in anchor.extends], "related_to": anchor.related_to},
             anchor.at,
         )
 
     def _of_event(self, event: dict[str, Any]) -> dict[str, Any]:
         event = _in_present_version(event)
         event_type, event_id = event["event_type"], event["event_id"]
-        where = f"event {event_id}"
+        location = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
         text = people.text_without(self._people, event["payload"] or "{}", is_json=True)
         if people.names_people(event):
-            said = wire.decode(text)
-            if isinstance(said, dict) and said != (kept := people.within(self._people, event, said)):
-                text = wire.encode(kept)
+            payload = wire.decode(text)
+            if isinstance(payload, dict) and payload != (
+                visible := people.within(self._people, event, payload)
+            ):
+                text = wire.encode(visible)
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
@@ -344,7 +347,7 @@ class RecordBatch:
                     columns = {**wire.lines_of(diff), **columns}
                 text = self._paths.payload(wire.with_columns(text, columns))
                 columns = {"diff": None if diff is None else self._paths.diff(diff)}
-                where += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
+                location += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
             text = wire.with_columns(text, columns)
         if "diff" not in columns:
             text = self._paths.payload(text)
@@ -355,7 +358,7 @@ class RecordBatch:
             wire.context(context_id) or wire.context(context_of_event(event_type, event_id)),
             event["source"],
             text,
-            where,
+            location,
             event,
             happened_at(event),
         )
@@ -367,18 +370,18 @@ class RecordBatch:
         context_id: str,
         source: str | None,
         payload: str,
-        where: str,
+        location: str,
         links: Mapping[str, Any],
-        at: int | None,
+        happened_us: int | None,
     ) -> dict[str, Any]:
-        fitted = wire.fit(payload, self._payload_bytes_max, where)
+        fitted = wire.fit(payload, self._payload_bytes_max, location)
         linked = wire.links(self._parents.links(links))
         (self._parents.add_event if group == "events" else self._parents.add)(context_id)
         report = self.report
         report.records[group] = report.records.get(group, 0) + 1
         report.payloads_cut += fitted.cut
         report.links_left_out += linked.left_out
-        return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, at)
+        return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, happened_us)
 
     @property
     def _paths(self) -> LocalPaths:
@@ -387,19 +390,21 @@ class RecordBatch:
         return self._local_paths
 
     def _roots(self) -> Iterator[str]:
-        """Where the project lies on this machine, and where it lay for those who recorded."""
-        place = self._store.layout.root
-        yield os.path.dirname(os.path.realpath(place))
-        yield os.path.dirname(os.path.abspath(place))
-        seen: set[str] = set()
+        """The directories of the project on this machine, and those recorded for it."""
+        store_root = self._store.layout.root
+        yield os.path.dirname(os.path.realpath(store_root))
+        yield os.path.dirname(os.path.abspath(store_root))
+        directories: set[str] = set()
         for batch in self._view.batches(columns=("cwd",)):
-            seen.update(batch.column(0).unique().to_pylist())
-        yield from (one for one in seen if one and one.startswith("/"))
+            directories.update(batch.column(0).unique().to_pylist())
+        yield from (directory for directory in directories if directory and directory.startswith("/"))
 
     def _diff(self, event: dict[str, Any]) -> str | None:
         """The change of a file event as text, from contents that may leave (S1-31)."""
         hashes = (event["before_hash"], event["after_hash"])
-        if not all(self._exposure.may_leave(str(one)) for one in hashes if one is not None):
+        if not all(
+            self._exposure.may_leave(str(content_hash)) for content_hash in hashes if content_hash is not None
+        ):
             return None
         return diff_of({**event, "payload": wire.decode(str(event["payload"])) or {}}, self._store.blobs)
 
@@ -420,12 +425,12 @@ def _rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
 def _in_own_context(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The context id of an event of a turn, and the event.
 
-    Earlier versions gave all decisions, or all errors, that agents told over MCP the context of their
-    category. On the wire it is that of the category alone; each event has its place in its turn.
+    Earlier versions gave all decisions, or all errors, that agents recorded over MCP the context of their
+    category. On the wire that is the category's own context; each event gets one of its turn.
     """
-    given = event["context_id"] or ""
-    if given not in wire.CATEGORIES.values():
-        return given, event
+    context_id = event["context_id"] or ""
+    if context_id not in wire.CATEGORIES.values():
+        return context_id, event
     session_id, turn, seq = event["session_id"], event["turn"], event["seq"]
     if session_id is None or seq is None:
         return "", event
@@ -434,7 +439,7 @@ def _in_own_context(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _in_present_version(event: dict[str, Any]) -> dict[str, Any]:
-    """The event upcast (I23); its payload is text again, the stored one unless a step had to be taken."""
+    """The event upcast (I23); its payload is text, the stored one unless a step changed it."""
     if upcast.version_of(event) > len(upcast.STEPS):
         return event
     upcasted = upcast.upcast({**event, "payload": wire.decode(str(event["payload"]))})

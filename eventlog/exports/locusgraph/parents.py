@@ -1,7 +1,7 @@
-"""Which contexts a record may extend: those that went before it (docs/locusgraph.md, "A law of the wire").
+"""Which contexts a record may extend: those sent before it (docs/locusgraph.md, "A law of the wire").
 
-What a record would extend, and what never went, becomes a related context: a server would wait for it for
-ever, but nothing of what the log says is lost. One thread.
+A parent that was never sent becomes a related context: a server would wait for it for ever, and so no link of
+the log is lost. One thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,21 +12,21 @@ from eventlog.recorder.requests import LINK_NAMES
 
 
 class Sent(Protocol):
-    """Contexts that went in earlier exports, by their wire spelling."""
+    """Contexts that were sent in earlier exports, by their wire spelling."""
 
     def __contains__(self, context_id: str) -> bool: ...
 
 
 class Parents:
-    """The contexts that went, in the order in which they go. `wanted`: of timeline events, those extended."""
+    """The contexts sent so far. `wanted`: of timeline events, those that others extend."""
 
     def __init__(self, sent: Sent | None) -> None:
         self.wanted: frozenset[str] = frozenset()
         self._sent = sent
-        self._here: set[int] = set()
+        self._sent_now: set[int] = set()
 
     def add(self, context_id: str) -> None:
-        self._here.add(hash(context_id))
+        self._sent_now.add(hash(context_id))
 
     def add_all(self, context_ids: Iterable[str]) -> None:
         for context_id in context_ids:
@@ -37,17 +37,17 @@ class Parents:
             self.add(context_id)
 
     def __contains__(self, context_id: str) -> bool:
-        return hash(context_id) in self._here or (self._sent is not None and context_id in self._sent)
+        return hash(context_id) in self._sent_now or (self._sent is not None and context_id in self._sent)
 
-    def links(self, given: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-        """The four lists, those of `extends` that did not go as `related_to`."""
-        lists = {name: given.get(name) or () for name in LINK_NAMES}
-        extends = [link for link in lists["extends"] if self._went(link)]
+    def links(self, stated: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+        """The four lists; parents that were not sent move from `extends` to `related_to`."""
+        lists = {name: stated.get(name) or () for name in LINK_NAMES}
+        extends = [link for link in lists["extends"] if self._was_sent(link)]
         if len(extends) < len(lists["extends"]):
             others = [link for link in lists["extends"] if link not in extends]
             lists["related_to"] = [*lists["related_to"], *others]
             lists["extends"] = extends
         return lists
 
-    def _went(self, link: str) -> bool:
+    def _was_sent(self, link: str) -> bool:
         return wire.context(wire.CATEGORIES.get(link, link)) in self

@@ -1,7 +1,7 @@
 """Bodies and answers of LocusGraph's REST call that stores a batch, in both published interfaces.
 
-Pure functions; any thread. A body is made of items that are JSON text already, so that a payload goes
-out in the bytes that were measured. Answers are foreign: `outcomes` takes nothing on trust.
+Pure functions; any thread. A body is made of items that are JSON text already, so that a payload is sent in
+the bytes that were measured. Answers are foreign: `outcomes` checks everything in them.
 """
 
 import re
@@ -16,7 +16,7 @@ from eventlog.exports.locusgraph import wire
 from eventlog.exports.locusgraph.courier import is_passing, plain, reason_of
 from eventlog.recorder.requests import LINK_NAMES
 
-BODY_BYTES_MAX = 4 << 20  # ours: what stands in front of a service seldom takes more
+BODY_BYTES_MAX = 4 << 20  # our limit: gateways of services seldom take more
 
 # The ladder of 1.0, and the names that it takes for steps of it; 0.x has our five among these.
 SOURCES = frozenset(
@@ -57,8 +57,8 @@ _STATE_BYTES = 8
 WAITS = "it waits for what it extends, which was refused"
 
 
-class LyingError(EventLogError):
-    """An answer that cannot be true of what was sent."""
+class ProtocolError(EventLogError):
+    """An answer that does not fit what was sent."""
 
 
 class SentRecord(NamedTuple):
@@ -70,11 +70,11 @@ class SentRecord(NamedTuple):
     replace: bool
     text: bytes
     parents: tuple[str, ...] = ()  # what it extends
-    late: bool = False  # an event in front of the position, noted as contexts are
+    late: bool = False  # an event from before the position, noted as contexts are
 
     @property
     def is_counted_by_position(self) -> bool:
-        """Whether the position alone says that it arrived."""
+        """Whether the position alone shows that it arrived."""
         return self.position is not None and not self.late
 
     @property
@@ -87,12 +87,12 @@ class SentRecord(NamedTuple):
 
 
 class SendOutcome(NamedTuple):
-    """What became of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
+    """The outcome of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
 
-    `locus_id` is the service's id of the memory. `held`: a project of that name is there already and is
-    left as it is. `reason` says why an item failed, without texts of the record. `passing`: the moment was
-    wrong, not the record. `conflict`: something else is held there. `waits_for`: the context whose refusal
-    kept it from being sent.
+    `locus_id` is the service's id of the memory. `held`: a project of that name exists already and is left as
+    it is. `reason` says why an item failed, without texts of the record. `passing`: the fault was transient,
+    not the record's. `conflict`: the service holds something else there. `waits_for`: the context whose
+    refusal kept it from being sent.
     """
 
     status: str
@@ -104,12 +104,12 @@ class SendOutcome(NamedTuple):
 
 
 def waiting(parent: str) -> SendOutcome:
-    """Of an item that is not sent because what it extends was refused."""
+    """The outcome of an item that is not sent because its parent was refused."""
     return SendOutcome("failed", reason=WAITS, passing=True, waits_for=parent)
 
 
 def key_of(context_id: str) -> str:
-    """A context in the ledger: a digest, because names of sessions are texts of somebody."""
+    """A context in the ledger: a digest, because names of sessions are texts of people."""
     return blake3(context_id.encode("utf-8", "surrogatepass")).digest(_STATE_BYTES).hex()
 
 
@@ -129,7 +129,7 @@ def item(
         fields["source"] = record["source"]
     replace = replace and api != "0.x"
     for name in LINK_NAMES:
-        # In 1.0 a list that is left out keeps its links, so that of a replaced memory is always said.
+        # In 1.0 a memory keeps the links of a list that is left out, so a replacing one has all its lists.
         if record[name] or replace:
             fields[name] = record[name]
     if record["timestamp"] is not None and not record["timestamp"].startswith("-"):
@@ -145,61 +145,61 @@ def item(
 def body(graph_id: str, items: Sequence[SentRecord]) -> bytes:
     return b'{"graph_id":%b,"events":[%b]}' % (
         jsontext.encode(graph_id),
-        b",".join(one.text for one in items),
+        b",".join(sent.text for sent in items),
     )
 
 
 def outcomes(value: Mapping[str, Any], items: Sequence[SentRecord]) -> list[SendOutcome]:
-    """What the answer of a 2xx says of each item, in order. Raises: LyingError."""
+    """The outcome of each item from the answer of a 2xx, in order. Raises: ProtocolError."""
     data = value.get("data", value)
     if value.get("success") is False or not isinstance(data, dict):
-        raise LyingError("it answers 200 and says that it failed" + _in_brackets(reason_of(value), items))
+        raise ProtocolError("it answers 200 and reports a failure" + _in_brackets(reason_of(value), items))
     results = data.get("results")
     if not isinstance(results, list):
-        raise LyingError("its answer has no list of results")
+        raise ProtocolError("its answer has no list of results")
     if len(results) != len(items):
-        raise LyingError(f"its answer has {len(results):,} results for {len(items):,} records")
-    found = [_outcome(result, one) for result, one in zip(results, items, strict=True)]
-    for name, meant in (("failed", ("failed", "held")), ("filtered", ("filtered",))):
-        said = data.get(name)
-        counted = sum(one.status in meant for one in found)
-        if isinstance(said, int) and said != counted:
-            raise LyingError(f"its answer says {name}: {said:,}, and its results say {counted:,}")
-    return found
+        raise ProtocolError(f"its answer has {len(results):,} results for {len(items):,} records")
+    sent_outcomes = [_outcome(result, sent) for result, sent in zip(results, items, strict=True)]
+    for name, statuses in (("failed", ("failed", "held")), ("filtered", ("filtered",))):
+        stated = data.get(name)
+        counted = sum(sent.status in statuses for sent in sent_outcomes)
+        if isinstance(stated, int) and stated != counted:
+            raise ProtocolError(f"its answer says {name}: {stated:,}, and its results say {counted:,}")
+    return sent_outcomes
 
 
-def refusal(status: int, value: Any, one: SentRecord) -> SendOutcome:
-    """What became of the one item of a body that was refused as a whole."""
-    words = reason_of(value)
+def refusal(status: int, value: Any, sent: SentRecord) -> SendOutcome:
+    """The outcome of the only item of a body that was refused as a whole."""
+    message = reason_of(value)
     if status == 409:
-        return _conflict(words, one)
-    said = _without_texts(words, one)
-    return SendOutcome("failed", reason=f"{status}: {said}" if said else str(status))
+        return _conflict(message, sent)
+    reason = _without_texts(message, sent)
+    return SendOutcome("failed", reason=f"{status}: {reason}" if reason else str(status))
 
 
-def _outcome(result: Any, one: SentRecord) -> SendOutcome:
+def _outcome(result: Any, sent: SentRecord) -> SendOutcome:
     if not isinstance(result, dict):
-        raise LyingError("one of its results is no object")
+        raise ProtocolError("one of its results is no object")
     status = result.get("status")
     if status == "error" or (status is None and result.get("error")):
-        words, code = reason_of(result), _code_of(result)
-        if code == 409 or (code is None and _CONFLICT.search(words)):
-            return _conflict(words, one)
-        said = _without_texts(words, one) or ("no reason given" if code is None else "")
-        passing = bool(_MOMENT.search(words)) if code is None else is_passing(code)
-        number = "" if code is None else f"{code}: " if said else str(code)
-        return SendOutcome("failed", reason=f"{number}{said}", passing=passing)
+        message, code = reason_of(result), _code_of(result)
+        if code == 409 or (code is None and _CONFLICT.search(message)):
+            return _conflict(message, sent)
+        reason = _without_texts(message, sent) or ("no reason given" if code is None else "")
+        passing = bool(_MOMENT.search(message)) if code is None else is_passing(code)
+        number = "" if code is None else f"{code}: " if reason else str(code)
+        return SendOutcome("failed", reason=f"{number}{reason}", passing=passing)
     stored = _STORED.get(status) if isinstance(status, str) else None
     if stored is None:
-        raise LyingError(f"one of its results has the status {plain(str(status))!r}")
-    named = result.get("context_id")
-    if named is not None and not _same_context(named, one.context_id):
-        raise LyingError("one of its results is about another context than the record in its place")
+        raise ProtocolError(f"one of its results has the status {plain(str(status))!r}")
+    context_id = result.get("context_id")
+    if context_id is not None and not _same_context(context_id, sent.context_id):
+        raise ProtocolError("one of its results is about another context than the record in its place")
     locus_id = result.get("locus_id", result.get("event_id"))
     if stored == "filtered":
         return SendOutcome(stored)
     if not isinstance(locus_id, str) or not 0 < len(locus_id) <= 128:
-        raise LyingError(f"one of its results is {stored} and has no id")
+        raise ProtocolError(f"one of its results is {stored} and has no id")
     return SendOutcome(stored, locus_id)
 
 
@@ -207,54 +207,54 @@ def _code_of(result: Mapping[str, Any]) -> int | None:
     """The number of an item's error, wherever the service puts it; None where it gives none."""
     error = result.get("error")
     nested = error if isinstance(error, dict) else {}
-    for said in (
+    for candidate in (
         result.get("code"),
         result.get("status_code"),
         nested.get("code"),
         nested.get("status"),
         error,
     ):
-        if isinstance(said, str) and said.isascii() and said.isdigit() and len(said) == 3:
-            said = int(said)
-        if isinstance(said, int) and not isinstance(said, bool) and 400 <= said < 600:
-            return said
+        if isinstance(candidate, str) and candidate.isascii() and candidate.isdigit() and len(candidate) == 3:
+            candidate = int(candidate)
+        if isinstance(candidate, int) and not isinstance(candidate, bool) and 400 <= candidate < 600:
+            return candidate
     return None
 
 
-def _same_context(named: Any, ours: str) -> bool:
-    """Services spell ids in fewer letters than we do; two that differ only in these are one."""
-    return named == ours or (isinstance(named, str) and _plain_id(named) == _plain_id(ours))
+def _same_context(context_id: Any, ours: str) -> bool:
+    """Whether two ids are equal in the fewer characters that services use."""
+    return context_id == ours or (isinstance(context_id, str) and _plain_id(context_id) == _plain_id(ours))
 
 
 def _plain_id(text: str) -> str:
     return re.sub(r"[^a-z0-9:]", "_", text.lower())
 
 
-def _conflict(words: str, one: SentRecord) -> SendOutcome:
-    if one.group in ("knowledge", "categories"):
+def _conflict(message: str, sent: SentRecord) -> SendOutcome:
+    if sent.group in ("knowledge", "categories"):
         return SendOutcome("held")
-    said = _without_texts(words, one)
-    reason = "the context holds something else" + (f" ({said})" if said else "")
+    detail = _without_texts(message, sent)
+    reason = "the context holds something else" + (f" ({detail})" if detail else "")
     return SendOutcome("failed", reason=reason, conflict=True)
 
 
-def _without_texts(words: str, one: SentRecord) -> str:
-    """The reason without words of the record: the ledger holds no text of anybody, and erasure skips it."""
-    record = one.text.decode("utf-8", "replace").lower()
-    kept = _WORD.sub(lambda m: m[0] if m[0] in _FIELDS or m[0].lower() not in record else "…", words)
-    return plain(kept)
+def _without_texts(message: str, sent: SentRecord) -> str:
+    """The reason without words of the record: the ledger has no texts of people, and erasure skips it."""
+    record = sent.text.decode("utf-8", "replace").lower()
+    reduced = _WORD.sub(lambda m: m[0] if m[0] in _FIELDS or m[0].lower() not in record else "…", message)
+    return plain(reduced)
 
 
-def _in_brackets(words: str, items: Sequence[SentRecord]) -> str:
-    said = _without_texts(words, items[0]) if items else ""
-    return f" ({said})" if said else ""
+def _in_brackets(message: str, items: Sequence[SentRecord]) -> str:
+    detail = _without_texts(message, items[0]) if items else ""
+    return f" ({detail})" if detail else ""
 
 
 def _payload(text: str, bytes_max: int, context_id: str) -> bytes:
     """The payload as an object in strict JSON, within its limit."""
-    own = text.strip()
-    if ("N" in own or "Inf" in own or "\\u" in own) and _NO_STRICT_JSON.search(own):
-        own = wire.encode(wire.decode(own))
-    if not own.startswith("{"):
-        own = f'{{"data":{own}}}'
-    return wire.fit(own, bytes_max, f"context {context_id}").text.encode("utf-8", "replace")
+    payload = text.strip()
+    if ("N" in payload or "Inf" in payload or "\\u" in payload) and _NO_STRICT_JSON.search(payload):
+        payload = wire.encode(wire.decode(payload))
+    if not payload.startswith("{"):
+        payload = f'{{"data":{payload}}}'
+    return wire.fit(payload, bytes_max, f"context {context_id}").text.encode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """One record in the shape of LocusGraph's StoreEventRequest: names, links and limits (docs/locusgraph.md).
 
-Pure functions; any thread. Nothing here was ever tried against a server. What does not fit the limits
-is shortened visibly: the text says how much is missing and where the whole of it is.
+Pure functions; any thread. Nothing here was ever tried against a server. Anything beyond the limits is
+shortened visibly: the text says how much is missing and where the whole is.
 """
 
 import json
@@ -30,11 +30,11 @@ LINKS_MAX = 50
 LINKS_TOTAL_MAX = 100
 CONTEXT_ID_SIZE_MAX = 256
 
-_TYPE_SIZE_MAX = 64  # of an id that is too long; the rest is left to the name and the digest
+_TYPE_SIZE_MAX = 64  # of an id that is too long; the name and the digest get the rest
 
-PAYLOAD_BYTES_MIN = 1_024  # what every shortened payload fits into
+PAYLOAD_BYTES_MIN = 1_024  # every shortened payload fits into this
 
-# A category that stands alone in the log has no type, and a link without a type is dropped on the way.
+# A category has no type in the log, and a link without a type is dropped on the way.
 CATEGORIES = {
     "decisions": CONTEXT_DECISIONS,
     "editor": CONTEXT_EDITOR,
@@ -44,12 +44,12 @@ CATEGORIES = {
     "user_intent": CONTEXT_USER_INTENT,
 }
 
-# Parents first: what keeps the graph connected is cut last.
+# Parents first: the links that keep the graph connected are cut last.
 _LINKS_BY_WORTH = ("extends", "related_to", "reinforces", "contradicts")
 
-# Bytes left of a long text; the first size with which the payload fits is taken.
+# Bytes to leave of a long text; the first size with which the payload fits is used.
 _TEXT_BYTES = (16_384, 4_096, 1_024, 256, 64)
-_ITEMS_PER_BYTE = 16  # of a list, one item is left for so many bytes left of a text
+_ITEMS_PER_BYTE = 16  # a list keeps one item for this many bytes left of a text
 _KEYS_MIN = 64
 _DEPTH_MAX = 32
 _DIGITS_MAX = 1_000  # longer integers become text; Python refuses to read them
@@ -99,9 +99,9 @@ def kind(event_kind: str) -> str:
 
 
 def context(text: str) -> str:
-    """A context id as it goes over the wire. One that is too long ends in a digest of the whole."""
+    """A context id as it is sent. One that is too long ends in a digest of the whole."""
     if len(text) <= CONTEXT_ID_SIZE_MAX and _SPELLED.fullmatch(text):
-        return text  # as nearly all are that we make ourselves
+        return text  # as nearly all of our own are
     short = sanitize_context_id(text)
     if len(short) <= CONTEXT_ID_SIZE_MAX:
         return short
@@ -111,25 +111,25 @@ def context(text: str) -> str:
     return f"{short[: CONTEXT_ID_SIZE_MAX - len(digest) - 1]}_{digest}"
 
 
-def links(given: Mapping[str, Sequence[str] | None]) -> Links:
-    """Links with a type, each once, within the limits."""
+def links(stated: Mapping[str, Sequence[str] | None]) -> Links:
+    """The links that have a type, each once, within the limits."""
     lists: dict[str, list[str]] = {name: [] for name in LINK_NAMES}
     room = LINKS_TOTAL_MAX
     left_out = 0
     for name in _LINKS_BY_WORTH:
-        said = given.get(name)
-        if not said:
+        wanted = stated.get(name)
+        if not wanted:
             continue
-        wanted = dict.fromkeys([context(CATEGORIES.get(link, link)) for link in said])
-        typed = [link for link in wanted if ":" in link]
+        spelled = dict.fromkeys([context(CATEGORIES.get(link, link)) for link in wanted])
+        typed = [link for link in spelled if ":" in link]
         lists[name] = typed[: min(LINKS_MAX, room)]
         room -= len(lists[name])
-        left_out += len(wanted) - len(lists[name])
+        left_out += len(spelled) - len(lists[name])
     return Links(lists, left_out)
 
 
 def cut_text(text: str, bytes_max: int) -> str:
-    """The beginning of `text` in at most so many bytes of UTF-8, ended at a character."""
+    """The beginning of `text` in at most `bytes_max` bytes of UTF-8, cut between characters."""
     if len(text) * 4 <= bytes_max:
         return text
     encoded = text.encode("utf-8", "replace")
@@ -144,7 +144,7 @@ def lines_of(diff: str) -> dict[str, int]:
 
 
 def decode(text: str) -> Any:
-    """The value of a payload's text; None when nobody could make sense of it. Long integers become text."""
+    """The value of a payload's text; None when it cannot be parsed. Long integers become text."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -152,7 +152,7 @@ def decode(text: str) -> Any:
 
 
 def with_columns(text: str, columns: Mapping[str, Any]) -> str:
-    """The payload with the columns that it does not have as keys; its own bytes stay as they are (S0-16).
+    """The payload with the columns that it lacks as keys; its own bytes stay as they are (S0-16).
 
     No column is a float.
     """
@@ -162,18 +162,18 @@ def with_columns(text: str, columns: Mapping[str, Any]) -> str:
     missing = {name: value for name, value in columns.items() if name not in payload}
     if not missing:
         return text
-    own = text.strip()
-    more = jsontext.encode_without_floats(missing).decode("utf-8")
-    return more if not payload else f"{own[:-1].rstrip()},{more[1:]}"
+    payload_text = text.strip()
+    added = jsontext.encode_without_floats(missing).decode("utf-8")
+    return added if not payload else f"{payload_text[:-1].rstrip()},{added[1:]}"
 
 
 def _decode_fast(text: str) -> Any:
-    """As `decode` for who asks for kinds and keys only: long integers become other numbers."""
+    """As `decode`, for callers that need only kinds and keys: long integers become other numbers."""
     import orjson
 
     try:
         return orjson.loads(text)
-    except ValueError:  # also what only the other one takes: NaN, lone surrogates, deep nesting
+    except ValueError:  # also for input that only the other one takes: NaN, lone surrogates, deep nesting
         return decode(text)
 
 
@@ -186,11 +186,11 @@ def encode(value: Any) -> str:
     return jsontext.encode_fast(value).decode("utf-8")
 
 
-def fit(text: str, bytes_max: int, where: str) -> Payload:
+def fit(text: str, bytes_max: int, location: str) -> Payload:
     """The payload within its limit.
 
-    Long texts end in a mark, then long lists and objects do, as far as it takes; then everything gives
-    way to one mark. Args: where: says in the marks where the whole of it is.
+    Long texts end in a mark, then long lists and objects, as far as needed; if that is not enough, one mark
+    replaces everything. Args: location: names in the marks where the whole payload is.
     """
     if len(text) * 4 <= bytes_max:
         return Payload(text)
@@ -199,38 +199,40 @@ def fit(text: str, bytes_max: int, where: str) -> Payload:
         return Payload(text)
     value = decode(text)
     if value is not None:
-        for keep in _TEXT_BYTES:
-            short = encode(_shortened(value, keep, where, _DEPTH_MAX))
+        for text_bytes in _TEXT_BYTES:
+            short = encode(_shortened(value, text_bytes, location, _DEPTH_MAX))
             if len(short.encode("utf-8")) <= bytes_max:
                 return Payload(short, cut=True)
     payload_kind = value.get("kind") if isinstance(value, dict) else None
     rest = {"kind": payload_kind} if isinstance(payload_kind, str) and len(payload_kind) <= 64 else {}
-    return Payload(encode({**rest, "cut": _mark(f"a payload of {size:,} bytes", where)}), cut=True)
+    return Payload(encode({**rest, "cut": _mark(f"a payload of {size:,} bytes", location)}), cut=True)
 
 
-def _shortened(value: Any, keep: int, where: str, depth: int) -> Any:
+def _shortened(value: Any, text_bytes: int, location: str, depth: int) -> Any:
     if isinstance(value, str):
-        begun = cut_text(value, keep)
-        if begun == value:
+        beginning = cut_text(value, text_bytes)
+        if beginning == value:
             return value
         size = len(value.encode("utf-8", "replace"))
-        return begun + _mark(f"{size - len(begun.encode('utf-8', 'replace')):,} of {size:,} bytes", where)
+        return beginning + _mark(
+            f"{size - len(beginning.encode('utf-8', 'replace')):,} of {size:,} bytes", location
+        )
     if not isinstance(value, (list, dict)):
         return value
     if depth == 0:
-        return _mark("what is nested deeper", where)
-    items = keep // _ITEMS_PER_BYTE
+        return _mark("what is nested deeper", location)
+    items_max = text_bytes // _ITEMS_PER_BYTE
     if isinstance(value, list):
-        kept = [_shortened(item, keep, where, depth - 1) for item in value[:items]]
-        if len(value) > items:
-            kept.append(_mark(f"{len(value) - items:,} of {len(value):,} items", where))
-        return kept
-    keys = list(value)[: max(items, _KEYS_MIN)]
-    short = {key: _shortened(value[key], keep, where, depth - 1) for key in keys}
+        items = [_shortened(item, text_bytes, location, depth - 1) for item in value[:items_max]]
+        if len(value) > items_max:
+            items.append(_mark(f"{len(value) - items_max:,} of {len(value):,} items", location))
+        return items
+    keys = list(value)[: max(items_max, _KEYS_MIN)]
+    short = {key: _shortened(value[key], text_bytes, location, depth - 1) for key in keys}
     if len(value) > len(keys):
-        short["…"] = _mark(f"{len(value) - len(keys):,} of {len(value):,} keys", where)
+        short["…"] = _mark(f"{len(value) - len(keys):,} of {len(value):,} keys", location)
     return short
 
 
-def _mark(what: str, where: str) -> str:
-    return f"…[cut: {what}; whole in {where}]"
+def _mark(what: str, location: str) -> str:
+    return f"…[cut: {what}; whole in {location}]"

@@ -1,8 +1,8 @@
-"""Lines that an import found half written, and that are whole now: said in the log, once for each half.
+"""Lines that an import found half written and that are whole now: recorded once for each half.
 
-A half line stands in the log as `malformed`. When an import has read it whole, a `transcript` event of the
-operation `line_completed` names it as its cause, and what lists events or counts malformed lines leaves both
-out. Nothing is taken away. Only reads files.
+A half line is in the log as `malformed`. When an import has read it whole, a `transcript` event of the
+operation `line_completed` names it as its cause. Lists of events and counts of malformed lines then leave out
+both. Nothing is removed. Only reads files.
 """
 
 import io
@@ -19,7 +19,7 @@ from eventlog.base.names import event_id_of
 
 if TYPE_CHECKING:
     from eventlog.base.types import Event
-    from eventlog.importers.known import KnownSessions
+    from eventlog.importers.known_sessions import KnownSessions
     from eventlog.store import Store
 
 COMPLETED = "line_completed"
@@ -34,9 +34,9 @@ _OPEN = (
 def completed(
     store: "Store", agent: str, known: "KnownSessions", sizes: "Mapping[str, int]"
 ) -> "Iterator[Event]":
-    """What to add to the log: an event for each half line that was read whole since.
+    """The events to add: one for each half line that was read whole since.
 
-    Args: sizes: how far each file is read now, by its path, or of a subagent's by its name.
+    Args: sizes: how far each file is read now, by its path, or by its name for a subagent's.
     """
     if not known.ends:
         return
@@ -45,13 +45,13 @@ def completed(
         path, offset, size = payload.get("path"), payload.get("offset"), payload.get("size")
         if not (isinstance(path, str) and isinstance(offset, int) and isinstance(size, int)):
             continue
-        # An import before had read up to here, and no further; now it has.
+        # An earlier import had read up to here, and no further; this one has.
         name = os.path.basename(path)
         if (name, offset) not in known.ends or sizes.get(path, sizes.get(name, 0)) <= offset:
             continue
         whole = _line_at(path, offset)
         if len(whole) > size and _id_of(agent, path, offset, whole[:size]) == event_id:
-            said: dict[str, Any] = {
+            event: dict[str, Any] = {
                 "event_type": "transcript",
                 "event_kind": "observation",
                 "source": "system",
@@ -63,7 +63,7 @@ def completed(
                 "event_id": event_id_of(agent, "transcript", event_id, COMPLETED),
                 "payload": {"path": path, "line": payload.get("line"), "offset": offset, "size": len(whole)},
             }
-            yield {name: value for name, value in said.items() if value is not None}
+            yield {name: value for name, value in event.items() if value is not None}
 
 
 def _line_at(path: str, offset: int) -> bytes:
@@ -74,8 +74,8 @@ def _line_at(path: str, offset: int) -> bytes:
             if lines.seekable():
                 lines.seek(offset)
             else:
-                while offset > 0 and (piece := lines.read(min(offset, _CHUNK_BYTES))):
-                    offset -= len(piece)
+                while offset > 0 and (chunk := lines.read(min(offset, _CHUNK_BYTES))):
+                    offset -= len(chunk)
             return lines.readline(LINE_BYTES_MAX)
     except (EventLogError, OSError):
         return b""

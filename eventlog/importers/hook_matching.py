@@ -1,4 +1,4 @@
-"""A session that hooks told under names of their own, matched with its transcript.
+"""A session that hooks recorded under ids of their own, matched with its transcript.
 
 Hooks of an agent with `HookSpec.makes_ids` have no ids of turns and tool calls. A prompt is the hooks' turn
 that comes next with the same text, else the one under way at its time; what follows it belongs to that turn.
@@ -18,11 +18,11 @@ from eventlog.base.types import Event
 _MORE = 8  # equal calls beyond those that the transcript has
 
 
-class Hooked:
-    """Names for the events of one session.
+class HookMatcher:
+    """Ids for the events of one session.
 
     Args: turns: (name, prompt) of the turns that hooks named, in order; actions: id and success; joined:
-        turns that hooks told under the transcript's names, because an import had told them before.
+    turns that hooks recorded under the transcript's names, because an import had recorded them before.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Hooked:
         self._actions = dict(actions)
         self._name_of: dict[str, str] = {}
         self._key_of: dict[str, tuple[str, ...]] = {}  # of tool calls, by the transcript's id
-        self._told: dict[tuple[str, ...], int] = {}
+        self._call_counts: dict[tuple[str, ...], int] = {}
 
     def adopt(self, event: Event) -> None:
-        """Give `event`, or the columns of one, the names that hooks gave it."""
+        """Give `event`, or the columns of one, the ids that hooks gave it."""
         kind, turn = event.get("event_type"), event.get("agent_turn_id")
         if kind == "turn" and event.get("operation") == "start" and turn not in self._name_of:
             if turn in self._joined:
@@ -61,37 +61,37 @@ class Hooked:
             self._find_call(name, event)
         elif kind == "tool_start":  # of a call that never ended
             args = object_of(event, "payload").get("args")
-            first = self._adapter.call_key(name, str(event.get("tool")), args, 0)
-            key = (*first[:-1], str(self._told.get(first, 0)))
+            first_key = self._adapter.call_key(name, str(event.get("tool")), args, 0)
+            key = (*first_key[:-1], str(self._call_counts.get(first_key, 0)))
             event["event_id"] = event_id_of(self._agent, "tool_start", *key)
         elif kind == "error":
-            of_call = self._key_of.get(str(event.get("tool_use_id")))
-            if of_call is not None:
-                event["event_id"] = event_id_of(self._agent, "error", *of_call)
+            call_key_parts = self._key_of.get(str(event.get("tool_use_id")))
+            if call_key_parts is not None:
+                event["event_id"] = event_id_of(self._agent, "error", *call_key_parts)
 
     def _find_turn(self, turn: str, event: Event) -> None:
         text = object_of(event, "payload").get("user_message")
-        at = event.get("occurred_at")
-        found = [number for number, (_, prompt) in enumerate(self._turns) if prompt == text]
-        if not found and isinstance(at, int):
+        occurred_us = event.get("occurred_at")
+        matches = [number for number, (_, prompt) in enumerate(self._turns) if prompt == text]
+        if not matches and isinstance(occurred_us, int):
             begun = [
                 number
                 for number, (name, _) in enumerate(self._turns)
-                if (time_of(name.partition(":")[2]) or at + 1) <= at
+                if (time_of(name.partition(":")[2]) or occurred_us + 1) <= occurred_us
             ]
-            found = begun[-1:]
-        if found:
-            self._name_of[turn] = self._turns[found[0]][0]
-            del self._turns[: found[0] + 1]
+            matches = begun[-1:]
+        if matches:
+            self._name_of[turn] = self._turns[matches[0]][0]
+            del self._turns[: matches[0] + 1]
 
     def _find_call(self, turn: str, event: Event) -> None:
         tool, args = str(event.get("tool")), object_of(event, "payload").get("args")
-        first: tuple[str, ...] = self._adapter.call_key(turn, tool, args, 0)
-        equal = self._told[first] = self._told.get(first, 0) + 1
+        first_key: tuple[str, ...] = self._adapter.call_key(turn, tool, args, 0)
+        equal_count = self._call_counts[first_key] = self._call_counts.get(first_key, 0) + 1
         if event["event_id"] in self._actions:
-            return  # an import told it before the hooks
-        for number in range(equal + _MORE):
-            key = (*first[:-1], str(number))
+            return  # an import recorded it before the hooks
+        for number in range(equal_count + _MORE):
+            key = (*first_key[:-1], str(number))
             event_id = event_id_of(self._agent, "action", *key)
             if event_id not in self._actions:
                 continue
@@ -104,7 +104,7 @@ class Hooked:
 
 
 def prompt_of(agent: str, payload: "Mapping[str, object]") -> str:
-    """The prompt that the start of a turn holds, as `Hooked` compares it."""
+    """The prompt that the start of a turn holds, as `HookMatcher` compares it."""
     message = payload.get("user_message")
     return str(_adapter(agent).without_context(message)[1]) if isinstance(message, str) else ""
 

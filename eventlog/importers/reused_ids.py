@@ -1,9 +1,9 @@
-"""Facts of different sessions that were given one id, which should tell its fact and does not.
+"""Facts of different sessions that an agent gave one id, which should be unique.
 
-The first that has the id keeps it. Another one gets a key with its session (docs/event-ids.md), unless it is
-a copy: a fact in a turn that was copied from the first one's session, or one that says the same at the same
-time. The log is asked once for the ids of its facts, and once for each session that is compared; what this
-import has told is written first. One thread.
+The first fact keeps the id. Another one gets a key with its session (docs/event-ids.md), unless it is a copy:
+a fact in a turn that was copied from the first one's session, or one with the same content at the same time.
+The log is asked once for the ids of its facts, and once for each session that is compared; events that this
+import has added are written first. One thread.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from eventlog.hooks import texts
 from eventlog.importers.idsets import SortedIds, short
 from eventlog.store import Store
 
-# What an answer is found by in a set of short ids: the first eight bytes of this digest of its id.
+# An answer stands in a set of short ids as the first eight bytes of this digest of its id.
 _DIGEST_OF_ANSWER = "md5"
 _IDS = (
     "select id from (select cast('0x' || left(event_id, 16) as ubigint) as id from events where agent = $1 "
@@ -44,22 +44,24 @@ _ASKED = ("model", "prompt_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 def short_of_answer(message_id: str) -> int:
-    """What stands for the id of a model's answer among short ids of events."""
+    """The short id of a model's answer, among short ids of events."""
     return int(md5(message_id.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:16], 16)
 
 
-class Taken:
+class IdOwners:
     """Which fact of which session had an id first, in the log or in this import."""
 
-    def __init__(self, store: Store, agent: str, *, is_empty: bool, is_told: "Callable[[int], bool]") -> None:
-        """Args: is_empty: the log has nothing of the agent; is_told: whether this import told an id."""
+    def __init__(
+        self, store: Store, agent: str, *, is_empty: bool, is_added: "Callable[[int], bool]"
+    ) -> None:
+        """Args: is_empty: the log has nothing of the agent; is_added: whether this import added an id."""
         self._store = store
         self._agent = agent
         self._is_empty = is_empty
-        self._is_told = is_told
+        self._is_added = is_added
         self._logged: SortedIds | None = None  # read when they are needed
         self._held: dict[str, tuple[Any, ...]] = {}  # of the session that was compared last
-        self.write: Callable[[], None] = lambda: None  # what this import has told
+        self.write: Callable[[], None] = lambda: None  # writes what this import has added
 
     def is_taken(self, fact: Fact, is_of_session: "Callable[[int], bool]") -> bool:
         """Whether another fact has the id of `fact`. Raises: as `Store.append`.
@@ -69,28 +71,28 @@ class Taken:
         names, shorts = self._names_of(fact)
         if any(map(is_of_session, shorts)):
             return False
-        is_told = any(map(self._is_told, shorts))
-        if not is_told and (self._is_empty or not any(one in self._in_log() for one in shorts)):
+        is_added = any(map(self._is_added, shorts))
+        if not is_added and (self._is_empty or not any(short_id in self._in_log() for short_id in shorts)):
             return False
-        first = self._first(names, fact.message_id, is_told=is_told)
+        first = self._first(names, fact.message_id, is_added=is_added)
         return first is not None and not self._is_copy(fact, first)
 
     def is_held(self, action: str, session: str | None) -> bool:
-        """Whether a call of a session other than `session` has told the action, in this import or before."""
-        is_told = self._is_told(short(action))
-        if not is_told and (self._is_empty or short(action) not in self._in_log()):
+        """Whether a call of a session other than `session` has the action, from this import or before."""
+        is_added = self._is_added(short(action))
+        if not is_added and (self._is_empty or short(action) not in self._in_log()):
             return False
-        first = self._first([action], None, is_told=is_told)
+        first = self._first([action], None, is_added=is_added)
         return first is not None and first[3] != session
 
     def _first(
-        self, names: "list[str]", message_id: str | None, *, is_told: bool
+        self, names: "list[str]", message_id: str | None, *, is_added: bool
     ) -> "tuple[Any, ...] | None":
-        """What the log has under one of these names, after what this import told is written."""
+        """The log's row for one of these names, after this import's events are written."""
         first = next((self._held[name] for name in names if name in self._held), None)
         if first is not None:
             return first
-        if is_told:
+        if is_added:
             self.write()
         ids = (names[0], names[-1]) if message_id is None else ("", "")
         self._held = {}
@@ -101,7 +103,7 @@ class Taken:
         return next((self._held[name] for name in names if name in self._held), None)
 
     def _names_of(self, fact: Fact) -> "tuple[list[str], list[int]]":
-        """Under which names and short ids the first one may be known."""
+        """The names and short ids under which the first fact may be known."""
         if fact.message_id is not None:
             return [f"{fact.message_id}:"], [short_of_answer(fact.message_id)]
         if fact.tool_call is not None:
@@ -118,39 +120,39 @@ class Taken:
         return self._logged
 
     def _is_copy(self, fact: Fact, first: "tuple[Any, ...]") -> bool:
-        event_id, event_type, operation, session, at, has_hooks, *asked = first
-        event, time = fact.event, fact.event.get("occurred_at")
+        event_id, event_type, operation, session, logged_us, has_hooks, *asked = first
+        event, occurred_us = fact.event, fact.event.get("occurred_at")
         if session in fact.sessions:
             return True
         if fact.message_id is not None:
-            is_then = has_hooks or at == time
-            if fact.grows and isinstance(at, int) and isinstance(time, int):
-                is_then = is_then or 0 <= at - time <= _ANSWER_US_MAX
+            is_then = has_hooks or logged_us == occurred_us
+            if fact.grows and isinstance(logged_us, int) and isinstance(occurred_us, int):
+                is_then = is_then or 0 <= logged_us - occurred_us <= _ANSWER_US_MAX
             return is_then and asked == [event.get(name) for name in _ASKED]
         if fact.tool_call is None and (event_type, operation) != (
             event["event_type"],
             event.get("operation"),
         ):
             return False
-        then = time if event_type == event["event_type"] else fact.called_at or at
-        if not has_hooks and at not in (None, then):
+        then = occurred_us if event_type == event["event_type"] else fact.called_at or logged_us
+        if not has_hooks and logged_us not in (None, then):
             return False  # hooks have times of their own
         if event_type == "turn" and has_hooks:
-            return True  # they cut prompts otherwise
-        if event_type == "transcript" and at is not None:
-            return True  # a line as it stands there: a copy of it names its place
+            return True  # they cut prompts differently
+        if event_type == "transcript" and logged_us is not None:
+            return True  # a line as it was read: a copy of it names its position
         ((text,),) = self._store.query(_PAYLOAD, [event_id]).rows
-        said = jsontext.decode(text)
-        own = jsontext.decode(jsontext.encode(self._store.redactor.redact(fact.event)["payload"]))
-        return self._words(said, fact) == self._words(own, fact)
+        logged = jsontext.decode(text)
+        payload = jsontext.decode(jsontext.encode(self._store.redactor.redact(fact.event)["payload"]))
+        return self._words(logged, fact) == self._words(payload, fact)
 
     def _words(self, payload: Any, fact: Fact) -> object:
-        """The words of a payload with hashes for its texts: they are the same where texts are references
-        (docs/payload-texts.md), which ones depends on the version that wrote it."""
-        said = with_hashes(payload)
+        """The words of a payload with hashes for its texts. They are equal whether or not texts are
+        references (docs/payload-texts.md), which depends on the version that wrote them."""
+        hashed = with_hashes(payload)
         if fact.tool_call is None:
-            return words_in(said)
-        words = said.get("args")
+            return words_in(hashed)
+        words = hashed.get("args")
         spec = agents.spec_of(self._agent)
         if spec is None or spec.hooks is None or not spec.hooks.spells_arguments:
             return words
@@ -161,14 +163,14 @@ class Taken:
 
 
 def with_hashes(payload: "dict[str, Any]") -> "dict[str, Any]":
-    """The payload with the hash of each text instead of it, whether it was moved or not."""
+    """The payload with each text replaced by its hash, whether it was moved or not."""
     moved = texts.move({"event_type": "", "payload": payload}, texts.void, suspect=False)
-    said = replaced(moved["payload"], lambda entry, _: _Hash(entry["blob"]))
-    return {name: _hashed(one) for name, one in said.items() if name != IN_BLOBS}
+    hashed = replaced(moved["payload"], lambda entry, _: _Hash(entry["blob"]))
+    return {name: _hashed(value) for name, value in hashed.items() if name != IN_BLOBS}
 
 
 class _Hash(str):
-    """The hash of a text that was moved, at its place."""
+    """The hash that replaces a moved text."""
 
     __slots__ = ()
 
@@ -180,4 +182,4 @@ def _hashed(value: Any) -> Any:
         return to_text(blob_id(value.encode("utf-8", "replace")))
     if isinstance(value, list):
         return list(map(_hashed, value))
-    return {name: _hashed(one) for name, one in value.items()} if isinstance(value, dict) else value
+    return {name: _hashed(part) for name, part in value.items()} if isinstance(value, dict) else value

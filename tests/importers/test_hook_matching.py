@@ -101,7 +101,7 @@ def test_doctor_names_the_gaps_and_what_is_not_imported(tmp_path: Path) -> None:
         assert finding.what.startswith("1 of 2 transcripts of claude-code")
         assert list(asked["gaps"](store)) == []
 
-        importer.run(store, "claude-code", sources.kept("claude-code", str(played.project), environ))
+        importer.run(store, "claude-code", sources.of_agent("claude-code", str(played.project), environ))
 
         (finding,) = asked["transcripts"](store)
         assert finding.level == "ok"

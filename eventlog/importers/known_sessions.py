@@ -1,7 +1,7 @@
 """What the log has of an agent's sessions, so that an import adds only what is new.
 
-Asked for when a session is met, and only of sessions that the log knows; what this import told is remembered
-as eight bytes of each id. One thread.
+The log is asked when a session is met, and only about sessions that it knows. Of the events that this import
+added, eight bytes of each id are remembered. One thread.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from eventlog.agents.kit.lines import ImportOffset
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
-from eventlog.importers.hooked import Hooked, prompt_of
+from eventlog.importers.hook_matching import HookMatcher, prompt_of
 from eventlog.importers.idsets import SortedIds, short
-from eventlog.importers.taken import Taken, short_of_answer
+from eventlog.importers.reused_ids import IdOwners, short_of_answer
 from eventlog.store import Store
 
 _FACTS = (
@@ -36,12 +36,12 @@ _CALLS_OF_TURN = (
     "where event_type = 'llm' and agent = $1 and agent_turn_id = $2"
 )
 _NONE = object()
-_TOLD_MAX = 1 << 18
+_ADDED_MAX = 1 << 18
 _NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
 
 
 class LogFacts:
-    """Which sessions and turns of which agent the log has, by one look at its lifecycle events."""
+    """Which sessions and turns of which agent the log has, from one query of its lifecycle events."""
 
     def __init__(self, store: Store) -> None:
         self.has_master = False
@@ -72,15 +72,15 @@ class KnownSessions:
         self._has_outcomes = hooks is not None and hooks.tells_outcome_of_calls
         self._makes_ids = hooks is not None and hooks.makes_ids
         self._ids: set[int] = set()
-        self._told: set[int] = set()
+        self._added: set[int] = set()
         self._requests: set[int] = set()  # of the answers among these
-        self._told_before: list[SortedIds] = []
+        self._added_before: list[SortedIds] = []
         self._owner_of_call: dict[int, str] = {}
         self._loaded: set[str] = set()
         self._sessions = facts.sessions.get(agent, set())
         self._turn_ids = facts.turn_ids.get(agent, {})
-        self._owner_of_turn: dict[int, str] = {}  # of those told since
-        self.taken = Taken(store, agent, is_empty=not self._sessions, is_told=self._is_told)
+        self._owner_of_turn: dict[int, str] = {}  # of those added since
+        self.id_owners = IdOwners(store, agent, is_empty=not self._sessions, is_added=self._is_added)
         self._session: str | None = None  # at hand
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
@@ -93,16 +93,16 @@ class KnownSessions:
         self.live_actions: set[str] = set()
         # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
-        self._timeless: set[int] = set()  # told by a copy
-        self._of_hooks: set[int] = set()  # calls of which only hooks say whether they succeeded
-        self.hooked: Hooked | None = None  # where hooks and transcript give different names
+        self._timeless: set[int] = set()  # added from a copy
+        self._of_hooks: set[int] = set()  # calls whose success only hooks know
+        self.hooked: HookMatcher | None = None  # where hooks and transcript give different names
 
     def of_these(self, names: "Iterable[object]") -> list[str]:
-        """Those that are ids of sessions the log knows."""
+        """Those of `names` that are ids of sessions in the log."""
         return [name for name in names if isinstance(name, str) and name in self._sessions]
 
     def fetch(self, sessions: "Sequence[str]") -> None:
-        """Ask for sessions that are about to be read: one question costs as much as many."""
+        """Query sessions that are about to be read: one query for many costs no more than for one."""
         self._fetched.update((session, []) for session in sessions)
         for row in self._store.query(_OF_SESSIONS, [self._agent, list(sessions)]).rows:
             self._fetched[row[3]].append(row)
@@ -141,11 +141,13 @@ class KnownSessions:
                 outcomes[event_id] = success
             elif event_type == "llm":
                 self._owner_of_call[short(event_id)] = owner
-                place = subagent or turn
+                turn_or_subagent = subagent or turn
                 if success is not None and self._has_outcomes:
                     self._of_hooks.add(short(event_id))
-                if message is None and place is not None:
-                    self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
+                if message is None and turn_or_subagent is not None:
+                    self.nameless_calls.setdefault((turn_or_subagent, prompt, completion), []).append(
+                        event_id
+                    )
         self._ids = ids
         if self._makes_ids and self.is_live:
             self._match(session, outcomes)
@@ -162,73 +164,75 @@ class KnownSessions:
         rows = self._store.query(_STARTS, [self._agent, session]).rows
         turns = [(str(turn), prompt_of(self._agent, jsontext.decode(payload))) for turn, payload in rows]
         named = {turn for turn, _ in turns}
-        self.hooked = Hooked(self._agent, turns, outcomes, self.live_turns - named)
+        self.hooked = HookMatcher(self._agent, turns, outcomes, self.live_turns - named)
         self.live_turns.update(turn for turn, _ in turns)
 
     def has(self, event_id: str) -> bool:
-        """Whether the log has the event, or this import told it."""
+        """Whether the log has the event, or this import added it."""
         id = short(event_id)
-        return id in self._ids or self._is_told(id)
+        return id in self._ids or self._is_added(id)
 
     def grows(self, call: Event) -> bool:
-        """Whether an answer goes on of which a model call is known: this import told it, for the same
-        request, or the log has one with its id."""
+        """Whether an answer continues a known model call: this import added it, for the same request, or the
+        log has one with its id."""
         message_id, request_id = call.get("message_id"), call.get("request_id")
         if not isinstance(message_id, str):
             return False
         request = short_of_answer(f"{message_id} {request_id}")
-        is_told = request in self._requests
+        is_added = request in self._requests
         self._requests.add(request)
         id = short_of_answer(message_id)
-        return is_told or (id in self._ids and not self._is_told(id))
+        return is_added or (id in self._ids and not self._is_added(id))
 
-    def _is_told(self, id: int) -> bool:
-        return id in self._told or any(id in told for told in self._told_before)
+    def _is_added(self, id: int) -> bool:
+        return id in self._added or any(id in ids for ids in self._added_before)
 
     def is_taken(self, fact: Fact) -> bool:
         """Whether a fact of another session has the id of this one. Raises: as `Store.append`."""
-        return self.taken.is_taken(fact, (self._ids if self._session in fact.sessions else ()).__contains__)
+        return self.id_owners.is_taken(
+            fact, (self._ids if self._session in fact.sessions else ()).__contains__
+        )
 
     def is_held(self, tool_use_id: str) -> bool:
         """Whether another session's call has an id, and none of the session at hand."""
         action = event_id_of(self._agent, "action", tool_use_id)
-        return short(action) not in self._ids and self.taken.is_held(action, self._session)
+        return short(action) not in self._ids and self.id_owners.is_held(action, self._session)
 
     def lacks_time(self, event_id: str) -> bool:
-        """Whether the log has an event of the session at hand from a copy, which has no times."""
+        """Whether the log has an event of the current session from a copy, which has no times."""
         return short(event_id) in self._timeless
 
     def is_of_hook(self, event_id: str) -> bool:
-        """Whether a hook told a model call under the id that a transcript gives it."""
+        """Whether a hook recorded a model call under the id that a transcript gives it."""
         return short(event_id) in self._of_hooks
 
     def take(self, event_id: str) -> None:
-        """An event of the session's was met: what the log has under its id is no other's former one."""
+        """Note that an event of the session was met: its id is no other event's former id."""
         if self._turn_of:
             self._turn_of.pop(short(event_id), None)
 
     def takes_former(self, event_id: str, former: str, turn: object) -> bool:
-        """Whether the log has an event of the session's under its former id; each is taken once."""
+        """Whether the log has an event of the session under its former id; each is taken once."""
         id = short(former)
         if short(event_id) in self._ids or self._turn_of.get(id, _NONE) != turn:
             return False
         del self._turn_of[id]
         return True
 
-    def tell(self, event_id: str, answer: object = None) -> None:
-        """This import told an event; of a model call the `answer` has an id too."""
-        self._told.add(short(event_id))
+    def note_added(self, event_id: str, answer: object = None) -> None:
+        """Note that this import added an event; the `answer` of a model call has an id too."""
+        self._added.add(short(event_id))
         if isinstance(answer, str):
-            self._told.add(short_of_answer(answer))
-        if len(self._told) >= _TOLD_MAX:
-            self._told_before.append(SortedIds(sorted(self._told)))
-            self._told = set()
+            self._added.add(short_of_answer(answer))
+        if len(self._added) >= _ADDED_MAX:
+            self._added_before.append(SortedIds(sorted(self._added)))
+            self._added = set()
 
     def owner_of_call(self, event_id: str) -> str | None:
-        """The session of which a model call was told first."""
+        """The session in which a model call was recorded first."""
         return self._owner_of_call.get(short(event_id))
 
-    def tell_call(self, event_id: str, session: str) -> None:
+    def note_call(self, event_id: str, session: str) -> None:
         self._owner_of_call.setdefault(short(event_id), session)
 
     def has_turn(self, turn: str) -> bool:
@@ -241,7 +245,7 @@ class KnownSessions:
         return self._turn_ids.get(id) or self._owner_of_turn.setdefault(id, session)
 
     def is_turn_known(self, start_id: str, turn: str) -> bool:
-        """Whether the log has a turn; when another session has it, its model calls are looked up."""
+        """Whether the log has a turn; if another session has it, its model calls are loaded."""
         if short(start_id) not in self._turn_ids:
             return False
         if short(start_id) in self._ids:
@@ -253,18 +257,20 @@ class KnownSessions:
         return True
 
     def marks(self) -> "dict[str, dict[str, ImportOffset]]":
-        """How far each source was read, by its path: of each of its files, by name."""
+        """How far each source was read: path of the source → name of each of its files → offset."""
         if not self._has_notes:
             return {}
-        found: dict[str, dict[str, ImportOffset]] = {}
+        offsets: dict[str, dict[str, ImportOffset]] = {}
         for (text,) in self._store.query(_NOTES, [self._agent]).rows:
             note = jsontext.decode(text)
             try:
-                self.ends.update((one["name"], one["bytes"]) for one in note["parts"])
-                found[note["path"]] = {
-                    one["name"]: ImportOffset(one["bytes"], one["digest"], one["lines"], one["malformed"])
-                    for one in note["parts"]
+                self.ends.update((part["name"], part["bytes"]) for part in note["parts"])
+                offsets[note["path"]] = {
+                    part["name"]: ImportOffset(
+                        part["bytes"], part["digest"], part["lines"], part["malformed"]
+                    )
+                    for part in note["parts"]
                 }
             except (KeyError, TypeError):
                 continue  # of another version
-        return found
+        return offsets
