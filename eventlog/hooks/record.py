@@ -216,9 +216,8 @@ class HookRecorder:
             note(error)
         self.notes = Calls()
         by_subagent = "subagent_id" in call.columns
-        if call.session is not None and (
-            call.moment in _READS_NOTES or call.transcripts or call.may_duplicate or by_subagent
-        ):
+        needs_notes = call.moment in _READS_NOTES or call.transcripts or call.may_duplicate or by_subagent
+        if call.session is not None and needs_notes:
             self.notes = state.read_calls(layout, call.session)
         if by_subagent:
             from eventlog.hooks.subagents import count_in_its_turn
@@ -352,11 +351,9 @@ class HookRecorder:
         checkpoint = state.read_checkpoint(self.layout, self.directory.key)
         if checkpoint.tree is None:
             return True
-        return (
-            self._closing(checkpoint) is not None
-            if self.call.moment == SESSION
-            else self._captures_before_command(checkpoint)
-        )
+        if self.call.moment == SESSION:
+            return self._closing(checkpoint) is not None
+        return self._captures_before_command(checkpoint)
 
     def _captures_before_command(self, checkpoint: CaptureCheckpoint) -> bool:
         """Whether a command begins, in the turn under way and among few files. Then its changes can be told
@@ -558,9 +555,7 @@ class HookRecorder:
                 edited[path] = edited_file
         return edited
 
-    def _facts(
-        self, capture: "Capture", previous: "bytes | None", files: "list[Event]"
-    ) -> "dict[str, object]":
+    def _facts(self, capture: "Capture", previous: "bytes | None", files: "list[Event]") -> Event:
         """What a snapshot reports of a capture that is not whole; empty for one that is."""
         facts: "dict[str, object]" = {}
         if capture.partial:
