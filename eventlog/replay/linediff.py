@@ -205,8 +205,8 @@ def changes(a: Sequence[T], b: Sequence[T]) -> list[Block]:
 def _slid(blocks: Sequence[Block], a: Sequence[T], b: Sequence[T]) -> list[Block]:
     """The same changes, each that only adds or only removes as far down as it can stand.
 
-    A block may go down by a line where its first line equals the line after its end. Where people add to a text,
-    what they added then begins where they began to write. Blocks that touch after that are one.
+    A block may go down by a line where its first line equals the line after its end. What people added
+    then begins where they began to write. Blocks that touch after that are one.
     """
     done: list[Block] = []
     for number, (a1, a2, b1, b2) in enumerate(blocks):
