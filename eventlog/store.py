@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from eventlog.replay.trees import Running, TreeState
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
+    from eventlog.undo.plan import UndoPlan
 
 # What is said of more withheld contents than these goes into frames of its own.
 _WITHHELD_BEHIND_MAX = 1_000
@@ -394,7 +395,7 @@ class Store:
         from eventlog.replay.trees import trees_of
 
         ref, at = self._ref(turn), self._moment(at)
-        return trees_of(self.rows, self.blobs, ref, at, running=self._running(ref))[0]
+        return trees_of(self.rows, self.blobs, ref, at, running=self.running(ref))[0]
 
     tree = naming_one_with_files(_tree)
 
@@ -404,7 +405,7 @@ class Store:
 
         return certainty_at(self._tree, self.rows, self._ref(turn), self._moment(at))
 
-    def _running(self, ref: TurnRef) -> "Running":
+    def running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
         from eventlog.replay.liveness import is_running
 
@@ -451,23 +452,22 @@ class Store:
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
             given = (partial(_events_in, view), ref, at, paths, into)
-            return plan.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
+            return plan.plan_of_turn(self.blobs, *given, delete=delete, running=self.running(ref))
 
-    def undo_plan(
-        self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
-    ) -> "RestorePlan":
-        """What it would take to undo a restore: that of a start event, or the last one that took place.
+    def undo_plan(self, what: str | Sequence[str] | None = None, **how: Any) -> "RestorePlan":
+        """What it would take to undo `what`, by default the newest turn; arguments as of `plan_of_undo`."""
+        from eventlog.undo.plan import plan_of_undo
 
-        Raises: NotFound, Ambiguous, Refused, Corruption.
-        """
-        from eventlog.restore import journal, plan
+        return plan_of_undo(self, what, **how)
 
-        journal.refuse_unfinished(self.fs, self.layout)
-        start = None if event_id is None else str(self.event(event_id)["event_id"])
-        return plan.plan_of_undo(self.blobs, self.rows, start, into)
+    def redo_plan(self, *, into: str | os.PathLike[str] | None = None) -> "UndoPlan":
+        """What it would take to redo the last undo. Raises: NotFound, Refused, Corruption."""
+        from eventlog.undo.plan import plan_of_redo
+
+        return plan_of_redo(self, into=into)
 
     def restore(self, plan: "RestorePlan", *, force: bool = False) -> "RestoreOutcome":
-        """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
+        """Carry out a plan of `restore_plan`, `undo_plan` or `redo_plan`, whole or not at all.
 
         What it replaces is saved first, so that `undo_plan` can bring it back. Args: force: leave the
         paths of `plan.conflicts` as they are. Raises: Refused (a conflict, a file that was changed since
@@ -498,7 +498,7 @@ class Store:
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.rows, self.blobs, first, self._running(first))
+            before, after = trees_or_told(self.rows, self.blobs, first, self.running(first))
         else:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)

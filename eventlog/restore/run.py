@@ -97,6 +97,7 @@ def _run(plan: RestorePlan, place: RestoreDirectory, blobs: BlobStore, append: A
         saved = EditedTree(no_trees)
         # A recovery finds all contents in the store, whatever becomes of git's objects.
         kept = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
+        kept += [writer.put(data) for _, data in sorted(plan.contents.items())]
         for step in plan.steps:
             state, found = _save(place, step, writer.put)
             known[step.path] = (state, found)
@@ -130,7 +131,7 @@ def _run(plan: RestorePlan, place: RestoreDirectory, blobs: BlobStore, append: A
 
 
 def _wanted_of_git(plan: RestorePlan, blobs: BlobStore) -> list[bytes]:
-    wanted = {step.after.id for step in plan.steps if step.after is not None}
+    wanted = {step.after.id for step in plan.steps if step.after is not None} - plan.contents.keys()
     return sorted(id for id in wanted if is_of_git(blobs, id))
 
 
@@ -283,9 +284,7 @@ def start_event(
         "source": "user",
         "agent": AGENT,
         "operation": "start",
-        "title": f"Restore {plan.turn} at {plan.at}"
-        if plan.undo_of is None
-        else f"Undo restore {plan.undo_of}",
+        "title": plan.title or _title(plan),
         "tree_hash": to_text(safety),
         "blobs": [to_text(one) for one in (safety, plan_id, *kept)],
         "payload": {
@@ -296,8 +295,13 @@ def start_event(
             "plan": to_text(plan_id),
             "undo_of": plan.undo_of,
             "steps": plan.counts,
+            **plan.notes,
         },
     }
+
+
+def _title(plan: RestorePlan) -> str:
+    return f"Restore {plan.turn} at {plan.at}" if plan.undo_of is None else f"Undo restore {plan.undo_of}"
 
 
 def end_event(document: Document, *, undone: str | None, left: Sequence[tuple[bytes, str]] = ()) -> Event:
