@@ -370,8 +370,7 @@ def _plan(
         )
     with place_of(store.layout.root, into) as place:
         work = _work(store, place, of[0] if of else "", conflicts)
-        for change in sorted(changes, key=lambda change: change.position, reverse=True):
-            work.take_back(change)
+        work.take_back(changes)
         skipped += work.missing
         refused = [(conflict.path, conflict.why) for conflict in work.conflicts]
         if conflicts != REFUSE:

@@ -4,7 +4,7 @@
 newest first, and nothing is written. It reads states and contents through functions, and is pure besides.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eventlog.base.errors import Corruption, NotFound
@@ -42,7 +42,7 @@ class _MissingError(Exception):
 
 @dataclass
 class TakeBack:
-    """Takes changes back, one after the other.
+    """Takes changes back, newest first; those that share a path together, or not at all.
 
     `look` gives what stands at a path in the directory, `read` its bytes, `content` a stored content. `moved`
     gives the path to which recorded renames lead from a path since a position, None where there is none or
@@ -60,23 +60,23 @@ class TakeBack:
     conflicts: list[Conflict] = field(default_factory=list)
     missing: list[tuple[bytes, str]] = field(default_factory=list)
     made: dict[bytes, bytes] = field(default_factory=dict)  # contents that no pack has
-    _blocked: set[bytes] = field(default_factory=set)
 
-    def take_back(self, change: FileChange) -> None:
-        """One more change. One that shares a path with a conflict is left alone with it."""
-        if not self._blocked.isdisjoint(change.paths):
-            self._blocked.update(change.paths)
-            return
-        try:
-            if change.unknown is not None:
-                raise _MissingError(change.unknown)
-            self._take_back(change)
-        except _ConflictError as error:
-            self._blocked.update(change.paths)
-            self.conflicts.append(Conflict(change.path, error.why, error.lines, change))
-        except (_MissingError, NotFound, Corruption) as error:
-            self._blocked.update(change.paths)
-            self.missing.append((change.path, str(error)))
+    def take_back(self, changes: Iterable[FileChange]) -> None:
+        """Take back all of these."""
+        for related in _related(changes):
+            before = dict(self.states), dict(self.outcomes)
+            for change in sorted(related, key=lambda change: change.position, reverse=True):
+                try:
+                    if change.unknown is not None:
+                        raise _MissingError(change.unknown)
+                    self._take_back(change)
+                    continue
+                except _ConflictError as error:
+                    self.conflicts.append(Conflict(change.path, error.why, error.lines, change))
+                except (_MissingError, NotFound, Corruption) as error:
+                    self.missing.append((change.path, str(error)))
+                self.states, self.outcomes = before
+                break
 
     def writes(self) -> Mapping[bytes, State | None]:
         """What has to stand where; what stands there already is left out."""
@@ -196,3 +196,19 @@ class TakeBack:
     def _note(self, path: bytes, how: str) -> None:
         ranked = (ALREADY, EXACT, MERGED, MARKED)
         self.outcomes[path] = max(self.outcomes.get(path, ALREADY), how, key=ranked.index)
+
+
+def _related(changes: Iterable[FileChange]) -> list[list[FileChange]]:
+    """The changes in groups of those that share a path, directly or through others."""
+    groups: list[tuple[set[bytes], list[FileChange]]] = []
+    for change in changes:
+        paths, members = set(change.paths), [change]
+        apart = []
+        for group in groups:
+            if group[0].isdisjoint(paths):
+                apart.append(group)
+            else:
+                paths |= group[0]
+                members = [*group[1], *members]
+        groups = [*apart, (paths, members)]
+    return [members for _, members in groups]
