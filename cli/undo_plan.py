@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eventlog.store import Store
     from eventlog.undo.merge import MergeConflict
     from eventlog.undo.plan import UndoPlan
-    from eventlog.undo.take_back import Conflict
+    from eventlog.undo.take_back import UndoConflict
 
 _CONFLICTS_SHOWN, _LINES_SHOWN = 5, 3
 _WORDS = {"exact": "", "merged": "merge", "marked": "markers", "already": "same"}
@@ -130,7 +130,7 @@ def _titled(store: "Store", name: str) -> str:
     return name
 
 
-def _show_lines(store: "Store", clash: "Conflict") -> None:
+def _show_lines(store: "Store", clash: "UndoConflict") -> None:
     """The lines of a conflict, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
@@ -149,13 +149,10 @@ def _excerpt(store: "Store", lines: tuple[bytes, ...]) -> str:
     return " / ".join(shown[:_LINES_SHOWN]) + more if lines else "(nothing)"
 
 
-def _is_withheld(store: "Store", clash: "Conflict") -> bool:
+def _is_withheld(store: "Store", clash: "UndoConflict") -> bool:
     from eventlog.blobs.ids import to_text
-    from eventlog.worktree.kept_ignored import is_withheld
 
     change = clash.change
-    if change is None or any(is_withheld(path) for path in change.paths):
-        return True
     ids = {to_text(state.id) for state in (change.before, change.after) if state is not None}
     return not ids.isdisjoint(store.withheld())
 

@@ -395,7 +395,7 @@ class Store:
         from eventlog.replay.trees import trees_of
 
         ref, at = self._ref(turn), self._moment(at)
-        return trees_of(self.rows, self.blobs, ref, at, running=self.running(ref))[0]
+        return trees_of(self.rows, self.blobs, ref, at, running=self._running(ref))[0]
 
     tree = naming_one_with_files(_tree)
 
@@ -405,7 +405,7 @@ class Store:
 
         return certainty_at(self._tree, self.rows, self._ref(turn), self._moment(at))
 
-    def running(self, ref: TurnRef) -> "Running":
+    def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
         from eventlog.replay.liveness import is_running
 
@@ -452,13 +452,13 @@ class Store:
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
             given = (partial(_events_in, view), ref, at, paths, into)
-            return plan.plan_of_turn(self.blobs, *given, delete=delete, running=self.running(ref))
+            return plan.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
 
     def undo_plan(self, what: str | Sequence[str] | None = None, **how: Any) -> "RestorePlan":
         """What it would take to undo `what`, by default the newest turn; arguments as of `plan_of_undo`."""
         from eventlog.undo.plan import plan_of_undo
 
-        return plan_of_undo(self, what, **how)
+        return plan_of_undo(self, self._running, what, **how)
 
     def redo_plan(self, *, into: str | os.PathLike[str] | None = None) -> "UndoPlan":
         """What it would take to redo the last undo. Raises: NotFound, Refused, Corruption."""
@@ -498,7 +498,7 @@ class Store:
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.rows, self.blobs, first, self.running(first))
+            before, after = trees_or_told(self.rows, self.blobs, first, self._running(first))
         else:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)

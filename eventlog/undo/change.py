@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class RecordedChange:
     """What became of one file. A path is None where the file was not there; `unknown` says what is not known.
 
     `position` is that of the last event of the change.
@@ -66,18 +66,20 @@ class FileChange:
         return self.unknown is None and self.old_path == self.new_path and same(self.before, self.after)
 
     @property
-    def inverse(self) -> "FileChange":
-        return FileChange(self.new_path, self.after, self.old_path, self.before, self.position, self.unknown)
+    def inverse(self) -> "RecordedChange":
+        return RecordedChange(
+            self.new_path, self.after, self.old_path, self.before, self.position, self.unknown
+        )
 
 
 def changes_of(
     events: Iterable[Mapping[str, Any]], deferred: "DeferredContents"
-) -> tuple[list[FileChange], list[tuple[bytes, str]]]:
+) -> tuple[list[RecordedChange], list[tuple[bytes, str]]]:
     """The changes that file events make together, oldest first; and (path, reason) of what no tree can hold.
 
     Args: events: in position order.
     """
-    changes: list[FileChange] = []
+    changes: list[RecordedChange] = []
     refused: list[tuple[bytes, str]] = []
     for event in events:
         if event["operation"] == "read":
@@ -91,12 +93,16 @@ def changes_of(
     return [change for change in changes if not change.is_none], refused
 
 
-def joined(changes: list[FileChange], change: FileChange) -> list[FileChange]:
+def joined(changes: list[RecordedChange], change: RecordedChange) -> list[RecordedChange]:
     """The changes with one more, which goes on where the last one of its file ended, if it does."""
+    between: set[bytes] = set()  # paths of what came after the change in question
     for number in range(len(changes) - 1, -1, -1):
         earlier = changes[number]
         if not set(earlier.paths) & set(change.paths):
+            between.update(earlier.paths)
             continue
+        if not between.isdisjoint(earlier.paths):
+            break  # its other path is another file's by now
         follows = earlier.new_path == change.old_path and same(earlier.after, change.before)
         if earlier.new_path is None:  # deleted, and made anew under the same name
             follows = change.old_path is None and earlier.old_path == change.new_path
@@ -109,7 +115,7 @@ def joined(changes: list[FileChange], change: FileChange) -> list[FileChange]:
     return [*changes, change]
 
 
-def _change_of(event: Mapping[str, Any], deferred: "DeferredContents") -> FileChange:
+def _change_of(event: Mapping[str, Any], deferred: "DeferredContents") -> RecordedChange:
     """Raises: ValueError for a path that no tree could hold."""
     payload = event["payload"] or {}
     operation, path = event["operation"], _legal(str(event["path"] or ""))
@@ -128,7 +134,7 @@ def _change_of(event: Mapping[str, Any], deferred: "DeferredContents") -> FileCh
     if no_after and payload.get("skipped"):
         no_after = f"{no_after}: {payload['skipped']}"
     unknown = (no_before and f"before this, {no_before}") or (no_after and f"after this, {no_after}") or None
-    return FileChange(old_path, before, new_path, after, int(event["position"]), unknown)
+    return RecordedChange(old_path, before, new_path, after, int(event["position"]), unknown)
 
 
 def _state(path: bytes | None, mode: object, content: object) -> tuple[State | None, str]:

@@ -6,7 +6,7 @@ are the same. Planning reads the log, the store and the directory, and changes n
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,15 +26,18 @@ from eventlog.restore.plan import RestorePlan, make_plan, place_of, read_plan
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, is_below, selection, ways
 from eventlog.undo import operations
-from eventlog.undo.change import COLUMNS, FileChange, changes_of, state_of_entry
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, state_of_entry
 from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
-from eventlog.undo.take_back import MARKED, MERGED, Conflict, TakeBack
+from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
 
 # A restore that is undone as a whole: the last one, or that of a start event.
 _RESTORE = re.compile(r"restore(?::(.+))?|([0-9a-f]{32})")
+
+# Whether the process of a turn lives, by its events.
+IsRunning = Callable[[TurnRef], Running]
 
 REFUSE, SKIP, MARKERS = CONFLICTS = ("refuse", "skip", "markers")
 
@@ -51,7 +54,6 @@ class UndoStore(Protocol):
     def rows(self, since: int = 0, until: int | None = None, **which: Any) -> Iterator[dict[str, Any]]: ...
     def turn(self, name: str) -> TurnRef: ...
     def event(self, event_id: str) -> Any: ...
-    def running(self, ref: TurnRef) -> Running: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class UndoPlan(RestorePlan):
     operation: str = UNDO
     of: tuple[str, ...] = ()
     outcomes: Mapping[bytes, str] = field(default_factory=dict)
-    clashes: tuple[Conflict, ...] = ()
+    clashes: tuple[UndoConflict, ...] = ()
     skipped: Listed = field(default_factory=list)
 
     @property
@@ -79,12 +81,13 @@ class _Target:
     """One thing to take back: its name, its changes oldest first, and what is not known to be its own."""
 
     name: str
-    changes: tuple[FileChange, ...]
+    changes: tuple[RecordedChange, ...]
     unknown: Listed = field(default_factory=list)
 
 
 def plan_of_undo(
     store: UndoStore,
+    running: IsRunning,
     what: str | Sequence[str] | None = None,
     *,
     paths: Sequence[str] = (),
@@ -117,10 +120,12 @@ def plan_of_undo(
     targets: list[_Target] = []
     undo_of = None
     if not names:
-        names = [_newest(store, done, session)]
+        names = [_newest(store, running, done, session)]
     for name in names:
         if name.startswith("session:"):
-            targets += [_of_turn(store, ref, done) for ref in _turns_of(store, name.removeprefix("session:"))]
+            targets += [
+                _of_turn(store, running, ref, done) for ref in _turns_of(store, name.removeprefix("session:"))
+            ]
         elif name.startswith("action:"):
             targets.append(_of_action(store, name.removeprefix("action:")))
         elif name.startswith("event:"):
@@ -131,8 +136,8 @@ def plan_of_undo(
             ref = store.turn(name)
             refs = [r for r in _turns_of(store, ref.session_id) if r.turn >= ref.turn] if since else [ref]
             for one in refs:
-                _refuse_running(store, one, force)
-                targets.append(_of_turn(store, one, done, must=not since))
+                _refuse_running(store, running, one, force)
+                targets.append(_of_turn(store, running, one, done, must=not since))
     return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
 
 
@@ -156,18 +161,17 @@ def operations_of(store: UndoStore) -> Operations:
 # -- what is taken back --------------------------------------------------------------------------------
 
 
-def _newest(store: UndoStore, done: Operations, session: tuple[str, str] | None) -> str:
+def _newest(store: UndoStore, running: IsRunning, done: Operations, session: tuple[str, str] | None) -> str:
     """The newest turn of an agent that has ended and is not undone."""
-    refs = _agent_turns(store, session)
-    running = False
-    for ref in refs:
+    some_run = False
+    for ref in _agent_turns(store, session):
         if done.undo_of_turn(ref.context_id) is not None:
             continue
-        if _is_running(store, ref):
-            running = True
+        if _is_running(store, running, ref):
+            some_run = True
             continue
         return ref.name
-    if running:
+    if some_run:
         raise NotFound(
             "the only turn to undo is still running. Name it, with --force, or wait until it ends."
         )
@@ -209,7 +213,7 @@ def _turns_of(store: UndoStore, session: str) -> list[TurnRef]:
     return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in found]
 
 
-def _is_running(store: UndoStore, ref: TurnRef) -> bool:
+def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
     columns = (
         "event_type",
         "operation",
@@ -223,18 +227,20 @@ def _is_running(store: UndoStore, ref: TurnRef) -> bool:
         store.rows(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
     )
     ended = any(event["event_type"] == "turn" and event["operation"] == "end" for event in of_turn)
-    return not ended and store.running(ref)(of_turn)
+    return not ended and running(ref)(of_turn)
 
 
-def _refuse_running(store: UndoStore, ref: TurnRef, force: bool) -> None:
-    if not force and _is_running(store, ref):
+def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: bool) -> None:
+    if not force and _is_running(store, running, ref):
         raise Refused(
             f"{ref.context_id} is still running. Wait until it ends, or take back what it has changed so far "
             "with --force."
         )
 
 
-def _of_turn(store: UndoStore, ref: TurnRef, done: Operations, *, must: bool = False) -> _Target:
+def _of_turn(
+    store: UndoStore, running: IsRunning, ref: TurnRef, done: Operations, *, must: bool = False
+) -> _Target:
     """What a turn changed. Args: must: refuse one that is undone, instead of passing over it."""
     undone = done.undo_of_turn(ref.context_id)
     if undone is not None:
@@ -251,16 +257,16 @@ def _of_turn(store: UndoStore, ref: TurnRef, done: Operations, *, must: bool = F
     for event in window:
         if event["turn"] is None and not causes.isdisjoint((event["payload"] or {}).get("causes", ())):
             unknown.append((_bytes_of(event["path"]), "it changed in this turn, by whom is not known"))
-    more, strange = _beside_events(store, ref, window)
+    more, strange = _beside_events(store, running, ref, window)
     return _Target(ref.context_id, (*changes, *more), [*unknown, *strange])
 
 
 def _beside_events(
-    store: UndoStore, ref: TurnRef, window: Sequence[Mapping[str, Any]]
-) -> tuple[list[FileChange], Listed]:
+    store: UndoStore, running: IsRunning, ref: TurnRef, window: Sequence[Mapping[str, Any]]
+) -> tuple[list[RecordedChange], Listed]:
     """What differs between the trees of a turn, and no event of anybody names."""
     try:
-        before, after = trees_of(store.rows, store.blobs, ref, "start", "end", running=store.running(ref))
+        before, after = trees_of(store.rows, store.blobs, ref, "start", "end", running=running(ref))
         comparison = compare(before, after)
     except (NoTree, NotFound, Corruption):
         return [], []  # the events are all that is known
@@ -277,7 +283,7 @@ def _beside_events(
     return [_of_trees(change, position, before, after) for change in rest], []
 
 
-def _of_trees(change: PathChange, position: int, before: TreeState, after: TreeState) -> FileChange:
+def _of_trees(change: PathChange, position: int, before: TreeState, after: TreeState) -> RecordedChange:
     sides: list[State | None] = []
     unknown = None
     for entry, tree in ((change.before, before), (change.after, after)):
@@ -292,7 +298,7 @@ def _of_trees(change: PathChange, position: int, before: TreeState, after: TreeS
             sides.append(state_of_entry(entry.kind, entry.id, entry.size))
     old_path = None if change.before is None else change.old_path or change.path
     new_path = None if change.after is None else change.path
-    return FileChange(old_path, sides[0], new_path, sides[1], position, unknown)
+    return RecordedChange(old_path, sides[0], new_path, sides[1], position, unknown)
 
 
 def _of_action(store: UndoStore, name: str) -> _Target:
@@ -323,7 +329,7 @@ def _of_operation(store: UndoStore, operation: Operation) -> _Target:
     """What a restore, undo or redo did, from its plan document."""
     document = read_plan(store.blobs, operation.plan)
     changes = [
-        FileChange(
+        RecordedChange(
             None if step.before is None else step.path,
             step.before,
             None if step.after is None else step.path,
@@ -459,9 +465,7 @@ def _wanted(work: TakeBack) -> Wanted:
         if now is not None and now.kind == SYMLINK:
             wanted.links.add(path)
         if state is not None:
-            wanted.entries[path] = state
-            for above in ways(path)[1:]:
-                wanted.entries.setdefault(above, State(DIRECTORY, None, NO_ID, 0))
+            wanted.entries = {**directories_above(path), **wanted.entries, path: state}
         elif now is not None and now.kind == DIRECTORY:
             wanted.gone_dirs.add(path)
         else:
@@ -469,6 +473,11 @@ def _wanted(work: TakeBack) -> Wanted:
     for path in wanted.gone:
         wanted.gone_dirs.update(above for above in ways(path)[1:] if above not in wanted.entries)
     return wanted
+
+
+def directories_above(path: bytes) -> dict[bytes, State]:
+    """The directories that a path needs."""
+    return {above: State(DIRECTORY, None, NO_ID, 0) for above in ways(path)[1:]}
 
 
 def _is_wanted(paths: Iterable[bytes], wishes: Sequence[bytes]) -> bool:

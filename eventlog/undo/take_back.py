@@ -12,7 +12,7 @@ from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import DIRECTORY, SYMLINK
 from eventlog.restore.place import FILES, State, same
-from eventlog.undo.change import FileChange
+from eventlog.undo.change import RecordedChange
 from eventlog.undo.merge import MergeConflict, has_markers, is_text, merge
 
 # What became of a change.
@@ -20,13 +20,13 @@ EXACT, MERGED, MARKED, ALREADY = "exact", "merged", "marked", "already"
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class UndoConflict:
     """A path that cannot be taken back, and why; `lines` are the stretches that both sides changed."""
 
     path: bytes
     why: str
-    lines: tuple[MergeConflict, ...] = ()
-    change: FileChange | None = None
+    lines: tuple[MergeConflict, ...]
+    change: RecordedChange
 
 
 class _ConflictError(Exception):
@@ -57,11 +57,11 @@ class TakeBack:
     markers: bool = False
     states: dict[bytes, State | None] = field(default_factory=dict)  # what will stand at each path
     outcomes: dict[bytes, str] = field(default_factory=dict)
-    conflicts: list[Conflict] = field(default_factory=list)
+    conflicts: list[UndoConflict] = field(default_factory=list)
     missing: list[tuple[bytes, str]] = field(default_factory=list)
     made: dict[bytes, bytes] = field(default_factory=dict)  # contents that no pack has
 
-    def take_back(self, changes: Iterable[FileChange]) -> None:
+    def take_back(self, changes: Iterable[RecordedChange]) -> None:
         """Take back all of these."""
         for related in _related(changes):
             before = dict(self.states), dict(self.outcomes)
@@ -72,7 +72,7 @@ class TakeBack:
                     self._take_back(change)
                     continue
                 except _ConflictError as error:
-                    self.conflicts.append(Conflict(change.path, error.why, error.lines, change))
+                    self.conflicts.append(UndoConflict(change.path, error.why, error.lines, change))
                 except (_MissingError, NotFound, Corruption) as error:
                     self.missing.append((change.path, str(error)))
                 self.states, self.outcomes = before
@@ -82,7 +82,7 @@ class TakeBack:
         """What has to stand where; what stands there already is left out."""
         return {path: state for path, state in self.states.items() if not same(state, self.look(path))}
 
-    def _take_back(self, change: FileChange) -> None:
+    def _take_back(self, change: RecordedChange) -> None:
         old, new = change.old_path, change.new_path
         if new is None:
             assert old is not None
@@ -99,7 +99,7 @@ class TakeBack:
         elif old == new or not self._is_renamed_back(old, new, change):
             self._change_back(old, new, change)
 
-    def _take_away(self, path: bytes, change: FileChange) -> None:
+    def _take_away(self, path: bytes, change: RecordedChange) -> None:
         now = self._now(path)
         if now is None:
             later = self.moved(path, change.position)
@@ -111,13 +111,13 @@ class TakeBack:
         else:
             raise _ConflictError("it was added, and changed since")
 
-    def _is_renamed_back(self, old: bytes, new: bytes, change: FileChange) -> bool:
+    def _is_renamed_back(self, old: bytes, new: bytes, change: RecordedChange) -> bool:
         if same(self._now(old), change.before) and self._now(new) is None:
             self._note(new, ALREADY)
             return True
         return False
 
-    def _change_back(self, old: bytes, new: bytes, change: FileChange) -> None:
+    def _change_back(self, old: bytes, new: bytes, change: RecordedChange) -> None:
         here, now = new, self._now(new)
         if now is None:
             later = self.moved(new, change.position)
@@ -138,7 +138,7 @@ class TakeBack:
         else:
             self._put(here, state, how)
 
-    def _before(self, path: bytes, now: State, change: FileChange) -> tuple[State, str]:
+    def _before(self, path: bytes, now: State, change: RecordedChange) -> tuple[State, str]:
         """What the file becomes, and how."""
         before, after = change.before, change.after
         assert before is not None and after is not None
@@ -198,9 +198,9 @@ class TakeBack:
         self.outcomes[path] = max(self.outcomes.get(path, ALREADY), how, key=ranked.index)
 
 
-def _related(changes: Iterable[FileChange]) -> list[list[FileChange]]:
+def _related(changes: Iterable[RecordedChange]) -> list[list[RecordedChange]]:
     """The changes in groups of those that share a path, directly or through others."""
-    groups: list[tuple[set[bytes], list[FileChange]]] = []
+    groups: list[tuple[set[bytes], list[RecordedChange]]] = []
     for change in changes:
         paths, members = set(change.paths), [change]
         apart = []

@@ -81,7 +81,7 @@ def test_the_newest_turn_goes_and_what_came_later_stays(work: Path, locus: Locus
 
 
 def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
-    """The stack: undo, undo, then redo in reverse order; what is undone is not undone again, and says why."""
+    """P1: The stack: undo, undo, then redo in reverse order; what is undone is not undone again, and says why."""
     agent = Agent(work)
     agent.start()
     states = [files(work)]
@@ -106,7 +106,7 @@ def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
 
 
 def test_a_new_turn_empties_the_stack_of_redos(work: Path, locus: Locus) -> None:
-    """A person's edit does not; after an agent's turn the message names the way that is left."""
+    """P1: A person's edit does not; after an agent's turn the message names the way that is left."""
     agent = bad_turn(work)
     spoiled = files(work)
     assert locus("undo", "--yes").code == 0
@@ -164,7 +164,7 @@ def test_only_some_paths(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPat
 
 
 def test_only_the_named_agent_s_changes_go(work: Path, locus: Locus) -> None:
-    """Two agents at once, also in one file: only the lines of the one that is named are taken back."""
+    """P1: Two agents at once, also in one file: only the lines of the one that is named are taken back."""
     one, two = Agent(work), Agent(work)
     for agent in (one, two):
         agent.start()
@@ -191,7 +191,7 @@ def test_only_the_named_agent_s_changes_go(work: Path, locus: Locus) -> None:
 def test_inside_a_session_its_own_newest_turn_is_meant(
     work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A running turn is never the default; named, it is refused without --force."""
+    """P1: A running turn is never the default; named, it is refused without --force."""
     agent = bad_turn(work)
     other = Agent(work)
     other.start()
@@ -245,7 +245,7 @@ def test_a_plan_that_is_out_of_date_is_refused(work: Path, locus: Locus) -> None
 
 
 def test_an_ignored_file_comes_back_and_its_text_is_not_shown(work: Path, locus: Locus) -> None:
-    """A captured `.env` is undone like any other file; in conflict its lines stay unseen."""
+    """P5: a captured `.env` is undone like any other file; in conflict its lines stay unseen."""
     (work / ".locus/keep-ignored").write_text("yes\n")
     (work / ".gitignore").write_text(".env\n")
     (work / ".env").write_text("A=1\nTOKEN=canary-8c1f\nB=2\n")

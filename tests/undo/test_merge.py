@@ -71,7 +71,7 @@ def edited(rng: random.Random, lines: list[bytes], changes: int) -> list[bytes]:
 
 
 def test_clean_and_other_than_git_never_happens(tmp_path: Path) -> None:
-    """Of 250 three-ways of program text, what both call clean is equal, and nearly all verdicts agree."""
+    """P1: Of 250 three-ways of program text, what both call clean is equal, and nearly all verdicts agree."""
     rng = random.Random(20)
     words = [b"def f%d(x):\n", b"    return x + %d\n", b"\n", b"    if x > %d:\n", b"        pass  # %d\n"]
     different = disagreed = clean = 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.restore.place import State, same
-from eventlog.undo.change import FileChange, joined
+from eventlog.undo.change import RecordedChange, joined
 from eventlog.undo.merge import has_markers
 from eventlog.undo.take_back import TakeBack
 
@@ -35,26 +35,28 @@ STEPS = st.tuples(
 FILES = st.dictionaries(st.sampled_from(PATHS), STATES, max_size=4)
 
 
-def step(files: Files, what: str, path: bytes, other: bytes, new: State, number: int) -> FileChange | None:
+def step(
+    files: Files, what: str, path: bytes, other: bytes, new: State, number: int
+) -> RecordedChange | None:
     """Change a directory, and say how; None where the step is not possible."""
     old = files.get(path)
     if what == "write":
         if old == new:
             return None
         files[path] = new
-        return FileChange(None if old is None else path, old, path, new, number)
+        return RecordedChange(None if old is None else path, old, path, new, number)
     if old is None or (what == "rename" and other in files):
         return None
     del files[path]
     if what == "delete":
-        return FileChange(path, old, None, None, number)
+        return RecordedChange(path, old, None, None, number)
     files[other] = old
-    return FileChange(path, old, other, old, number)
+    return RecordedChange(path, old, other, old, number)
 
 
-def turn(files: Files, steps: list[tuple[str, bytes, bytes, State]], since: int = 0) -> list[FileChange]:
+def turn(files: Files, steps: list[tuple[str, bytes, bytes, State]], since: int = 0) -> list[RecordedChange]:
     """The changes of one turn, as its events say them."""
-    changes: list[FileChange] = []
+    changes: list[RecordedChange] = []
     for number, (what, path, other, new) in enumerate(steps, since):
         change = step(files, what, path, other, new, number)
         if change is not None:
@@ -62,7 +64,7 @@ def turn(files: Files, steps: list[tuple[str, bytes, bytes, State]], since: int 
     return [change for change in changes if not change.is_none]
 
 
-def take_back(files: Files, changes: list[FileChange], **how: bool) -> TakeBack:
+def take_back(files: Files, changes: list[RecordedChange], **how: bool) -> TakeBack:
     work = TakeBack(
         look=files.get,
         read=lambda path: CONTENTS[files[path].id],
@@ -90,7 +92,7 @@ def equal(a: Files, b: Files) -> bool:
     return a.keys() == b.keys() and all(same(a[path], b[path]) for path in a)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(FILES, st.lists(STEPS, max_size=6))
 def test_undo_of_the_newest_gives_what_was_before(
     start: Files, steps: list[tuple[str, bytes, bytes, State]]
@@ -103,7 +105,7 @@ def test_undo_of_the_newest_gives_what_was_before(
     assert equal(applied(files, work), start)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(FILES, st.lists(STEPS, max_size=5), st.lists(STEPS, max_size=4))
 def test_undo_and_redo_give_the_same_bytes(
     start: Files,
@@ -128,7 +130,7 @@ def test_undo_and_redo_give_the_same_bytes(
         before, after = files.get(path), undone.get(path)
         if before != after:
             redo.append(
-                FileChange(
+                RecordedChange(
                     None if before is None else path, before, None if after is None else path, after, 0
                 )
             )
@@ -142,7 +144,7 @@ def test_undo_and_redo_give_the_same_bytes(
 def test_what_came_later_stays(before: bytes, after: bytes, now: bytes) -> None:
     """Keeping: a line that came later and is in no conflict is there afterwards; else nothing is written."""
     files = {b"a": state(now)}
-    change = FileChange(b"a", state(before), b"a", state(after), 0)
+    change = RecordedChange(b"a", state(before), b"a", state(after), 0)
     work = take_back(files, [change])
     result = applied(files, work)
     if work.conflicts:
@@ -156,9 +158,9 @@ def test_what_came_later_stays(before: bytes, after: bytes, now: bytes) -> None:
 
 
 def test_what_somebody_went_on_with_is_never_deleted() -> None:
-    """A file that the turn added and somebody changed is a conflict; so is one in place of a deleted one."""
-    added = FileChange(None, None, b"a", state(b"1\n"), 0)
-    deleted = FileChange(b"b", state(b"1\n"), None, None, 1)
+    """P1: A file that the turn added and somebody changed is a conflict; so is one in place of a deleted one."""
+    added = RecordedChange(None, None, b"a", state(b"1\n"), 0)
+    deleted = RecordedChange(b"b", state(b"1\n"), None, None, 1)
     files = {b"a": state(b"1\n2\n"), b"b": state(b"3\n")}
     work = take_back(files, [added, deleted])
 
@@ -171,7 +173,7 @@ def test_what_somebody_went_on_with_is_never_deleted() -> None:
 
 def test_the_executable_bit_is_merged_by_itself() -> None:
     """A turn made a file executable, somebody changed its text: the bit goes, the text stays."""
-    change = FileChange(b"a", state(b"1\n"), b"a", state(b"1\n", EXECUTABLE), 0)
+    change = RecordedChange(b"a", state(b"1\n"), b"a", state(b"1\n", EXECUTABLE), 0)
     files = {b"a": state(b"1\n2\n", EXECUTABLE)}
 
     assert applied(files, take_back(files, [change])) == {b"a": state(b"1\n2\n")}
@@ -180,7 +182,7 @@ def test_the_executable_bit_is_merged_by_itself() -> None:
 def test_a_renamed_file_goes_back_with_what_came_later() -> None:
     """A turn renamed and changed a file; a line that came later is in it under its old name."""
     before, after = state(b"1\n2\n3\n4\n5\n"), state(b"1\nx\n3\n4\n5\n")
-    change = FileChange(b"a", before, b"b", after, 0)
+    change = RecordedChange(b"a", before, b"b", after, 0)
     files = {b"b": state(b"1\nx\n3\n4\nlater\n")}
 
     assert applied(files, take_back(files, [change])) == {b"a": state(b"1\n2\n3\n4\nlater\n")}
@@ -190,8 +192,8 @@ def test_a_renamed_file_goes_back_with_what_came_later() -> None:
 
 
 def test_what_is_not_known_is_left_alone() -> None:
-    """A content that was not recorded is listed, and never taken for a deletion."""
-    change = FileChange(
+    """P1: A content that was not recorded is listed, and never taken for a deletion."""
+    change = RecordedChange(
         b"a", None, b"a", state(b"1\n"), 0, unknown="before this, its content was not recorded"
     )
     files = {b"a": state(b"1\n")}
@@ -202,10 +204,10 @@ def test_what_is_not_known_is_left_alone() -> None:
 
 
 def test_a_change_between_two_of_a_turn_keeps_them_apart() -> None:
-    """A person's edit between two of the turn's is not taken back with them."""
+    """P1: A person's edit between two of the turn's is not taken back with them."""
     one, two, three = state(b"1\n.\n.\n"), state(b"2\n.\n.\n"), state(b"2\n.\nmine\n")
     four = state(b"4\n.\nmine\n")
-    changes = joined([FileChange(b"a", one, b"a", two, 0)], FileChange(b"a", three, b"a", four, 2))
+    changes = joined([RecordedChange(b"a", one, b"a", two, 0)], RecordedChange(b"a", three, b"a", four, 2))
 
     assert len(changes) == 2
     assert applied({b"a": four}, take_back({b"a": four}, changes)) == {b"a": state(b"1\n.\nmine\n")}
