@@ -32,6 +32,7 @@ SECTIONS: Sections = (
             Entry("show", "show", "Show one event, turn, session or context."),
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
+            Entry("blame", "blame", "Show which turn wrote each line of a file, and why."),
             Entry("search", "search", "Find words in events and in recorded file contents."),
             Entry(
                 "who",

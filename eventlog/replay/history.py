@@ -99,11 +99,19 @@ class FileVersion:
 
 
 def history(
-    query: Query, blobs: "BlobStore", path: str, limit: int | None = None, *, rewritten: bool = True
+    query: Query,
+    blobs: "BlobStore",
+    path: str,
+    limit: int | None = None,
+    *,
+    rewritten: bool = True,
+    counted: bool = True,
 ) -> list[FileVersion]:
     """The versions of the file at `path`, newest first, at most `limit` of them.
 
-    Args: rewritten: also those of commits that no line reaches any more.
+    Args:
+        rewritten: also those of commits that no line reaches any more.
+        counted: with lines counted from the contents, where their writer did not count them.
     """
     on_line = "" if rewritten or not rewritten_turns(query) else f" and {_ON_LINE}"
     renames = _renames(query, on_line)
@@ -121,6 +129,8 @@ def history(
     prompts = _prompts(query, {(row[2], row[3]) for row in found})
     deferred = DeferredContents(blobs, told_by(query))
     versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in found]
+    if not counted:
+        return versions
     return [_counted(one, row, blobs, deferred) for one, row in zip(versions, found, strict=True)]
 
 

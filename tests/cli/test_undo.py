@@ -81,7 +81,7 @@ def test_the_newest_turn_goes_and_what_came_later_stays(work: Path, locus: Locus
 
 
 def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
-    """P1: The stack: undo, undo, then redo in reverse order; what is undone is not undone again, and says why."""
+    """P1: The stack: undo, undo, then redo in reverse order; what is undone is not undone again, and why."""
     agent = Agent(work)
     agent.start()
     states = [files(work)]

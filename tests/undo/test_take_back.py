@@ -158,7 +158,7 @@ def test_what_came_later_stays(before: bytes, after: bytes, now: bytes) -> None:
 
 
 def test_what_somebody_went_on_with_is_never_deleted() -> None:
-    """P1: A file that the turn added and somebody changed is a conflict; so is one in place of a deleted one."""
+    """P1: A file that the turn added and somebody changed is a conflict; so is one where it deleted"""
     added = RecordedChange(None, None, b"a", state(b"1\n"), 0)
     deleted = RecordedChange(b"b", state(b"1\n"), None, None, 1)
     files = {b"a": state(b"1\n2\n"), b"b": state(b"3\n")}
