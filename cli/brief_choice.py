@@ -29,7 +29,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
     """
     from eventlog.base import config
     from eventlog.base.errors import Refused
-    from eventlog.base.fs import REAL, Refusals, replace
+    from eventlog.base.fs import REAL, replace, translate_os_errors
 
     text = _text(layout)
     path = layout.config_file
@@ -41,7 +41,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
     if not done:
         raise Refused(f"{path} was not changed: set `{_KEY}` below `[{_SECTION}]` in it yourself.")
     if new != text:
-        with Refusals(path, "set that"):
+        with translate_os_errors(path, "set that"):
             os.makedirs(os.path.dirname(layout.tmp("")), mode=0o700, exist_ok=True)
             tmp = layout.tmp(f"config-{REAL.random_bytes(8).hex()}")
             replace(REAL, tmp, path, new.encode())

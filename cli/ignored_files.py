@@ -33,9 +33,9 @@ _UNDECIDED = (
 def decide(layout: "Layout", keeps: bool) -> None:
     """Set it, and say so."""
     from eventlog.base import config
-    from eventlog.base.fs import REAL, Refusals
+    from eventlog.base.fs import REAL, translate_os_errors
 
-    with Refusals(layout.keep_ignored, "note that choice"):
+    with translate_os_errors(layout.keep_ignored, "note that choice"):
         config.set_keeps_ignored(REAL, layout, keeps)
     say(KEPT if keeps else LEFT)
 

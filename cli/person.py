@@ -84,10 +84,10 @@ def note_once(root: str, directory: str) -> None:
 
 def _noted(store: "Store", who: "Person") -> "Person":
     from eventlog.base import person
-    from eventlog.base.fs import Refusals
+    from eventlog.base.fs import translate_os_errors
 
     path = person.path_of(os.environ, store.identity.store_id)
-    with Refusals(path or "the home directory", "note who works here"):
+    with translate_os_errors(path or "the home directory", "note who works here"):
         person.write(store.fs, os.environ, store.identity.store_id, who)
     return who
 

@@ -27,7 +27,7 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
     with open_store(ctx) as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
-        kept = retention.told(store)
+        kept = retention.indexed_retention(store)
         if as_json:
             told = {row.session_id: intent.fields(row) for row in rows}
             found = store.query(

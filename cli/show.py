@@ -153,7 +153,7 @@ def session_and_turns(
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     shown = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
     said = completeness(store, session_id)
-    contents = kept_fields(retention.told(store), session_id)
+    contents = kept_fields(retention.indexed_retention(store), session_id)
     statement = table.pairs(
         [
             ("session", about.name),

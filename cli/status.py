@@ -27,7 +27,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     with open_store(ctx) as store:
         end_stale(store)
-        status, kept = store.status(), retention.told(store)
+        status, kept = store.status(), retention.indexed_retention(store)
         # The log does not know of one whose process is gone and that nobody closed yet.
         status = dataclasses.replace(status, active_sessions=len(intent.listed(store)))
     if as_json:

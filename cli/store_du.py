@@ -68,7 +68,13 @@ def _table(by: str, rows: "list[Row]") -> str:
 
 def _put_reuse(found: "Reuse", as_json: bool) -> None:
     if as_json:
-        put(document({"du": {"by": "reuse", **dataclasses.asdict(found)}}))
+        fields = {
+            "named": found.named,
+            "distinct": found.distinct,
+            "kept": found.stored,
+            "factor": found.factor,
+        }
+        put(document({"du": {"by": "reuse", **fields}}))
         return
     factor = "unknown" if found.factor is None else f"{found.factor:,.1f}"
     put(
@@ -76,7 +82,7 @@ def _put_reuse(found: "Reuse", as_json: bool) -> None:
             [
                 ("named", f"{size(found.named)} in all snapshots and changes, each in full"),
                 ("distinct", f"{size(found.distinct)} of different contents"),
-                ("kept", f"{size(found.kept)} in packs"),
+                ("kept", f"{size(found.stored)} in packs"),
                 ("factor", factor),
             ]
         )

@@ -43,7 +43,7 @@ def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_
             _show(plan)
         done = None
         if not dry_run:
-            if not (yes or token) and (plan.freed or plan.due):
+            if not (yes or token) and (plan.freed or plan.candidates):
                 _ask(plan)
             with Progress("collecting"):
                 done = collection.collect(store, plan)
@@ -67,7 +67,7 @@ def _ask(plan: "CollectionPlan") -> None:
 
 
 def _show(plan: "CollectionPlan") -> None:
-    for one in plan.due:
+    for one in plan.candidates:
         put(f"release {one.session_id} ({one.rule})\n")
     for lost in plan.lost:
         title = f": {one_line(lost.title)}" if lost.title else ""
@@ -110,7 +110,7 @@ def _as_json(plan: "CollectionPlan", done: "Collected | None") -> dict[str, Any]
     return {
         "token": plan.token,
         "bytes": plan.freed,
-        "release": [asdict(one) for one in plan.due],
+        "release": [asdict(one) for one in plan.candidates],
         "lost": [asdict(one) for one in plan.lost],
         "dead": [asdict(share) for share in plan.packs.dead],
         "partial": [asdict(share) for share in plan.packs.partial],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.base import identity, jsontext, store_location
 from eventlog.base.errors import EventLogError, InvalidEvent, NoStore, Refused
-from eventlog.base.fs import REAL, FileSystem, Refusals, publish, refusal
+from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
 from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.base.types import Event as Row
 from eventlog.base.types import in_order_of_time
@@ -141,7 +141,7 @@ class Store:
                 f"{root} is not a directory but a file, or a link to nothing. "
                 "Move it away, then make the store."
             )
-        with Refusals(root, "make a store"):
+        with translate_os_errors(root, "make a store"):
             identity.make_fit(root)
             identity.make_directories(fs, layout)
             lost = any(fs.listdir(layout.directory(name)) for name in (JOURNAL_DIR, MANIFEST_DIR))
@@ -166,7 +166,7 @@ class Store:
         except FileExistsError:
             return cls.open(root, fs=fs)  # another process made it between our look and our link
         except OSError as error:
-            raise refusal(error, root, "make a store") from error
+            raise store_error(error, root, "make a store") from error
         return cls(fs, layout, who)
 
     @classmethod
@@ -610,7 +610,7 @@ class Store:
         Lines of changes are counted anew too, also of those that are not sealed yet.
         """
         name = self._refresh_derived(fresh=True)
-        with Refusals(self.layout.directory(INDEX_DIR), "count lines anew"):
+        with translate_os_errors(self.layout.directory(INDEX_DIR), "count lines anew"):
             self.line_counts.forget()
         self.count_lines()
         return name
@@ -671,7 +671,7 @@ class Store:
 
         bytes_level = "read" if level == "deep" else level
         damaged: set[bytes] = set()
-        with Refusals(self.layout.root, "verify the store"):
+        with translate_os_errors(self.layout.root, "verify the store"):
             findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
             findings += verify_snapshots(self.blobs, bytes_level, damaged)
             findings += as_far_as_readable(self._verify_rules(bytes_level), self.layout.root)
@@ -769,7 +769,7 @@ def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, in
     """How many files a directory of the store holds, and their bytes; one that goes meanwhile is left out."""
     path = layout.directory(directory)
     sizes = []
-    with Refusals(path, "count its files"):
+    with translate_os_errors(path, "count its files"):
         for name in fs.listdir(path):
             try:
                 sizes.append(fs.stat(f"{path}/{name}").st_size)

@@ -26,7 +26,7 @@ from typing import Any
 from eventlog.base.errors import Conflict
 from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.log.compact import compact
-from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
+from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering
 from eventlog.store import Store
 from tests import history_contents as contents
 
@@ -271,12 +271,12 @@ def _check_holds(history: History) -> Iterator[str]:
 def _check_numbering(history: History) -> Iterator[str]:
     """I22: the numbers that readers see are those of one fold over the log as it ended."""
     columns = {name: [row[name] for row in history.rows] for name in INPUT_COLUMNS}
-    columns |= {name: [None] * len(history.rows) for name in PLACE_COLUMNS}
+    columns |= {name: [None] * len(history.rows) for name in NUMBERING_COLUMNS}
     for name in ("session_id", "turn"):  # which the writers of untagged events give
         columns[name] = [row[name] if _tag_of(row) is None else None for row in history.rows]
     Numbering().number(columns)
     for i, row in enumerate(history.rows):
-        wrong = {name: row[name] for name in PLACE_COLUMNS if row[name] != columns[name][i]}
+        wrong = {name: row[name] for name in NUMBERING_COLUMNS if row[name] != columns[name][i]}
         if wrong:
             yield f"I22: position {row['position']} says {wrong}"
 
@@ -292,7 +292,7 @@ def digests(rows: Iterable[Row]) -> Iterator[str]:
     hasher = hashlib.blake2b()
     yield hasher.hexdigest()
     for row in rows:
-        told = [row[name] for name in ("position", "event_id", *PLACE_COLUMNS)]
+        told = [row[name] for name in ("position", "event_id", *NUMBERING_COLUMNS)]
         hasher.update(json.dumps([*told, _tag_of(row)]).encode())
         yield hasher.hexdigest()
 

@@ -94,7 +94,7 @@ def test_its_contents_are_read(golden: Path, tmp_path: Path) -> None:
         assert named
         for id in named:
             assert store.blobs.contains(from_text(id))
-        assert store.blobs.young_count() == 1, "the idx covers the first of two packs"
+        assert store.blobs.recent_count() == 1, "the idx covers the first of two packs"
         report = store.replay(TURN, tmp_path / "end")
         store.replay(TURN, tmp_path / "start", at="start")
         assert store.verify("read") == []

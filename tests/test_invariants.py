@@ -25,7 +25,7 @@ from eventlog.base.errors import Corruption, LockTimeout, Unsupported
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
 from eventlog.log import segment
-from eventlog.log.numbering import PLACE_COLUMNS
+from eventlog.log.numbering import NUMBERING_COLUMNS
 from eventlog.log.reader import open_view
 from eventlog.log.seal import seal
 from eventlog.recorder.recorder import Recorder
@@ -194,7 +194,7 @@ def test_each_byte_of_a_journal_counts(tmp_path: Path) -> None:
 
 def _without_numbers(event: Event) -> Event:
     """Events behind a lost one count without it."""
-    return {name: value for name, value in event.items() if name not in PLACE_COLUMNS}
+    return {name: value for name, value in event.items() if name not in NUMBERING_COLUMNS}
 
 
 ASK_ALL = """

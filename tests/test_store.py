@@ -169,5 +169,5 @@ def test_many_small_packs_get_an_idx(store: Store) -> None:
             writer.flush()
 
     assert maintain(store)
-    assert store.blobs.young_count() == 0
+    assert store.blobs.recent_count() == 0
     assert not maintain(store)

@@ -1,9 +1,8 @@
-"""Which turns are under way, and whether the processes behind them live.
+"""Which turns are under way, and whether their agents' processes live.
 
-`live/<key>.told` of each captured directory names the turns that began there and have not ended, with the
-agent's process, the time at which that process started and the namespace that its number belongs to: a number
-given to another process later, or to one in another container, is not taken for it. Reads small files and
-`/proc`, writes nothing. On the hook path.
+`live/<key>.told` of each captured directory names the turns that began there and have not ended. Each has
+the agent's process, the time at which it started and the namespace of its number, so that another process
+with that number is not taken for it. Reads small files and `/proc`, writes nothing. On the hook path.
 """
 
 import os
@@ -13,11 +12,11 @@ from eventlog.base.layout import LIVE_DIR, Layout
 
 RUNNING, DEAD, UNKNOWN = "running", "dead", "unknown"
 
-# A turn that says nothing of its process counts as under way for so long.
+# A turn whose process is not known counts as under way for so long.
 UNKNOWN_S_MAX = 3600
 _FILE_SIZE_MAX = 64 << 10
 _ANCESTORS_MAX = 16
-# What stands between an agent and its hook, and ends with the hook.
+# Programs between an agent and its hook, which end with the hook.
 _BETWEEN_NAMES = (
     "sh bash dash zsh fish ksh busybox env timeout nice ionice setsid stdbuf flock sudo doas uv uvx direnv "
     "mise"
@@ -75,7 +74,7 @@ class OpenTurn:
         self.began_s = began_s
 
     def names_process(self) -> bool:
-        """Whether its process can be asked after; else only time tells."""
+        """Whether its process can be checked; else only time decides."""
         return self.process is not None and self.process.is_near()
 
     def state(self, now_s: float) -> str:
@@ -86,14 +85,14 @@ class OpenTurn:
 
 
 def parse_open(session: str, parts: "list[str]") -> "OpenTurn | None":
-    """A turn as `told` names it: [agent, turn, process, time]. None when it is none of that shape."""
+    """A turn from its entry [agent, turn, process, time] in the file; None for an entry of another shape."""
     if len(parts) != 4 or not parts[3].isdigit():
         return None
     return OpenTurn(parts[0], session, parts[1], parse_process(parts[2]), int(parts[3]))
 
 
 def open_turns(layout: Layout) -> "list[OpenTurn]":
-    """The turns under way in every directory of the store. What cannot be read is none."""
+    """The turns under way in every directory of the store. A file that cannot be read counts as empty."""
     turns: "list[OpenTurn]" = []
     try:
         names = os.listdir(layout.directory(LIVE_DIR))
@@ -106,7 +105,7 @@ def open_turns(layout: Layout) -> "list[OpenTurn]":
 
 
 def dead_turns(layout: Layout, now_s: float) -> "list[OpenTurn]":
-    """Those whose process is gone, and that nobody has closed yet (docs/certainty.md §2)."""
+    """The turns whose process is gone, and that nobody has closed yet (docs/certainty.md §2)."""
     return [turn for turn in open_turns(layout) if turn.names_process() and turn.state(now_s) == DEAD]
 
 
@@ -139,9 +138,11 @@ def process_of(number: int) -> "Process":
 
 
 def agent_process(named: "str | None" = None) -> "Process | None":
-    """The process of the agent that started this hook: the one that is `named`, else the nearest ancestor
-    that is no shell, no Python and none of the programs that people put around commands. None where there is
-    none, or the system does not say."""
+    """The process of the agent that started this hook, None where it is unknown.
+
+    It is the `named` one, else the nearest ancestor that is no shell, no Python and none of the programs that
+    people put around commands.
+    """
     if named is not None and named.isdigit():
         return process_of(int(named))
     number = os.getppid()
@@ -157,7 +158,7 @@ def agent_process(named: "str | None" = None) -> "Process | None":
 
 
 def _namespace() -> "str | None":
-    """What tells the numbers of processes in one container from those in another."""
+    """The namespace of process numbers that this process is in: numbers of two containers differ by it."""
     try:
         return os.readlink("/proc/self/ns/pid").partition("[")[2].rstrip("]") or None
     except OSError:
@@ -189,5 +190,5 @@ def _answers(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # somebody else's
+        return True  # another user's
     return True

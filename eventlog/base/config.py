@@ -24,22 +24,22 @@
     idle_hours = 12                      # when a session in which nothing happens is over; by default never
 
     [integrity]
-    check_days = 7                       # how long a segment that was compared with its hash counts as sound
+    check_days = 7                       # how long a segment that matched its hash counts as checked
 
-    [briefing]                           # what agents are told when a session begins (docs/briefing.md)
+    [briefing]                           # what agents get when a session begins (docs/briefing.md)
     at_start = true                      # hooks that start a session print a briefing; by default nothing
     overlaps = true                      # and where sessions meet
     tokens = 600                         # how long it may be; 1000 by default
 
-    [export]                             # what leaves this machine says of people (docs/people.md)
+    [export]                             # what exports contain about people (docs/people.md)
     people = "digest"                    # "no", which is the default, keyed digests, or "full"
 
-A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
-denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
-whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
+A file that cannot be parsed stops nobody: the defaults apply, what the last good file denied stays denied,
+and `problem` names the file, the line and what to do. Parsing TOML takes longer than a whole hook call, so
+the parsed settings are stored in a derived twin, which is valid while it names the file's digest.
 
-Whether ignored files that nothing could rebuild are kept stands in a file of its own, `keep-ignored`: an
-earlier version would take the defaults for everything if `config.toml` had a key that it does not know.
+Whether captures keep ignored files that nothing could rebuild is set in a file of its own, `keep-ignored`:
+an earlier version would use the defaults for everything if `config.toml` had a key that it does not know.
 On the hook path.
 """
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SIZE_MAX = 1 << 20
-_DENIED_SIZE_MIN = 4  # a shorter text would be found inside of everything
+_DENIED_SIZE_MIN = 4  # a shorter text would match everywhere
 
 
 class _Size:
@@ -65,7 +65,7 @@ class _People:
     """One of PEOPLE; true is the last, false the first of them."""
 
 
-# What leaves the machine may say of who worked where: nothing, keyed digests, or all.
+# What exports may contain about who worked where: nothing, keyed digests, or all.
 PEOPLE = ("no", "digest", "full")
 
 
@@ -84,8 +84,8 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class Config:
-    """The settings of a store. `max_file_bytes` None leaves the limit to the capture; the other limits are
-    none where they are None."""
+    """The settings of a store. With `max_file_bytes` None the capture sets the limit; another limit that is
+    None does not apply."""
 
     __slots__ = (
         "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "check_days", "codes_base",
@@ -134,7 +134,7 @@ class Config:
 
 
 def read(fs: FileSystem, layout: Layout) -> Config:
-    """The settings of the store at `layout`. Never raises for what the file is or holds."""
+    """The settings of the store at `layout`. No file, and nothing in it, makes this raise."""
     try:
         if not fs.exists(layout.config_file):
             return Config()
@@ -146,17 +146,17 @@ def read(fs: FileSystem, layout: Layout) -> Config:
     if twin.get("digest") == digest:
         return _config_of(twin)
     try:
-        found = _checked(_parse(data), data)
+        settings = _checked(_parse(data), data)
     except ValueError as error:
         return _defaults(twin, f"{layout.config_file}, {error}")
-    _keep_twin(fs, layout, {"digest": digest, **found})
-    return _config_of(found)
+    _keep_twin(fs, layout, {"digest": digest, **settings})
+    return _config_of(settings)
 
 
 def keeps_ignored(fs: FileSystem, layout: Layout) -> "bool | None":
     """Whether captures keep ignored files that nothing could rebuild; None when nobody has decided.
 
-    What cannot be read, or says something else than `set_keeps_ignored` writes, decides nothing.
+    A file that cannot be read, or does not hold what `set_keeps_ignored` writes, decides nothing.
     """
     try:
         if not fs.exists(layout.keep_ignored):
@@ -166,14 +166,14 @@ def keeps_ignored(fs: FileSystem, layout: Layout) -> "bool | None":
         return None
 
 
-def set_keeps_ignored(fs: FileSystem, layout: Layout, keeps: bool) -> None:
+def set_keeps_ignored(fs: FileSystem, layout: Layout, retain: bool) -> None:
     """Decide it, durably. Raises: OSError."""
     tmp = layout.tmp(f"keep-ignored-{fs.random_bytes(8).hex()}")
-    replace(fs, tmp, layout.keep_ignored, b"yes\n" if keeps else b"no\n")
+    replace(fs, tmp, layout.keep_ignored, b"yes\n" if retain else b"no\n")
 
 
 def _defaults(twin: "dict[str, Any]", why: str) -> Config:
-    """The defaults, and what the last good file denied: a slip of the pen must not let a secret through."""
+    """The defaults, and what the last good file denied: a typing mistake must not let a secret through."""
     return Config(
         deny=tuple(twin.get("deny", ())),
         problem=f"{why}. Until that is mended the defaults apply.",
@@ -181,7 +181,7 @@ def _defaults(twin: "dict[str, Any]", why: str) -> Config:
 
 
 def _parse(data: bytes) -> "dict[str, Any]":
-    """Raises: ValueError saying the line."""
+    """Raises: ValueError naming the line."""
     import tomllib
 
     try:
@@ -199,12 +199,12 @@ def _parse(data: bytes) -> "dict[str, Any]":
 
 def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
     """The settings of a parsed file, flat. Raises: ValueError naming the line of the first wrong one."""
-    found: "dict[str, Any]" = {}
-    known = ", ".join(f"[{section}]" for section in _SECTIONS)
+    settings: "dict[str, Any]" = {}
+    sections = ", ".join(f"[{section}]" for section in _SECTIONS)
     for section, values in table.items():
         names = _SECTIONS.get(section)
         if names is None or not isinstance(values, dict):
-            raise _wrong(data, section, f"there is no [{section}]; there are {known}")
+            raise _wrong(data, section, f"there is no [{section}]; there are {sections}")
         for name, value in values.items():
             kind = names.get(name)
             if kind is None:
@@ -230,8 +230,8 @@ def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
                 raise _wrong(data, name, f"{name} cannot be below zero")
             elif section in ("retention", "sessions") and value == 0:
                 raise _wrong(data, name, f"{name} cannot be zero; without it there is no such limit")
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def _bytes_of(value: object) -> "int | None":
@@ -269,46 +269,46 @@ def is_expression(denied: str) -> bool:
 
 
 def _wrong(data: bytes, word: str, what: str) -> ValueError:
-    """An error with the line on which `word` stands first."""
+    """An error with the first line that contains `word`."""
     lines = data.split(b"\n")
     wanted = word.encode("utf-8", "replace")
     number = next((n for n, line in enumerate(lines, 1) if wanted in line), 1)
     return ValueError(f"line {number}: {what}")
 
 
-def _config_of(found: "dict[str, Any]") -> Config:
+def _config_of(settings: "dict[str, Any]") -> Config:
     return Config(
-        enabled=found.get("enabled", True) is not False,
-        allow=tuple(found.get("allow", ())),
-        deny=tuple(found.get("deny", ())),
-        include=tuple(found.get("include", ())),
-        max_file_bytes=found.get("max_file_bytes"),
-        max_age_days=found.get("max_age_days"),
-        max_sessions=found.get("max_sessions"),
-        max_bytes=found.get("max_bytes"),
-        shared_context=found.get("shared") is True,
-        codes_base=found.get("codes_base"),
-        briefing_at_start=found.get("at_start") is True,
-        briefing_overlaps=found.get("overlaps") is True,
-        briefing_tokens=found.get("tokens"),
-        people=found.get("people", PEOPLE[0]),
-        check_days=found.get("check_days"),
-        idle_hours=found.get("idle_hours"),
+        enabled=settings.get("enabled", True) is not False,
+        allow=tuple(settings.get("allow", ())),
+        deny=tuple(settings.get("deny", ())),
+        include=tuple(settings.get("include", ())),
+        max_file_bytes=settings.get("max_file_bytes"),
+        max_age_days=settings.get("max_age_days"),
+        max_sessions=settings.get("max_sessions"),
+        max_bytes=settings.get("max_bytes"),
+        shared_context=settings.get("shared") is True,
+        codes_base=settings.get("codes_base"),
+        briefing_at_start=settings.get("at_start") is True,
+        briefing_overlaps=settings.get("overlaps") is True,
+        briefing_tokens=settings.get("tokens"),
+        people=settings.get("people", PEOPLE[0]),
+        check_days=settings.get("check_days"),
+        idle_hours=settings.get("idle_hours"),
     )
 
 
 def _twin(fs: FileSystem, layout: Layout) -> "dict[str, Any]":
-    """What was kept of the last good file; empty when that is gone or no longer whole."""
+    """The stored settings of the last good file; empty when they are gone or damaged."""
     try:
-        kept = jsontext.decode(read_file(fs, layout.config_twin, 2 * _SIZE_MAX))
-        body = {name: value for name, value in kept.items() if name != "check"}
-        return body if kept["check"] == blake3(jsontext.encode(body)).hexdigest() else {}
+        twin = jsontext.decode(read_file(fs, layout.config_twin, 2 * _SIZE_MAX))
+        body = {name: value for name, value in twin.items() if name != "check"}
+        return body if twin["check"] == blake3(jsontext.encode(body)).hexdigest() else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 def _keep_twin(fs: FileSystem, layout: Layout, body: "dict[str, Any]") -> None:
-    """Derived, so nothing is synced; one that a crash left in pieces fails its check."""
+    """Store the parsed settings. They are derived, so nothing is synced; half a file fails its check."""
     data = jsontext.encode({**body, "check": blake3(jsontext.encode(body)).hexdigest()})
     try:
         replace(fs, layout.tmp(f"config-{fs.random_bytes(8).hex()}"), layout.config_twin, data, synced=False)

@@ -11,14 +11,14 @@ from typing import Any
 
 from eventlog.base.types import TIME_MAX, TIME_MIN
 
-_KEPT_IN_LINES = "\n\t"
-# Characters that change the order or the look of the text after them.
+_ALLOWED_IN_LINES = "\n\t"
+# Characters that change the order or the appearance of the text after them.
 _MARKS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF}
 _HASH_SHOWN = len("blake3:") + 12
 _CALL_SHOWN = 160  # columns of what a tool was asked to do
-_CALL_READ = 2000  # characters of it that are looked at
+_CALL_READ = 2000  # characters of it that are read
 _LINE_BREAK = " ⏎ "  # two commands on two lines are not one
-# The argument that tells what a tool does, the most telling first; agents spell it in different ways.
+# The argument that shows what a tool does, the most informative first; agents spell it in different ways.
 _TELLING_ARGS = (
     "command", "cmd", "file_path", "filePath", "absolute_path", "notebook_path", "target_file", "pattern",
     "glob_pattern", "query", "url", "path", "dir_path", "description", "prompt", "message",
@@ -26,9 +26,9 @@ _TELLING_ARGS = (
 _SEARCHES = ("pattern", "glob_pattern", "query")
 
 
-# What is listed of a turn for which nobody asked anything.
+# The title of a turn without a request.
 NO_TITLE = "(no title)"
-# What stands for a time that nobody knows.
+# Shown for an unknown time.
 UNKNOWN = "–"
 
 
@@ -39,26 +39,26 @@ def one_line(text: str, width: int = 0) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text of any origin on one line, nothing in it left out: what is unsafe is spelled out."""
+    """Foreign text on one line, complete: unsafe characters are spelled out."""
     return _clean(text, "")
 
 
 def lines(text: str) -> str:
     """Foreign text with its line breaks and tabs, harmless otherwise."""
-    return _clean(text, _KEPT_IN_LINES)
+    return _clean(text, _ALLOWED_IN_LINES)
 
 
 def fit(text: str, width: int) -> str:
     """`text`, cut with an ellipsis to at most `width` columns."""
     if columns(text) <= width:
         return text
-    kept, used = [], 0
-    for c in text:
-        used += columns(c)
+    cut, used = [], 0
+    for character in text:
+        used += columns(character)
         if used > width - 1:
             break
-        kept.append(c)
-    return "".join(kept).rstrip() + "…"
+        cut.append(character)
+    return "".join(cut).rstrip() + "…"
 
 
 def columns(text: str) -> int:
@@ -84,7 +84,7 @@ def clock(us: int | None) -> str:
 
 
 def nothing_fits(missing: int, events: int, of: str = "Nothing") -> str:
-    """That a search had no hits, and in how much of the log, where that was not all."""
+    """The message that a search had no hits, and how much of the log it covered where that was not all."""
     if not missing:
         return f"{of} fits."
     return (
@@ -93,7 +93,7 @@ def nothing_fits(missing: int, events: int, of: str = "Nothing") -> str:
 
 
 def not_searched(missing: int, events: int) -> str:
-    """How many events a search did not come to, which goes for the contents that they name."""
+    """The message that a search did not reach `missing` events, nor the contents that they name."""
     return f"Not searched yet: the files of, and words in, {missing:,} of {events:,} events"
 
 
@@ -107,7 +107,7 @@ def microseconds(value: object) -> int | None:
 
 
 def change(added: int | None, removed: int | None) -> str:
-    """`+12 −3`; a question mark for one that is unknown, nothing where both are."""
+    """`+12 −3`; a question mark for an unknown count, nothing where both are unknown."""
     if added is None and removed is None:
         return ""
     plus, minus = ("?" if n is None else f"{n:,}" for n in (added, removed))
@@ -159,31 +159,31 @@ def _asked(path: str | None, args: object) -> str | None:
     if not isinstance(args, Mapping):
         return _shortened(path or args)
     for name in _TELLING_ARGS:
-        told = args.get(name)
-        if told and isinstance(told, (str, list)):
+        argument = args.get(name)
+        if argument and isinstance(argument, (str, list)):
             where = args.get("path") or args.get("dir_path") if name in _SEARCHES else None
-            if isinstance(told, str) and path and f"/{told}".endswith(f"/{path}"):
-                told = path
-            shown = _shortened(told)
+            if isinstance(argument, str) and path and f"/{argument}".endswith(f"/{path}"):
+                argument = path
+            shown = _shortened(argument)
             return f"{shown} in {_shortened(where)}" if where else shown
     return _shortened(path or args)
 
 
-def _shortened(told: object) -> str | None:
-    """A value on one harmless line; of a list the words, of a shell's own call what the shell is to run."""
-    if not told:
+def _shortened(value: object) -> str | None:
+    """A value on one harmless line: of a list the words, of a shell's call the command that it runs."""
+    if not value:
         return None
-    if isinstance(told, list):
-        words = [word for word in told if isinstance(word, str)]
-        is_shell = len(told) == len(words) == 3 and words[1] in ("-c", "-lc")
-        told = words[2] if is_shell else " ".join(words) if len(words) == len(told) else told
-    if not isinstance(told, str):
+    if isinstance(value, list):
+        words = [word for word in value if isinstance(word, str)]
+        is_shell = len(value) == len(words) == 3 and words[1] in ("-c", "-lc")
+        value = words[2] if is_shell else " ".join(words) if len(words) == len(value) else value
+    if not isinstance(value, str):
         import json
 
-        told = json.dumps(told, ensure_ascii=False, default=str)
-    parts = (part.strip() for part in told[:_CALL_READ].removeprefix("*** Begin Patch\n").splitlines())
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    parts = (part.strip() for part in value[:_CALL_READ].removeprefix("*** Begin Patch\n").splitlines())
     shown = one_line(_LINE_BREAK.join(part for part in parts if part), _CALL_SHOWN)
-    return shown if len(told) <= _CALL_READ or shown.endswith("…") else f"{shown}…"
+    return shown if len(value) <= _CALL_READ or shown.endswith("…") else f"{shown}…"
 
 
 def _text(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
@@ -214,10 +214,10 @@ def _utc(us: int) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=within)
 
 
-def _clean(text: str, kept: str) -> str:
+def _clean(text: str, allowed: str) -> str:
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c in kept or not _is_unsafe(c) else _escape(c) for c in text)
+    return "".join(c if c in allowed or not _is_unsafe(c) else _escape(c) for c in text)
 
 
 def _is_unsafe(c: str) -> bool:
@@ -235,9 +235,9 @@ def _columns_of(c: str) -> int:
 
 
 def unread(positions: Sequence[range]) -> str:
-    """What is said of an answer without the events at these positions."""
+    """The warning that an answer lacks the events at these positions."""
     number = sum(map(len, positions))
-    where = ", ".join(f"[{one.start}, {one.stop})" for one in positions[:5])
+    where = ", ".join(f"[{gap.start}, {gap.stop})" for gap in positions[:5])
     where += ", …" if len(positions) > 5 else ""
     return (
         f"{number:,} event{'s' if number > 1 else ''} could not be read and {'are' if number > 1 else 'is'} "

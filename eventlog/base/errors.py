@@ -34,13 +34,13 @@ class InvalidEvent(EventLogError):
 
 
 class NotFound(EventLogError):
-    """Nothing in the store answers to that name."""
+    """Nothing in the store has that name."""
 
 
 class NoTree(NotFound):
     """A turn of which no tree was recorded. `known` is how well its files are known, a `Certainty`, or None.
 
-    Where it says more than that such a turn records no tree, the exit code is that of what is not sure.
+    When a tree was to be expected, the exit code is that of an uncertain answer.
     """
 
     def __init__(self, message: str, known: "Any" = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 
 class Event(TypedDict, total=False):
-    """What `Store.append` takes and `Store.events` gives; what has no column stands in `payload`."""
+    """What `Store.append` takes and `Store.events` gives; `payload` has what has no column."""
 
     position: int | None
     event_id: str | None

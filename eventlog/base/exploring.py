@@ -1,11 +1,11 @@
-"""Commands and tools that only look: their exit code is an answer, not a failure (docs/anchors.md, Errors).
+"""Commands and tools that only read: their exit code is an answer, not a failure (docs/anchors.md, Errors).
 
-`rg` ends with 1 where nothing is found, `which` where a program is not there, `diff` where files differ. The
-rule is the data below. SQL (`projections/resolutions.py`) and the hook that tells a briefing read the same
-patterns, which hold in RE2 and in Python alike; each takes time in proportion to the text. Pure.
+`rg` ends with 1 when nothing matches, `which` when there is no such program, `diff` when files differ. The
+rule is the data below. SQL (`projections/resolutions.py`) and the hook that prints a briefing use the same
+patterns, which mean the same in RE2 and in Python; each takes time in proportion to the text. Pure.
 """
 
-# Tools of agents that look, by their names in small letters.
+# Tools of agents that only read, by their names in small letters.
 READ_TOOLS = "read notebookread read_file read_many_files view view_image open open_file read_text_file"
 SEARCH_TOOLS = (
     "grep glob grep_search grep_files search_file_content codebase_search codesearch file_search "
@@ -24,7 +24,7 @@ EDIT_TOOLS = (
 DELETE_TOOLS = "delete delete_file"
 CHANGING_TOOLS = tuple(f"{WRITE_TOOLS} {EDIT_TOOLS} {DELETE_TOOLS}".split())
 
-# Programs that look, whatever their arguments, and those that say or change nothing by themselves.
+# Programs that only read, whatever their arguments, and those that change nothing by themselves.
 _PROGRAMS = (
     "rg grep egrep fgrep zgrep ag ack fd find locate which whereis type hash test \\[ \\[\\[ ls ll dir tree "
     "stat file readlink realpath basename dirname cat bat head tail less more nl wc sort uniq cut tr diff "
@@ -32,8 +32,8 @@ _PROGRAMS = (
     "sed cd pushd popd pwd echo printf true false sleep exit export set do done then else fi "
     "Get-ChildItem Get-Content Get-Item Get-Command Select-String Test-Path Resolve-Path Get-Process"
 )
-# Programs that look with these words behind their name.
-_LOOKS = (
+# Programs that only read with these words after their name.
+_READING_COMMANDS = (
     "command -[vV]",
     "for [A-Za-z0-9_]+ in",
     "git (diff|show|log|grep|status|rev-parse|cat-file|ls-files|ls-tree|ls-remote|merge-base|check-ignore|"
@@ -45,7 +45,7 @@ _LOOKS = (
     "docker (ps|images|inspect|logs)",
     "[A-Za-z0-9_.+-]+ (--version|--help)",
 )
-# What may stand in front of a program: a setting, a word of the shell, a program that runs another.
+# What may come before a program: a setting, a word of the shell, a program that runs another.
 _BEFORE = (
     "[A-Za-z_][A-Za-z0-9_]*=[^ \t]*|do|then|else|elif|if|while|until|!|[({]|"
     "time|sudo|command|xargs( -[^ \t]+)*"
@@ -54,7 +54,7 @@ _BLANK = "[ \t\r]"
 _GIT = "git( -C [^ \t]+| --no-pager| -c [^ \t]+)+ "
 
 _SIZE_MAX = 4_000
-# In this order: what is taken out of a command line, and what stands there then.
+# Applied in this order: a pattern in a command line, and its replacement.
 STEPS = (
     ("^([^ ]*/)?(ba|z|da)?sh -l?c ", ""),
     ("\\\\\n", " "),
@@ -70,14 +70,14 @@ WRITES = (
 SEPARATOR = "[|&;\n]+"
 PART = (
     f"{_BLANK}*(#.*|(({_BEFORE}){_BLANK}+)*([^ \t]*/)?({'|'.join(_PROGRAMS.split())}|"
-    f"{'|'.join(_LOOKS)})({_BLANK}.*)?)?{_BLANK}*"
+    f"{'|'.join(_READING_COMMANDS)})({_BLANK}.*)?)?{_BLANK}*"
 )
 
 
 def is_exploratory(tool: "str | None", command: "str | None") -> bool:
-    """Whether a call of this tool, with this command line if it ran one, only looked.
+    """Whether a call of this tool, with this command line if it ran one, only read.
 
-    Of several commands in a line each must be one that looks. Unsure is no.
+    Each of several commands in a line must only read. When in doubt, the answer is no.
     """
     if tool is None:
         return False
@@ -85,7 +85,7 @@ def is_exploratory(tool: "str | None", command: "str | None") -> bool:
         return tool.lower() in TOOLS
     if len(command) > _SIZE_MAX:
         return False
-    import re  # where a hook tells a briefing and a command failed since the kept facts
+    import re  # needed only where a hook prints a briefing and a command failed after its facts were stored
 
     for pattern, instead in STEPS:
         command = re.sub(pattern, instead, command)
@@ -100,13 +100,15 @@ def sql(tool: str, command: str) -> str:
     for pattern, instead in STEPS:
         text = f"regexp_replace({text}, {_quoted(pattern)}, {_quoted(instead)}, 'g')"
     parts = f"string_split_regex(x, {_quoted(SEPARATOR)})"
-    looks = f"list_bool_and(list_transform({parts}, lambda part: regexp_full_match(part, {_quoted(PART)})))"
-    # The text stands here once: what stands in a statement twice is planned twice.
-    only = f"[NOT regexp_matches(x, {_quoted(WRITES)}) AND {looks} FOR x IN [{text}]][1]"
+    all_read = (
+        f"list_bool_and(list_transform({parts}, lambda part: regexp_full_match(part, {_quoted(PART)})))"
+    )
+    # The text appears here once: an expression that appears twice is planned twice.
+    is_reading = f"[NOT regexp_matches(x, {_quoted(WRITES)}) AND {all_read} FOR x IN [{text}]][1]"
     return (
         f"coalesce(CASE WHEN {tool} IS NULL THEN false WHEN coalesce(trim({command}), '') = '' "
         f"THEN lower({tool}) IN ({', '.join(map(_quoted, sorted(TOOLS)))}) "
-        f"WHEN len({command}) > {_SIZE_MAX} THEN false ELSE {only} END, false)"
+        f"WHEN len({command}) > {_SIZE_MAX} THEN false ELSE {is_reading} END, false)"
     )
 
 

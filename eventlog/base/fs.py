@@ -11,7 +11,7 @@ Rules that callers rely on:
 - `flock` locks belong to the descriptor and are dropped by the kernel when the process dies.
 
 OSErrors pass through unchanged, with the path in `filename`; callers translate them where they know
-what the failure means, and the faces of the rooms by `Refusals` where nobody knew better.
+what the failure means, and the entry points of the rooms by `translate_os_errors` where no caller did.
 """
 
 import errno
@@ -36,17 +36,17 @@ class FileSystem:
     # -- descriptors ---------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """Open `path`, which is no link: what somebody put in place of a file leads nowhere else. O_CLOEXEC
-        is always added so that no child inherits a lock."""
+        """Open `path` unless it is a link: nobody can redirect a file by replacing it. O_CLOEXEC is always
+        added so that no child inherits a lock."""
         return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
 
     def close(self, fd: int) -> None:
-        """Give the descriptor back. Reports nothing: it is gone whatever the kernel says about it, and
-        what was to last has been synced before."""
+        """Give the descriptor back. Reports no error: it is gone whatever the kernel answers, and what must
+        last was synced before."""
         try:
             os.close(fd)
         except OSError as error:
-            if error.errno == errno.EBADF:  # not a refusal but a mistake of ours
+            if error.errno == errno.EBADF:  # not a failure of the disk but a mistake of ours
                 raise
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
@@ -186,13 +186,13 @@ REAL = FileSystem()
 
 
 class Detaching(FileSystem):
-    """The real machine for a program that somebody waits for, and that says nothing of what it has done.
+    """The real machine for a program that somebody waits for, and that does not report what it has done.
 
     Before its first sync, and before a sleep past `until_s` (monotonic time), the process forks. The child
     goes on with all that is left, in a session of its own and without the caller's files: no signal ends a
-    sync, so whoever is waited for must not be the one who makes it. The process itself waits for the child
-    until `until_s`, then calls `leave`, which ends it at once: what the two share, locks above all, is the
-    child's. Where no process can be made, this one goes on.
+    sync, so the process that somebody waits for must not make it. That process waits for the child until
+    `until_s`, then calls `leave`, which ends it at once: what the two share, locks above all, is the child's.
+    Where no process can be made, this one goes on.
     """
 
     _POLL_S = 0.001
@@ -268,11 +268,11 @@ _ADVICE = {
     errno.ENFILE: "close other programs",
     errno.EIO: "check the disk",
     errno.ENAMETOOLONG: "choose a shorter path",
-    errno.ELOOP: "a link stands in place of a file; look who put it there, and move it away",
+    errno.ELOOP: "a link stands in place of a file; see who put it there, and move it away",
 }
 
 
-def refusal(
+def store_error(
     error: OSError, path: str, doing: str, kind: "type[EventLogError]" = EventLogError
 ) -> EventLogError:
     """An OSError as one of our errors: where, what could not be done and why, what to do next.
@@ -287,8 +287,8 @@ def refusal(
     return kind(f"{where}: cannot {doing}: {error.strerror or error}. Nothing acknowledged is lost; {then}.")
 
 
-class Refusals:
-    """A context manager: an OSError that leaves it becomes one of our errors (see `refusal`)."""
+class translate_os_errors:
+    """A context manager: an OSError that leaves it becomes one of our errors (see `store_error`)."""
 
     __slots__ = ("_doing", "_kind", "_path")
 
@@ -302,7 +302,7 @@ class Refusals:
 
     def __exit__(self, kind: object, error: "BaseException | None", trace: object) -> None:
         if isinstance(error, OSError):
-            raise refusal(error, self._path, self._doing, self._kind) from error
+            raise store_error(error, self._path, self._doing, self._kind) from error
 
 
 def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes:
@@ -347,7 +347,7 @@ def publish(fs: FileSystem, tmp_path: str, target: str, data: bytes) -> None:
         try:
             fs.unlink(tmp_path)
         except OSError:
-            pass  # what stays in `tmp/` harms nobody, and must not hide what came of the rest
+            pass  # a leftover in `tmp/` does no harm, and must not hide the outcome of the rest
 
 
 def replace(fs: FileSystem, tmp_path: str, target: str, data: bytes, *, synced: bool = True) -> None:

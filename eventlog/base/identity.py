@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, NoStore, Refused, Unsupported
-from eventlog.base.fs import FileSystem, publish, read_file, refusal
+from eventlog.base.fs import FileSystem, publish, read_file, store_error
 from eventlog.base.layout import DIRECTORIES, Layout
 
 FORMAT = 1
@@ -27,12 +27,12 @@ _GITIGNORE = b"# A log is never committed by accident.\n*\n"
 _GROUP_OR_OTHERS_WRITE = 0o022
 _GROUP_OR_OTHERS = 0o077
 _KIND, _LINK = 0o170000, 0o120000
-# Files that say what a store is and what it takes for secret.
+# Files that define what a store is and what it takes for secret.
 _RULES = (
     "STORE", "config.toml", "config.json", "keep-ignored", "redaction.key", "erased", "erased.copy",
     "erasing",
 )  # fmt: skip
-# Disks that know no owners and no permissions: the mount says who may write, for every file alike.
+# Disks without owners and permissions: the mount decides who may write, for every file alike.
 _WITHOUT_PERMISSIONS = frozenset(
     ("9p", "cifs", "drvfs", "exfat", "fuseblk", "hfs", "msdos", "ntfs", "ntfs3", "prl_fs", "smb3", "vboxsf",
      "vfat", "virtiofs")
@@ -40,11 +40,11 @@ _WITHOUT_PERMISSIONS = frozenset(
 
 
 class Identity:
-    """What STORE says. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`.
+    """The content of STORE. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`.
 
-    `required` are features that a reader must know, such as MODES; `optional` are words that it may pass
-    over, such as ON_SHARED. `turn_limit` is how many turns a session of an agent has at most
-    (docs/session-life.md), None for any number.
+    A reader must know the features in `required`, such as MODES; it may ignore those in `optional`, such as
+    ON_SHARED. `turn_limit` is the most turns that a session of an agent has (docs/session-life.md), None for
+    any number.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ def decode(data: bytes, path: str) -> Identity:
     try:
         fields = jsontext.decode(data)
         digest = fields.pop("digest")
-        # Before a field is believed: in every format, so that rot is never taken for a newer version.
+        # Checked before any field is used, in every format: rot must not look like a newer version.
         if digest != blake3(jsontext.encode(fields)).hexdigest():
             raise Corruption(path, "its content does not match its digest")
         if fields["format"] != FORMAT:
@@ -151,7 +151,7 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     except ValueError as error:
         raise Corruption(layout.store_file, str(error)) from error
     except OSError as error:
-        raise refusal(error, layout.store_file, "open the store") from error
+        raise store_error(error, layout.store_file, "open the store") from error
     try:
         return decode(data, layout.store_file)
     except Corruption as error:
@@ -160,35 +160,35 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
 
 
 def refuse_open_to_others(root: str) -> None:
-    """Refuse a store of which somebody else may change a part, or a part of which is a link to elsewhere.
+    """Refuse a store that another user may change in part, or a part of which is a link to elsewhere.
 
     Whoever may write a journal's directory can put another log there, and whoever may write `config.toml`
-    decides what is a secret. Inside of a directory that nobody else enters, permissions say nothing.
+    decides what is a secret. Inside a directory that no other user enters, permissions do not matter.
     `.locus` itself may be a link of its owner's. Asks the real disk, some 30 microseconds. Raises: Refused.
     """
     try:
-        found = os.stat(root)
-        owners = {0, os.geteuid(), found.st_uid, os.stat(f"{root}/STORE").st_uid}
+        root_stat = os.stat(root)
+        owners = {0, os.geteuid(), root_stat.st_uid, os.stat(f"{root}/STORE").st_uid}
     except OSError:
-        return  # no store here; who reads it says so
-    _refuse_parts(root, found, owners)
+        return  # no store here; the reader reports that
+    _refuse_parts(root, root_stat, owners)
 
 
-def _refuse_parts(root: str, found: os.stat_result, owners: "set[int]") -> None:
-    private = not found.st_mode & _GROUP_OR_OTHERS
+def _refuse_parts(root: str, root_stat: os.stat_result, owners: "set[int]") -> None:
+    private = not root_stat.st_mode & _GROUP_OR_OTHERS
     if os.path.islink(root) and os.lstat(root).st_uid not in owners:
         raise _not_ours(root, "is a link that another user made")
     for name in ("", *DIRECTORIES, *_RULES):
         path = f"{root}/{name}" if name else root
         try:
-            part = os.lstat(path) if name else found
+            part_stat = os.lstat(path) if name else root_stat
         except OSError:
             continue
-        if part.st_mode & _KIND == _LINK:
+        if part_stat.st_mode & _KIND == _LINK:
             raise _not_ours(path, "is a link, and what is recorded would go elsewhere")
-        if part.st_uid not in owners:
-            raise _not_ours(path, f"belongs to another user (number {part.st_uid})")
-        if not private and part.st_mode & _GROUP_OR_OTHERS_WRITE and _keeps_permissions(root):
+        if part_stat.st_uid not in owners:
+            raise _not_ours(path, f"belongs to another user (number {part_stat.st_uid})")
+        if not private and part_stat.st_mode & _GROUP_OR_OTHERS_WRITE and _keeps_permissions(root):
             raise Refused(
                 f"{path} can be written by other users, who could change what is recorded. "
                 f"`chmod -R go-w {root}` takes that from them; then see `locus store verify --deep`."
@@ -198,23 +198,23 @@ def _refuse_parts(root: str, found: os.stat_result, owners: "set[int]") -> None:
 def make_fit(root: str) -> None:
     """Bring a directory that is to become a store into a state that `read` accepts.
 
-    One of ours that others may write to is closed to them: nothing of Locus is in it yet. Raises: Refused,
-    with what else is in the way.
+    If it is ours and others may write to it, they lose that permission: nothing of Locus is in it yet.
+    Raises: Refused, with the other obstacles.
     """
     try:
-        found = os.stat(root)
+        root_stat = os.stat(root)
     except OSError:
         return
-    owners = {0, os.geteuid(), found.st_uid}
-    is_open = found.st_mode & _GROUP_OR_OTHERS_WRITE and _keeps_permissions(root)
-    if is_open and found.st_uid == os.geteuid():
+    owners = {0, os.geteuid(), root_stat.st_uid}
+    is_open = root_stat.st_mode & _GROUP_OR_OTHERS_WRITE and _keeps_permissions(root)
+    if is_open and root_stat.st_uid == os.geteuid():
         os.chmod(root, 0o700)
-        found = os.stat(root)
-    _refuse_parts(root, found, owners)
+        root_stat = os.stat(root)
+    _refuse_parts(root, root_stat, owners)
 
 
 def _not_ours(path: str, what: str) -> Refused:
-    return Refused(f"{path} {what}. Nothing was read or written. Look who put it there, and move it away.")
+    return Refused(f"{path} {what}. Nothing was read or written. See who put it there, and move it away.")
 
 
 def _keeps_permissions(root: str) -> bool:
@@ -228,11 +228,11 @@ def find(start: str, environ: "dict[str, str] | os._Environ[str]") -> "str | Non
 
     A linked git worktree without a store of its own uses the main worktree's.
     Raises: Refused when the nearest one belongs to another user or came with a repository: nobody is to
-    record into, or read from, a store that somebody else put in the way.
+    write to, or read from, a store that somebody else put there.
     """
-    given = environ.get("LOCUS_DIR")
-    if given:
-        return os.path.abspath(given)
+    named = environ.get("LOCUS_DIR")
+    if named:
+        return os.path.abspath(named)
     directory = os.path.abspath(start)
     while True:
         candidate = f"{directory}/{STORE_DIRECTORY}"
@@ -248,21 +248,22 @@ def find(start: str, environ: "dict[str, str] | os._Environ[str]") -> "str | Non
 
 
 def _is_own_store(root: str) -> bool:
-    """Whether a store is there. Raises: Refused when it is somebody else's."""
+    """Whether a store is there. Raises: Refused when it is another user's."""
     try:
-        found = os.stat(f"{root}/STORE")
-        around = os.stat(root)  # a STORE of ours can have got a second name in a directory of somebody's
+        store_file = os.stat(f"{root}/STORE")
+        root_stat = os.stat(root)  # another user's directory may hold a hard link to a STORE of ours
     except OSError:
         return False
-    _refuse_another_users(root, {found.st_uid, around.st_uid})
-    if found.st_mode & _GROUP_OR_OTHERS and _is_tracked(root, "STORE"):  # a checkout has other bits than ours
+    _refuse_another_users(root, {store_file.st_uid, root_stat.st_uid})
+    # A checkout has other bits than ours.
+    if store_file.st_mode & _GROUP_OR_OTHERS and _is_tracked(root, "STORE"):
         raise _came_with_the_repository(root)
     return True
 
 
 def refuse_foreign(root: str) -> None:
-    """Refuse a store, or a directory that is to become one, which `find` would refuse: of another user, or
-    tracked by git. Raises: Refused."""
+    """Refuse a store, or a directory that is to become one, that `find` would refuse: another user's, or one
+    that git tracks. Raises: Refused."""
     if not _is_own_store(root) and os.path.isdir(root):
         _refuse_another_users(root, {os.stat(root).st_uid})
         if _is_tracked(root, "."):
@@ -270,10 +271,10 @@ def refuse_foreign(root: str) -> None:
 
 
 def _refuse_another_users(root: str, owners: "set[int]") -> None:
-    others = owners - {os.geteuid()}
-    if others:
+    foreign = owners - {os.geteuid()}
+    if foreign:
         raise Refused(
-            f"{root} belongs to another user (number {others.pop()}). Run as that user, or name the store "
+            f"{root} belongs to another user (number {foreign.pop()}). Run as that user, or name the store "
             "with --store or LOCUS_DIR if you mean it."
         )
 
@@ -293,12 +294,12 @@ def _is_tracked(root: str, name: str) -> bool:
 
     command = ["git", "-C", root, "ls-files", "--error-unmatch", "--", name]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, env=git_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return completed.returncode == 0
 
 
 def _main_worktree(git_file: str) -> "str | None":

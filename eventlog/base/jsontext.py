@@ -4,7 +4,7 @@
 is orjson where both provably agree, and `encode` where they do not; a test holds the two equal.
 The hook path uses `encode` only and never imports orjson (25 ms when cold), nor `json`, whose import
 costs 10 ms for regular expressions that its C half does without: `encode` and `decode` call that half
-(`_json`) as `json` itself does, and `json` where it is missing or has something to complain about.
+(`_json`) as `json` itself does, and `json` where it is missing or reports an error.
 
 Values that JSON cannot hold are kept as nearly as it can: a lone surrogate becomes U+FFFD, a number
 that is not finite becomes null (unknown, P7), bytes and other objects are refused with TypeError.
@@ -67,7 +67,7 @@ def decode(data: "bytes | str") -> "Any":
             if end == len(text):
                 return value
         except (ValueError, StopIteration, SystemError):
-            pass  # not JSON (what is wrong only `json` can say), or spelled in a way that only it knows
+            pass  # not JSON (only `json` reports what is wrong), or a spelling that only `json` reads
     import json
 
     return json.loads(data)
@@ -78,8 +78,8 @@ def object_of(payload: object) -> "dict[str, Any]":
 
     ValueError when it is text and not JSON.
     """
-    said = decode(payload) if isinstance(payload, str) else payload
-    return said if isinstance(said, dict) else {}
+    value = decode(payload) if isinstance(payload, str) else payload
+    return value if isinstance(value, dict) else {}
 
 
 class _Reading:
@@ -103,7 +103,7 @@ def _dumps(value: "Any") -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if isinstance(value, str):
         return str(_json.encode_basestring(value))
-    # A new one each time: it notes what it is in the middle of, to find circles.
+    # A new one each time: it notes the objects that it is inside, to detect circles.
     encoder = _json.make_encoder({}, _not_json, _json.encode_basestring, None, ":", ",", False, False, False)
     return "".join(encoder(value, 0))
 
@@ -117,7 +117,7 @@ _EXACT = frozenset((str, int, bool, type(None)))  # what both encoders spell ali
 
 
 def _has_float(value: "Any") -> bool:
-    """Whether a float is in there: the encoders spell some differently (1e-05, 0.00001).
+    """Whether the value holds a float: the encoders spell some differently (1e-05, 0.00001).
 
     `value` is what an encoder took, so it is not nested too deeply.
     """

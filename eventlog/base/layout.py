@@ -4,7 +4,7 @@
       .gitignore                                      "*": a log is never committed by accident
       STORE                                           identity, written once
       config.toml                                     settings; a person writes or answers them
-      config.json                                     derived: what came of parsing it
+      config.json                                     derived: the parsed settings
       keep-ignored                                    "yes" or "no": are ignored files kept?
       redaction.key                                   made at the first secret, random, not exported
       erased, erased.copy                             what was erased, as keyed digests: never recorded again
@@ -13,18 +13,18 @@
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
       log/checked                                     derived: segments compared with their hashes, and when
-      log/acknowledged                                derived: how far the log was acknowledged
+      log/acknowledged                                derived: up to where the log was acknowledged
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
-      index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they stand
+      index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
       snapshots/idx/<n:020d>.evx                      derived
       snapshots/idx/young                             derived: tables of small packs that no idx covers
       snapshots/gc_generation                         a number
       snapshots/statcache/<worktree>.evc              derived
-      live/<worktree>.{told,running}                  derived: what hooks have told of a working directory
+      live/<worktree>.{told,running}                  derived: what hooks have reported of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
       live/maintained                                 when a hook last started maintenance
@@ -34,7 +34,7 @@
       memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
       locks/{append,maintain,compact,gc,restore,search,context}.lock    empty, for flock, never deleted
-      locks/{contents,contents-next}.lock             the same: who stores what hooks deferred
+      locks/{contents,contents-next}.lock             the same: taken to store what hooks deferred
       locks/{worktree,export}-*.lock                  the same
       locks/{maintainer,briefing}.lock                the same
       tmp/                                            same file system; leftovers of crashes, files for reuse
@@ -169,11 +169,11 @@ class Layout:
 
     @property
     def capture_clock(self) -> str:
-        """Written to, to learn the time of the file system."""
+        """A file that is written to learn the time of the file system."""
         return f"{self.root}/{TMP_DIR}/clock"
 
     @property
-    def young(self) -> str:
+    def recent_packs(self) -> str:
         return f"{self.root}/{IDX_DIR}/young"
 
     def statcache(self, worktree: str) -> str:
@@ -206,10 +206,15 @@ def quarantine_name(journal: int, offset: int, hash16: str) -> str:
 
 def parse_quarantine(name: str) -> "tuple[int, int] | None":
     """(journal, offset) of bytes that were cut off a journal; None for every other file in quarantine."""
-    number, at, rest = name.partition("@")
-    offset, _, digest = rest.partition("-")
+    number, separator, suffix = name.partition("@")
+    offset, _, digest = suffix.partition("-")
     journal = _number(number)
-    if not at or journal is None or not _is_hex(digest.removesuffix(".bin"), 16) or not offset.isdigit():
+    if (
+        not separator
+        or journal is None
+        or not _is_hex(digest.removesuffix(".bin"), 16)
+        or not offset.isdigit()
+    ):
         return None
     return (journal, int(offset)) if digest.endswith(".bin") else None
 

@@ -2,9 +2,9 @@
 
 Order: context → export → restore → worktree → gc → compact → maintain → append → search. Each working
 directory has a lock `worktree-…` of its own, by which the captures of hooks follow one another, and
-each service that is sent to one `export-…`; nobody holds two of either. A process never asks for a lock
+each service that receives exports has `export-…`; nobody holds two of either. A process never asks for a lock
 that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open file, so
-whoever shares one shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which
+whoever shares a file shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which
 keeps one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel
 frees a lock when its holder dies, so there are no stale locks. The hook path imports this module.
 """
@@ -14,7 +14,7 @@ from _thread import TIMEOUT_MAX, _local, allocate_lock, get_ident
 from _weakref import ref
 
 from eventlog.base.errors import LockTimeout
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import Layout
 
 RESTORE, GC, COMPACT, MAINTAIN, APPEND = "restore", "gc", "compact", "maintain", "append"
@@ -68,8 +68,8 @@ class KeptLock:
     """A lock that its owner takes again and again; its descriptor stays open in between.
 
     Threads may share it. A child made by `os.fork` starts without the descriptor: it may go on using
-    the object, and does not keep the lock of a parent that is killed. Only where the thread that forks holds
-    the lock, or waits for it, both processes have it then: one of them is to end at once (`fs.Detaching`).
+    the object, and does not hold the lock after its parent is killed. If the thread that forks holds the
+    lock, or waits for it, both processes have it: one of them must end at once (`fs.Detaching`).
     """
 
     __slots__ = ("__weakref__", "_exclusive", "_fd", "_fs", "_mutex", "_name", "_path", "_thread")
@@ -82,7 +82,7 @@ class KeptLock:
         self._fd = -1
         self._mutex = allocate_lock()
         self._thread = 0  # the one that holds the mutex
-        _all_kept.add(ref(self, _all_kept.discard))
+        _kept_locks.add(ref(self, _kept_locks.discard))
 
     def acquire(self, timeout_s: float) -> None:
         """Take the lock, waiting at most `timeout_s`. Raises: LockTimeout."""
@@ -102,17 +102,17 @@ class KeptLock:
         names.append(self._name)
 
     def renew(self, timeout_s: float) -> None:
-        """While the lock is held: see to it that it is the one of the file that has its name now.
+        """While the lock is held: make sure that it belongs to the file that has its name now.
 
-        Nobody deletes the file, but a whole store may be moved away and put back under its users.
+        Nobody deletes the file, but a whole store may be moved away and put back while it is in use.
         Raises: LockTimeout, with the lock still held, to be released like any other.
         """
-        kept = self._fs.fstat(self._fd)
+        held = self._fs.fstat(self._fd)
         try:
-            named = self._fs.stat(self._path)
+            current = self._fs.stat(self._path)
         except FileNotFoundError:
-            named = None
-        if named is None or (named.st_ino, named.st_dev) != (kept.st_ino, kept.st_dev):
+            current = None
+        if current is None or (current.st_ino, current.st_dev) != (held.st_ino, held.st_dev):
             self._drop()
             self._open()
             if not self._fs.flock(self._fd, self._exclusive):
@@ -150,7 +150,7 @@ class KeptLock:
                 pass  # as in `Lock.release`
 
     def _wait_for_thread(self, timeout_s: float) -> float:
-        """Take the mutex; what is left of the time."""
+        """Take the mutex; the answer is the time that is left."""
         started = self._fs.monotonic()
         if not self._mutex.acquire(True, min(max(timeout_s, 0.0), TIMEOUT_MAX)):
             raise _timeout(self._path, timeout_s)
@@ -164,17 +164,17 @@ class KeptLock:
             self._drop()
 
 
-_all_kept: "set[ref[KeptLock]]" = set()
+_kept_locks: "set[ref[KeptLock]]" = set()
 
 
 def _after_fork() -> None:
-    for found in list(_all_kept):
-        lock = found()
+    for reference in list(_kept_locks):
+        lock = reference()
         if lock is None:
             continue
         try:
             lock._after_fork()
-        except BaseException:  # whatever a file system of somebody's raises: the other locks must go
+        except BaseException:  # whatever a caller's file system raises: the other locks must be closed too
             continue
 
 
@@ -190,7 +190,7 @@ def acquire(
     """
     names = _names_before(name)
     path = layout.lock(name)
-    with Refusals(path, "take this lock"):
+    with translate_os_errors(path, "take this lock"):
         fd = fs.open(path, os.O_RDWR | os.O_CREAT)
         try:
             if not fs.flock(fd, exclusive):
@@ -211,7 +211,7 @@ def try_acquire(fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = 
 
 
 def may_take(name: str) -> bool:
-    """Whether this thread holds neither the lock nor one that comes behind it."""
+    """Whether this thread holds neither the lock nor one that comes after it."""
     return all(_rank(held) < _rank(name) for held in getattr(_held, "names", ()))
 
 

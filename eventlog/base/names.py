@@ -68,7 +68,7 @@ def next_session_id(agent: str, session_id: str) -> str:
 
 
 def random_session_id(random: bytes) -> str:
-    """A session id for somebody who gave no key; `random` is 8 random bytes."""
+    """A session id for a caller without a key; `random` is 8 random bytes."""
     return _base36(random)
 
 
@@ -108,7 +108,7 @@ def event_context(event_type: str, session_id: str, turn: int, seq: int) -> str:
 
 
 def context_of_event(event_type: str, event_id: str) -> str:
-    """The context of an event that stands in no session: one by itself."""
+    """The context of an event that belongs to no session."""
     return f"{safe_context_name(event_type)}:{event_id}"
 
 

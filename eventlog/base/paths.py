@@ -1,14 +1,14 @@
 """Paths as text: reversible for every byte that a file name may hold.
 
 A path in an event is UTF-8 text with `/` between names. A path that is not valid UTF-8, or that
-begins with a double quote, is written between double quotes with C escapes for the bytes that need
-them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
+begins with a double quote, is written between double quotes, with C escapes for odd bytes as in git:
+`"caf\\351.txt"`. Trees hold the exact bytes in any case.
 
-A file outside of the repository is `root:`, the id of its directory (16 hex digits,
-`secrets/outside_names.py`), `/`, its name. That is the path of no file of a repository: one that is called
-so has the quoted form.
+A file outside the repository is `root:`, the id of its directory (16 hex digits,
+`secrets/outside_names.py`), `/`, its name. No file of a repository has such a path: a file with such a name
+has the quoted form.
 
-Below them: which paths a tool call names, whichever agent's tool it is. On the hook path.
+The second part finds the paths that a tool call names, whichever agent's tool it is. On the hook path.
 """
 
 from eventlog.base import types
@@ -55,24 +55,24 @@ def path_bytes(text: str) -> bytes:
         raise ValueError(f"quoted path without its closing quote: {text}")
     out = bytearray()
     inner = text[1:-1]
-    at = 0
-    while at < len(inner):
-        c = inner[at]
+    offset = 0
+    while offset < len(inner):
+        c = inner[offset]
         if c != "\\":
             out += c.encode("utf-8")
-            at += 1
-        elif inner[at + 1 : at + 2] in ("\\", '"'):
-            out += inner[at + 1].encode("ascii")
-            at += 2
+            offset += 1
+        elif inner[offset + 1 : offset + 2] in ("\\", '"'):
+            out += inner[offset + 1].encode("ascii")
+            offset += 2
         else:
-            digits = inner[at + 1 : at + 4]
+            digits = inner[offset + 1 : offset + 4]
             if len(digits) != 3 or any(d not in "01234567" for d in digits):
                 raise ValueError(f"bad escape in quoted path: {text}")
             value = int(digits, 8)
             if value > 255:
                 raise ValueError(f"bad escape in quoted path: {text}")
             out.append(value)
-            at += 4
+            offset += 4
     return bytes(out)
 
 
@@ -110,20 +110,20 @@ def _quoted(path: bytes) -> str:
     return '"' + "".join(parts) + '"'
 
 
-# What tools call an argument that is a path, or several; and a command.
+# The names of arguments that are a path, or several; and a command.
 PATH_ARGUMENTS = frozenset((*types.PATH_ARGUMENTS, "paths", "files", "source", "destination", "uri"))
 COMMAND_ARGUMENTS = frozenset(types.COMMAND_ARGUMENTS)
 NAME_SIZE_MAX = 4096
-# The rest of what a tool said. Other keys of a payload are the agent's own: ids, modes, times.
-SAID_BY_TOOLS = frozenset(
+# The keys with what a tool answered. Other keys of a payload are the agent's own: ids, modes, times.
+TOOL_OUTPUT_KEYS = frozenset(
     (
         "result", "tool_response", "response", "output", "stdout", "stderr", "content", "message", "error",
         "tool_output", "patch", "diff", "permission_suggestions",
     )
 )  # fmt: skip
-# What stands between the words of a command.
+# The characters between the words of a command.
 WORDS_BETWEEN = str.maketrans(dict.fromkeys(";|&<>()`'\"={},$:@[]\n\t\r", " "))
-_MOVERS = frozenset(("cd", "pushd", "-C"))  # what follows is looked up in another directory
+_MOVERS = frozenset(("cd", "pushd", "-C"))  # paths after them are relative to another directory
 
 _PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 _COMMAND_SIZE_MAX = 1 << 20
@@ -132,30 +132,30 @@ _DEPTH_MAX = 32
 
 def patch_paths(patch: str) -> "list[str]":
     """The files that a patch names, in order, each once."""
-    found: "dict[str, None]" = {}
+    paths: "dict[str, None]" = {}
     for line in patch.split("\n"):
         for mark in _PATCH_LINES:
             if line.startswith(mark) and line[len(mark) :].strip():
-                found[line[len(mark) :].strip()] = None
-    return list(found)
+                paths[line[len(mark) :].strip()] = None
+    return list(paths)
 
 
 def paths_in_arguments(arguments: object) -> "list[str]":
     """The files and directories that the arguments of any tool name, in order, each once."""
-    found: "dict[str, None]" = {}
-    given = arguments if isinstance(arguments, dict) else {"": arguments}
-    for name, value in given.items():
+    paths: "dict[str, None]" = {}
+    by_name = arguments if isinstance(arguments, dict) else {"": arguments}
+    for name, value in by_name.items():
         if name in PATH_ARGUMENTS:
-            several = value if isinstance(value, list) else [value]
-            found |= dict.fromkeys(one for one in several if isinstance(one, str) and one)
+            values = value if isinstance(value, list) else [value]
+            paths |= dict.fromkeys(path for path in values if isinstance(path, str) and path)
         elif isinstance(value, str) and "*** " in value:
-            found |= dict.fromkeys(patch_paths(value))
-    return list(found)
+            paths |= dict.fromkeys(patch_paths(value))
+    return list(paths)
 
 
 def paths_named(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    """The paths that a tool call names, in arguments, patches and commands, or in front of lines of its
-    result; and whether it is known from where each is meant. Args: wanted: which ones are."""
+    """The paths that a tool call names in arguments, patches and commands, or at the beginning of lines of
+    its result; and whether the directory that each is relative to is known. Args: wanted: which to give."""
     yield from _named_in(payload, 0, wanted)
     yield from _quoted_in(payload, wanted)
 
@@ -175,7 +175,7 @@ def _named_in(value: object, depth: int, wanted: "Wanted") -> "Iterator[tuple[st
                     yield path.removeprefix("file://"), True
         elif isinstance(item, str):
             yield from _named_by_patch(item, wanted)
-        elif name not in SAID_BY_TOOLS:
+        elif name not in TOOL_OUTPUT_KEYS:
             yield from _named_in(item, depth + 1, wanted)
 
 
@@ -183,9 +183,9 @@ def _named_by_command(command: object, wanted: "Wanted") -> "Iterator[tuple[str,
     words = command if isinstance(command, list) else [command]
     text = " ".join(word for word in words if isinstance(word, str))[:_COMMAND_SIZE_MAX]
     yield from _named_by_patch(text, wanted)
-    found = text.translate(WORDS_BETWEEN).split()
-    moves = not _MOVERS.isdisjoint(found)
-    for word in found:
+    tokens = text.translate(WORDS_BETWEEN).split()
+    moves = not _MOVERS.isdisjoint(tokens)
+    for word in tokens:
         if len(word) <= NAME_SIZE_MAX and wanted(word):
             yield word, not moves
 
@@ -198,8 +198,8 @@ def _named_by_patch(text: str, wanted: "Wanted") -> "Iterator[tuple[str, bool]]"
 
 
 def _quoted_in(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    """The paths in front of lines of a result, as `grep` gives them."""
-    waiting = [(value, 0) for name, value in payload.items() if name in SAID_BY_TOOLS]
+    """The paths at the beginning of lines of a result, as `grep` gives them."""
+    waiting = [(value, 0) for name, value in payload.items() if name in TOOL_OUTPUT_KEYS]
     while waiting:
         value, depth = waiting.pop()
         if isinstance(value, dict) and depth < _DEPTH_MAX:

@@ -1,11 +1,11 @@
-"""Who works in a store, and on which host: what hooks may say of it without asking git.
+"""Who works in a store, and on which host: what hooks may record of it without asking git.
 
     $XDG_DATA_HOME/locus/people/<store id>.json     (`~/.local/share/locus/people/…`)
     {"name": "…", "email": "…", "hosts": {"<name of the machine>": "<what is recorded>"}}   or   {"off": true}
 
-`locus init`, `locus hooks install` and `locus person` write it; docs/people.md says why it stands with the
-user and not in the store. A machine that `hosts` does not name is unknown (P7), as in a home directory that
-several machines share. What cannot be read, or is of another shape, says nothing. On the hook path.
+`locus init`, `locus hooks install` and `locus person` write it; docs/people.md gives the reason why it is in
+the user's home and not in the store. A machine that `hosts` does not name is unknown (P7), as in a home
+directory that several machines share. A file that cannot be read counts as empty. On the hook path.
 """
 
 import os
@@ -22,9 +22,9 @@ _TEXT_SIZE_MAX = 320  # of an address by RFC 5321, and then some
 
 
 class Person:
-    """Name and address as git has them, and by the name of each machine what is recorded of it.
+    """Name and address as git has them, and what is recorded of each machine, by its name.
 
-    `off`: nothing is to be recorded.
+    With `off` nothing is recorded.
     """
 
     __slots__ = ("email", "hosts", "name", "off")
@@ -47,15 +47,15 @@ class Person:
         """What is recorded of this machine; None where nobody noted it."""
         return self.hosts.get(machine())
 
-    def told(self, *, host: bool = True) -> "dict[str, object]":
-        """Keys of the payload of a session's start: `person`, `host`, as far as they are known."""
+    def start_fields(self, *, host: bool = True) -> "dict[str, object]":
+        """The keys `person` and `host` of the payload of a session's start, as far as they are known."""
         if self.off:
             return {}
         who = {key: value for key, value in (("name", self.name), ("email", self.email)) if value}
-        found: "dict[str, object]" = {"person": who} if who else {}
+        fields: "dict[str, object]" = {"person": who} if who else {}
         if host and self.host:
-            found["host"] = self.host
-        return found
+            fields["host"] = self.host
+        return fields
 
 
 def machine() -> str:
@@ -64,41 +64,41 @@ def machine() -> str:
 
 
 def path_of(environ: "Mapping[str, str]", store_id: bytes) -> "str | None":
-    """Where it is written down who this user is in that store; None without a home."""
+    """The path of the file about this user in that store; None without a home."""
     home = environ.get("HOME")
     data = environ.get("XDG_DATA_HOME") or (f"{home}/.local/share" if home else None)
     return f"{data}/locus/people/{store_id.hex()}.json" if data else None
 
 
 def read(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes) -> "Person | None":
-    """What was written down; None when nothing was, or it cannot be read."""
+    """The person in the file; None when there is no file, or it cannot be read."""
     path = path_of(environ, store_id)
     try:
         if path is None or not fs.exists(path):
             return None
-        said = jsontext.decode(read_file(fs, path, _SIZE_MAX))
+        fields = jsontext.decode(read_file(fs, path, _SIZE_MAX))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return None
-    hosts = said.get("hosts")
+    hosts = fields.get("hosts")
     named = {} if not isinstance(hosts, dict) else {str(key): text(value) for key, value in hosts.items()}
     return Person(
-        text(said.get("name")),
-        text(said.get("email")),
+        text(fields.get("name")),
+        text(fields.get("email")),
         {key: value for key, value in named.items() if value},
-        off=said.get("off") is True,
+        off=fields.get("off") is True,
     )
 
 
-def told(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes) -> "dict[str, object]":
-    """What the start of a session says of who works here; nothing where that is unknown."""
-    found = read(fs, environ, store_id)
-    return {} if found is None else found.told()
+def start_fields(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes) -> "dict[str, object]":
+    """`Person.start_fields` of who works here; empty where that is unknown."""
+    person = read(fs, environ, store_id)
+    return {} if person is None else person.start_fields()
 
 
 def write(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes, person: Person) -> "str | None":
-    """Write it down; the path, None without a home. Raises: OSError."""
+    """Write the file; its path, None without a home. Raises: OSError."""
     path = path_of(environ, store_id)
     if path is None:
         return None
@@ -111,7 +111,7 @@ def write(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes, person:
 
 
 def text(value: object) -> "str | None":
-    """A text that names somebody: one line of printable characters; None when it is none."""
+    """A text that names a person: one line of printable characters; None when it is none."""
     if not isinstance(value, str):
         return None
     words = " ".join(value.split())

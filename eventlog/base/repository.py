@@ -1,4 +1,4 @@
-"""What Locus needs to know of the git repository around a directory: its root and its identity.
+"""The root and the identity of the git repository around a directory.
 
 Read-only plumbing; git is optional (a directory outside git has no repository, and that is fine).
 """
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from blake3 import blake3
 
-# Looking at a repository must neither write to it, nor ask anybody, nor follow replacements.
+# Reading a repository must neither write to it, nor ask anybody, nor follow replacements.
 # Configuration files stay in force, because `safe.directory` lives there and is the user's to set;
-# callers override by `-c` what would change an answer. An object that is missing is not fetched: the
-# configuration names the remote, and with that the program that would run. GIT_NO_LAZY_FETCH says so to git
-# from 2.44 on; that no protocol is allowed stops any git, whatever `protocol.NAME.allow` says.
+# callers override by `-c` what would change an answer. A missing object is not fetched: the configuration
+# names the remote, and so the program that would run. GIT_NO_LAZY_FETCH prevents that in git from 2.44 on;
+# the empty list of protocols does in any git, whatever `protocol.NAME.allow` is.
 GIT_ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_NO_LAZY_FETCH": "1",
@@ -26,12 +26,12 @@ GIT_ENVIRONMENT = {
 
 def git_environment() -> dict[str, str]:
     """The environment for a git process: ours, without the variables that point elsewhere."""
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
     }
-    return {**kept, **GIT_ENVIRONMENT}
+    return {**inherited, **GIT_ENVIRONMENT}
 
 
 def git_root(directory: str) -> str | None:
@@ -41,7 +41,7 @@ def git_root(directory: str) -> str | None:
 
 
 def repo_hash_of(directory: str, rev: str = "HEAD") -> tuple[str, str] | None:
-    """(repo_hash, origin) of the repository at `directory`, None where nothing stable can be said.
+    """(repo_hash, origin) of the repository at `directory`, None where there is no stable one.
 
     The same in every clone, whatever its path. None outside git, without a commit, and in a shallow
     clone, whose roots are not the real ones.
@@ -62,7 +62,7 @@ def hash_of_roots(roots: Iterable[str]) -> str:
 def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
     """Standard output of a git command, or None when it fails or git is not installed."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", directory, *arguments],
             env=git_environment(),
             stdin=subprocess.DEVNULL,
@@ -71,18 +71,20 @@ def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
         )
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return completed.stdout if completed.returncode == 0 else None
 
 
 def person_of(directory: str) -> tuple[str | None, str | None]:
-    """Name and address that git's configuration has for who works in `directory`; None where it has none."""
-    found = [_git(directory, ["config", "--get", f"user.{key}"]) for key in ("name", "email")]
-    name, email = (None if one is None else one.decode("utf-8", "replace").rstrip("\n") for one in found)
+    """The user's name and address in git's configuration of `directory`; None where it has none."""
+    answers = [_git(directory, ["config", "--get", f"user.{key}"]) for key in ("name", "email")]
+    name, email = (
+        None if answer is None else answer.decode("utf-8", "replace").rstrip("\n") for answer in answers
+    )
     return name, email
 
 
 def project_name_of(directory: str) -> str:
-    """What a project is called after its directory; of a bare repository `kiosk.git` it is `kiosk`."""
+    """The name of a project by its directory; of a bare repository `kiosk.git` it is `kiosk`."""
     name = os.path.basename(directory)
     is_bare = os.path.isfile(os.path.join(directory, "HEAD"))
     return (name.removesuffix(".git") if is_bare else name) or name

@@ -1,6 +1,6 @@
-"""Where a store may be: not in a place that would gather too much, nor on disks that machines share.
+"""Where a store may be: not in a directory that holds too much, nor on disks that machines share.
 
-Pure questions to the system, asked once when a store is made and once before it is first written to.
+The system is asked once when a store is made and once before it is first written to.
 """
 
 import os
@@ -48,7 +48,7 @@ def is_shared(path: str) -> bool:
 
 
 def file_system_of(path: str) -> str | None:
-    """The type of the file system that holds `path`, None where the system does not say (proc(5))."""
+    """The type of the file system that holds `path`, None where it is unknown (proc(5))."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
             mounts = [line.split(" ")[1:3] for line in file]

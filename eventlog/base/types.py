@@ -21,7 +21,7 @@ COLUMNS: "tuple[tuple[str, str], ...]" = (
     ("source", TEXT),  # system, user, agent, executor, validator
     ("schema_version", INT),
     ("redacted", BOOL),
-    # place: folds of the log (log/numbering.py); a caller's own value wins
+    # numbering: folds of the log (log/numbering.py); a caller's own value wins
     ("session_id", TEXT),
     ("turn", INT),
     ("turn_id", TEXT),
@@ -31,7 +31,7 @@ COLUMNS: "tuple[tuple[str, str], ...]" = (
     ("related_to", LIST),
     ("reinforces", LIST),
     ("contradicts", LIST),
-    # what the agent says
+    # what the agent reports
     ("agent", TEXT),
     ("agent_version", TEXT),
     ("agent_session_id", TEXT),
@@ -110,7 +110,7 @@ KIND_OF_TYPE = {
     "turn": "observation",
 }
 
-# S1-29 … S1-38: who says it, where the caller does not.
+# S1-29 … S1-38: the source where the caller gives none.
 SOURCE_OF_TYPE = {
     "intent": "user",
     "action": "executor",
@@ -128,8 +128,8 @@ SOURCE_OF_TYPE = {
 # S1-52, in the form of requirement ruling c8: bare categories locally, mapped at export.
 RELATED_OF_TYPE = {"file": ["editor"], "decision": ["decisions"], "error": ["errors"]}
 
-# What tools, those of MCP servers too, call the one path that a call is about, and a command: the first that
-# is there counts.
+# The names that tools, those of MCP servers too, give to the path that a call is about, and to a command: the
+# first that is there counts.
 PATH_ARGUMENTS = (
     "file_path", "filePath", "notebook_path", "absolute_path", "target_file", "relative_path", "filepath",
     "file_name", "filename", "file", "path", "dir_path",
@@ -143,10 +143,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, TypeVar
 
-    Told = TypeVar("Told", bound=Mapping[str, Any])
+    EventT = TypeVar("EventT", bound=Mapping[str, Any])
 
-# Agents whose sessions are also read from what they left behind, perhaps years later. What an import tells of
-# such a session and gives no time for has an unknown one: it did not happen when it was read.
+# Agents whose sessions are also imported from their files, perhaps years later. An imported event without a
+# time has an unknown one: it did not happen when it was read.
 IMPORTED_AGENTS = (
     "atif", "claude-code", "codex", "copilot-cli", "cursor", "gemini-cli", "git", "opencode", "pi",
     "swe-agent",
@@ -154,26 +154,26 @@ IMPORTED_AGENTS = (
 
 
 def is_undated(event: "Mapping[str, object]") -> bool:
-    """Whether nobody knows when an event happened; `projections/definitions.HAPPENED_AT` says it in SQL."""
+    """Whether the time of an event is unknown; `projections/definitions.HAPPENED_AT` is the same in SQL."""
     if event.get("occurred_at") is not None or event.get("agent") not in IMPORTED_AGENTS:
         return False
     return event.get("agent_session_id") is not None or event.get("event_type") == "transcript"
 
 
 def happened_at(event: "Mapping[str, Any]") -> "int | None":
-    """When an event happened, in microseconds; where it does not say, when it was recorded, unless an import
-    wrote it (docs/design.md, section 9)."""
-    at: "int | None" = event.get("occurred_at")
-    return at if at is not None or is_undated(event) else event.get("recorded_at")
+    """When an event happened, in microseconds; where that is not recorded, when it was recorded, unless an
+    import wrote it (docs/design.md, section 9)."""
+    occurred_at: "int | None" = event.get("occurred_at")
+    return occurred_at if occurred_at is not None or is_undated(event) else event.get("recorded_at")
 
 
-def in_order_of_time(events: "Iterable[Told]") -> "list[Told]":
-    """Events, given in the order of the log, by when they happened (docs/times.md): those of one moment in
-    the order of the log, an undated one with the one before it."""
-    at: "int | None" = None
+def in_order_of_time(events: "Iterable[EventT]") -> "list[EventT]":
+    """Events, given in the order of the log, by when they happened (docs/times.md): events of one moment in
+    the order of the log, an undated event with the one before it."""
+    latest: "int | None" = None
     keyed = []
     for event in events:
-        known = happened_at(event)
-        at = at if known is None else known
-        keyed.append(((at is not None, at), event))
-    return [event for _, event in sorted(keyed, key=lambda one: one[0])]
+        time = happened_at(event)
+        latest = latest if time is None else time
+        keyed.append(((latest is not None, latest), event))
+    return [event for _, event in sorted(keyed, key=lambda pair: pair[0])]

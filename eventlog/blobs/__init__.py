@@ -11,7 +11,7 @@
     store          BlobStore: get, resolve, and the writer
     presence       contents that an append names stay until its events are durable
     deferred       lists of contents that a hook left to be stored after it
-    payload_texts  the texts of events that stand here
+    payload_texts  the texts of events that are stored here
     extent         how many files and bytes a tree expands to
     disk_space     whether the disk has room for it
     closure        whether everything that the log names exists

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.idx import Idx
 
 # (path of the pack, kind, file offset of the group, offset in the raw group, length)
-Place = tuple[str, int, int, int, int]
+Location = tuple[str, int, int, int, int]
 
 
 class Catalog:
@@ -46,10 +46,10 @@ class Catalog:
         "_listed",
         "_order",
         "_paths",
+        "_rows",
         "_store_id",
         "_tables",
-        "_unkept",
-        "_young",
+        "_unrecorded",
         "names",
         "settled",
         "unreadable",
@@ -62,13 +62,13 @@ class Catalog:
         self._idx: "Idx | None" = None
         self._condemned: "dict[str, PackTables]" = {}
         self._tables: "dict[str, PackTables]" = {}
-        self._paths: "dict[str, str]" = {}  # of packs, one object for all places in it
-        self._unkept: "list[PackTables]" = []
+        self._paths: "dict[str, str]" = {}  # of packs, one object for all locations in it
+        self._unrecorded: "list[PackTables]" = []
         self._listed = False
         self.names: "set[str]" = set()
         self.settled: "set[str]" = set()
         self.unreadable: "dict[str, str]" = {}
-        self._forget_young()
+        self._forget_recent()
 
     def close(self) -> None:
         if self._idx is not None:
@@ -77,7 +77,7 @@ class Catalog:
         self._listed = False
         self.names = set()
         self._tables = {}
-        self._forget_young()
+        self._forget_recent()
 
     def ensure(self) -> None:
         """List the packs unless that has been done."""
@@ -85,102 +85,106 @@ class Catalog:
             self.refresh()
 
     def refresh(self) -> None:
-        """Take note of packs and idx files that came or went."""
-        found = set()
+        """Notice packs and idx files that came or went."""
+        names = set()
         for name in self._fs.listdir(self._layout.directory(PACK_DIR)):
             stem = parse_pack(name)
             if stem is not None:
-                found.add(stem)
-        if self._listed and found == self.names:
+                names.add(stem)
+        if self._listed and names == self.names:
             return
-        gone = self.names - found
-        self.names = found
-        self.settled &= found
+        gone = self.names - names
+        self.names = names
+        self.settled &= names
         self._listed = True
         self._open_idx()
         covered = self._idx.packs if self._idx is not None else frozenset()
-        wanted = found - covered
+        wanted = names - covered
         if gone or not self._tables.keys() <= wanted:
             self._tables = {name: t for name, t in self._tables.items() if name in wanted}
-            self._forget_young()
+            self._forget_recent()
             for tables in self._tables.values():
-                self._add_young(tables)
+                self._add_recent(tables)
         self.unreadable = {name: why for name, why in self.unreadable.items() if name in wanted}
         missing = sorted(wanted - self._tables.keys())
-        kept = recent_packs.read(self._fs, self._layout, self._store_id, missing) if len(missing) > 1 else {}
+        recorded = (
+            recent_packs.read(self._fs, self._layout, self._store_id, missing) if len(missing) > 1 else {}
+        )
         for name in missing:
-            if name in kept:
-                self._take(kept[name])
+            if name in recorded:
+                self._take(recorded[name])
             elif self._load(name):
-                self._unkept.append(self._tables[name])
+                self._unrecorded.append(self._tables[name])
 
-    def keep_young(self) -> None:
-        """Spare the next process the packs that this one had to open, or has made. Derived: never fails."""
-        found, self._unkept = self._unkept, []
-        recent_packs.keep(self._fs, self._layout, found)
+    def store_recent(self) -> None:
+        """Record the packs that this process had to open, or has made, for the next. Derived: never fails."""
+        packs, self._unrecorded = self._unrecorded, []
+        recent_packs.store(self._fs, self._layout, packs)
 
     def add(self, tables: PackTables) -> None:
-        """Take note of a pack that this process published; its name is durable."""
+        """Add a pack that this process published; its name is durable."""
         self.settled.add(tables.name)
         self.names.add(tables.name)
         if tables.name not in self._tables:
             self._take(tables)
-            self._unkept.append(tables)
+            self._unrecorded.append(tables)
 
     def has(self, id: bytes) -> bool:
         """Whether a live pack holds `id`, as of the last listing."""
-        return id in self._young or (self._idx is not None and self._in_idx(id) is not None)
+        return id in self._rows or (self._idx is not None and self._in_idx(id) is not None)
 
-    def is_young(self, id: bytes) -> bool:
+    def is_recent(self, id: bytes) -> bool:
         """Whether `id` is in a pack that the idx does not cover."""
-        return id in self._young
+        return id in self._rows
 
-    def find(self, id: bytes) -> "Place | None":
+    def find(self, id: bytes) -> "Location | None":
         """Where a live pack holds `id`, as of the last listing.
 
-        Raises: Corruption when the row that says so is impossible.
+        Raises: Corruption when the row of that id is impossible.
         """
-        row = self._young.get(id)
+        row = self._rows.get(id)
         if row is None:
             return self._in_idx(id) if self._idx is not None else None
         from bisect import bisect_right
 
-        at = bisect_right(self._firsts, row) - 1
-        return _place(self._order[at], row - self._firsts[at])
+        index = bisect_right(self._firsts, row) - 1
+        return _location_at(self._order[index], row - self._firsts[index])
 
-    def find_condemned(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
-        """Where packs that wait for their deletion hold those of the ids that they hold."""
+    def find_condemned(self, ids: "Iterable[bytes]") -> "dict[bytes, Location]":
+        """Where packs that wait for their deletion hold these ids; without the ids that none holds."""
         directory = self._layout.directory(CONDEMNED_DIR)
-        known, self._condemned = self._condemned, {}
+        cached, self._condemned = self._condemned, {}
         missing = set(ids)
-        found: "dict[bytes, Place]" = {}
+        located: "dict[bytes, Location]" = {}
         for name in _names_in(self._fs, directory):
             stem = parse_pack(name.rpartition("-")[2])
             if stem is None:
                 continue
             path = f"{directory}/{name}"
             try:
-                tables = known.get(path) or load_tables(self._fs, path, stem, self._store_id)
+                tables = cached.get(path) or load_tables(self._fs, path, stem, self._store_id)
             except (Corruption, FileNotFoundError):
                 continue  # verify names it; nothing live is in it
             self._condemned[path] = tables
-            here = [(id, place) for id in missing if (place := _place_in(tables, id)) is not None]
-            found.update(here)
-            missing.difference_update(id for id, _ in here)
-        return found
+            located_here = [
+                (id, location) for id in missing if (location := _location_in(tables, id)) is not None
+            ]
+            located.update(located_here)
+            missing.difference_update(id for id, _ in located_here)
+        return located
 
-    def find_all(self, id: bytes) -> "list[Place]":
-        """Every live place of `id`, by the tables of all packs. Slow: for when a read has failed."""
-        places = []
+    def find_all(self, id: bytes) -> "list[Location]":
+        """Every location of `id` in live packs, by the tables of all. Slow: for when a read has failed."""
+        locations = []
         for name in sorted(self.names):
             try:
                 tables = self._tables.get(name) or self._load_tables(name)
-                place = _place_in(tables, id)
+                location = _location_in(tables, id)
             except (Corruption, FileNotFoundError):
                 continue
-            if place is not None:
-                places.append(place)
-        return places
+            if location is not None:
+                locations.append(location)
+        return locations
 
     def ids_between(self, low: bytes, high: bytes) -> "Iterator[bytes]":
         """Ids in [low, high], both included, of all live packs; an id may come more than once."""
@@ -197,7 +201,7 @@ class Catalog:
                 self._drop_idx()
                 yield from self.ids_between(low, high)
 
-    def young_count(self) -> int:
+    def recent_count(self) -> int:
         """How many live packs no idx covers."""
         return len(self._tables)
 
@@ -211,22 +215,22 @@ class Catalog:
                 continue
         return tables
 
-    def _in_idx(self, id: bytes) -> "Place | None":
+    def _in_idx(self, id: bytes) -> "Location | None":
         assert self._idx is not None
         try:
-            found = self._idx.find(id)
+            location = self._idx.find(id)
         except (Corruption, OSError):  # derived: whatever is wrong with it, the packs answer
             self._drop_idx()
-            return self.find(id) if id in self._young else None
-        if found is None:
+            return self.find(id) if id in self._rows else None
+        if location is None:
             return None
-        path = self._paths.get(found[0])
+        path = self._paths.get(location[0])
         if path is None:
-            path = self._paths[found[0]] = self._layout.pack(found[0])
-        return (path, *found[1:])
+            path = self._paths[location[0]] = self._layout.pack(location[0])
+        return (path, *location[1:])
 
     def _drop_idx(self) -> None:
-        """Do without the idx: the packs' own tables know the same."""
+        """Drop the idx: the packs' own tables hold the same."""
         assert self._idx is not None
         packs = self._idx.packs
         self._idx.close()
@@ -269,22 +273,22 @@ class Catalog:
 
     def _take(self, tables: PackTables) -> None:
         self._tables[tables.name] = tables
-        self._add_young(tables)
+        self._add_recent(tables)
 
     def _load_tables(self, name: str) -> PackTables:
         return load_tables(self._fs, self._layout.pack(name), name, self._store_id)
 
-    def _forget_young(self) -> None:
-        # An id's row counts through the entries of all young packs, in the order of `_order`.
-        self._young: "dict[bytes, int]" = {}
+    def _forget_recent(self) -> None:
+        # An id's row counts through the entries of all recent packs, in the order of `_order`.
+        self._rows: "dict[bytes, int]" = {}
         self._order: "list[PackTables]" = []
         self._firsts: "list[int]" = []
 
-    def _add_young(self, tables: PackTables) -> None:
+    def _add_recent(self, tables: PackTables) -> None:
         first = self._firsts[-1] + len(self._order[-1]) if self._order else 0
         self._order.append(tables)
         self._firsts.append(first)
-        self._young.update(zip(tables.ids(), range(first, first + len(tables)), strict=True))
+        self._rows.update(zip(tables.ids(), range(first, first + len(tables)), strict=True))
 
 
 def load_tables(fs: FileSystem, path: str, name: str, store_id: bytes) -> PackTables:
@@ -314,13 +318,13 @@ def _names_in(fs: FileSystem, directory: str) -> "list[str]":
         return []
 
 
-def _place_in(tables: PackTables, id: bytes) -> "Place | None":
+def _location_in(tables: PackTables, id: bytes) -> "Location | None":
     index = tables.first_from(id)
     if index == len(tables) or tables.entry(index)[0] != id:
         return None
-    return _place(tables, index)
+    return _location_at(tables, index)
 
 
-def _place(tables: PackTables, index: int) -> Place:
+def _location_at(tables: PackTables, index: int) -> Location:
     _, kind, group, offset, length = tables.entry(index)
     return tables.path, kind, tables.group(group).offset, offset, length

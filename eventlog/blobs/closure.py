@@ -1,11 +1,11 @@
 """Does everything that the log names exist? Every id that an event names, and all below it (I24).
 
-What only events in front of a release of their session name may have been collected, so it is not looked for,
-also when the session is held again by now.
+What only events before a release of their session name may have been collected, so it is not checked, also
+when the session is held again by now.
 
-Reads only, under the caller's pinned view. Each id is looked at once, however many events and trees
-name it. That the bytes in the packs hash to their ids is `blobs/verify.py`'s to say: it hands over
-the ids that failed, so that contents are read here only where they may be missing. Trees are all read.
+Reads only, under the caller's pinned view. Each id is checked once, however many events and trees
+name it. `blobs/verify.py` checks that the bytes in the packs hash to their ids, and gives the ids that
+failed: contents are read here only where they may be missing. Trees are all read.
 
 Memory: some 100 bytes for each different id, one batch of the log's hash columns, and the trees on one
 way down.
@@ -42,24 +42,26 @@ _LOST = "Bring back a pack that holds it from a backup, or capture the files aga
 def verify_references(
     blobs: BlobStore, view: LogView, damaged: "Collection[bytes]" = ()
 ) -> Iterator[Finding]:
-    """Ids named by events that do not resolve to what they should be. What a repair noted as lost is known.
+    """Ids in events that do not resolve to what they should be. A loss that a repair noted is no damage.
 
     Args: damaged: ids of which a copy is known to be bad; these are read again, from any other copy.
     """
-    known = _known(view)
-    for one in _problems(blobs, view, damaged):
-        below = f", at {path_text(one.path)}" if one.path else ""
-        named = f"{one.text}, named as {one.column} by the event at position {one.position}{below}"
-        place = blobs.layout.directory(PACK_DIR)
-        if one.missing in known:
-            yield Finding(place, f"{named}: it is lost, as a repair has noted.", damage=False)
+    noted_losses = _known(view)
+    for problem in _problems(blobs, view, damaged):
+        below = f", at {path_text(problem.path)}" if problem.path else ""
+        named = (
+            f"{problem.text}, named as {problem.column} by the event at position {problem.position}{below}"
+        )
+        packs_path = blobs.layout.directory(PACK_DIR)
+        if problem.missing in noted_losses:
+            yield Finding(packs_path, f"{named}: it is lost, as a repair has noted.", damage=False)
         else:
-            yield Finding(place, f"{named}: {one.what}")
+            yield Finding(packs_path, f"{named}: {problem.what}")
 
 
 def missing_contents(blobs: BlobStore, view: LogView) -> set[bytes]:
     """The ids that events need, that no pack has, and that no repair noted yet."""
-    missing = {one.missing for one in _problems(blobs, view, ()) if one.missing is not None}
+    missing = {problem.missing for problem in _problems(blobs, view, ()) if problem.missing is not None}
     return missing - _known(view)
 
 
@@ -78,21 +80,21 @@ class _Problem:
 def _problems(blobs: BlobStore, view: LogView, damaged: "Collection[bytes]") -> "Iterator[_Problem]":
     closure = _Closure(blobs, damaged, _erased(view))
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
-    gone = _may_be_gone(view)
+    release_positions = _may_be_gone(view)
     columns = ("position", "event_type", "session_id", *_COLUMNS)
     lists = frozenset(_lists(view))
     named: set[str] = set()
     for since, until in [*entries, (view.manifest.next_position, None)]:
         try:
             for batch in view.batches(since, until, columns=columns):
-                kept = kept_rows(without_stored(batch), gone)
-                named.update(lists.intersection(kept.column("blobs").flatten().unique().to_pylist()))
-                yield from _check_batch(closure, kept)
+                needed = kept_rows(without_stored(batch), release_positions)
+                named.update(lists.intersection(needed.column("blobs").flatten().unique().to_pylist()))
+                yield from _check_batch(closure, needed)
         except EventLogError:
-            continue  # events that cannot be read are told by whoever checks events
+            continue  # the check of events reports those that cannot be read
     try:
         for batch in view.batches(event_types=(CONTENT,), columns=columns):
-            # What became of contents that nobody names any more may be gone.
+            # Stored deferred contents whose list no event names any more may be gone.
             yield from _check_batch(closure, of_lists(batch, named))
     except EventLogError:
         return
@@ -102,11 +104,11 @@ def _known(view: LogView) -> set[bytes]:
     try:
         return known_losses(view)
     except EventLogError:
-        return set()  # events that cannot be read are told by whoever checks events
+        return set()  # the check of events reports those that cannot be read
 
 
 def _lists(view: LogView) -> "Collection[str]":
-    """The lists of deferred contents of which the log says what became of them."""
+    """The lists of deferred contents whose outcome is in the log."""
     try:
         return stored_in(view).keys()
     except EventLogError:
@@ -114,15 +116,15 @@ def _lists(view: LogView) -> "Collection[str]":
 
 
 def _may_be_gone(view: LogView) -> "dict[str, int]":
-    """Up to which position what the events of a session name may rightly be gone: it was released there."""
+    """The position of each session's release: what earlier events name may rightly be gone."""
     try:
         return {session: release.position for session, release in retention_in(view).ever.items()}
     except EventLogError:
-        return {}  # events that cannot be read are told by whoever checks events
+        return {}  # the check of events reports those that cannot be read
 
 
 def _erased(view: LogView) -> "Collection[bytes]":
-    """Contents that the log says were erased: they are missing rightly."""
+    """Contents that were erased by the log: they are missing rightly."""
     try:
         return erased_contents(view).keys()
     except EventLogError:
@@ -136,15 +138,15 @@ def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> "Iterator[_Pro
             if text is None or (name != "blobs" and not text.startswith(TEXT_PREFIX)):
                 continue
             try:
-                found = list(closure.check(from_text(text), kind))
+                problems = list(closure.check(from_text(text), kind))
             except InvalidEvent as error:
-                found = [(b"", str(error), None)]
-            for path, what, missing in found:
+                problems = [(b"", str(error), None)]
+            for path, what, missing in problems:
                 yield _Problem(text, name, _position_of(batch, name, text), path, what, missing)
 
 
 def _position_of(batch: "pa.RecordBatch", name: str, text: str) -> int:
-    """Where the first event stands that names it."""
+    """The position of the first event that names it."""
     for position, value in zip(batch.column("position"), batch.column(name).to_pylist(), strict=True):
         if value == text or (isinstance(value, list) and text in value):
             return int(position.as_py())
@@ -152,7 +154,7 @@ def _position_of(batch: "pa.RecordBatch", name: str, text: str) -> int:
 
 
 class _Closure:
-    """What was looked at, and what is wrong below an id that was not."""
+    """The ids that were checked, and the problems below an id that was not."""
 
     def __init__(self, blobs: BlobStore, damaged: "Collection[bytes]", erased: "Collection[bytes]") -> None:
         self._blobs = blobs
@@ -185,7 +187,7 @@ class _Closure:
 
     def _is_tree(self, id: bytes) -> bool:
         """Whether `id` is a tree; its bytes are read unless they are known to be right."""
-        place = self._blobs.places((id,)).get(id)
-        if place is None or id in self._damaged:
+        location = self._blobs.locations((id,)).get(id)
+        if location is None or id in self._damaged:
             return self._blobs.kind_of(id) == "tree"
-        return place[1] == TREE
+        return location[1] == TREE

@@ -58,7 +58,7 @@ def encode_list(rows: "Iterable[tuple[bytes, bytes, int, int, int, int, bytes | 
     """The bytes of a list; rows may come in any order, as DeferredFile or plain tuples of the same fields.
 
     Raises: InvalidEvent on a path that comes twice, or an impossible kind, size, inode or object. That a
-    path may stand in a tree is not looked at: the tree's own encoder has done so.
+    path may be in a tree is not checked: the tree's own encoder has done so.
     """
     parts = [_HEAD]
     previous = None
@@ -83,17 +83,17 @@ def decode_list(data: bytes, where: str = "list of deferred files") -> "tuple[De
     if not data.startswith(_HEAD) or (len(data) > len(_HEAD) and not data.endswith(b"\0")):
         raise Corruption(where, "this is not a whole list of deferred files of format 1", 0)
     rows = []
-    at = len(_HEAD)
+    offset = len(_HEAD)
     previous = b""  # below every path
-    for line in data[at:].split(b"\0")[:-1]:
+    for line in data[offset:].split(b"\0")[:-1]:
         row = _decoded(line)
         if row is None:
-            raise Corruption(where, f"{line[:80]!r} is no row of a list of deferred files", at)
+            raise Corruption(where, f"{line[:80]!r} is no row of a list of deferred files", offset)
         if row.path <= previous:
-            raise Corruption(where, f"deferred file {row.path!r} is not in order", at)
+            raise Corruption(where, f"deferred file {row.path!r} is not in order", offset)
         previous = row.path
         rows.append(row)
-        at += len(line) + 1
+        offset += len(line) + 1
     # Numbers have several spellings, a list has one.
     if encode_list(rows) != data:
         raise Corruption(where, "this list is not spelled as its encoder spells it", 0)
@@ -101,12 +101,12 @@ def decode_list(data: bytes, where: str = "list of deferred files") -> "tuple[De
 
 
 def sentence_of(list_id: bytes) -> bytes:
-    """What the entry of a deferred file says."""
+    """The sentence in the entry of a deferred file."""
     return _SENTENCE + list_id.hex().encode()
 
 
 def list_of(sentence: bytes) -> "bytes | None":
-    """The id of the list that an entry `s` names; None when its sentence says something else."""
+    """The id of the list that an entry `s` names; None when it has another sentence."""
     digits = sentence[len(_SENTENCE) :]
     if not sentence.startswith(_SENTENCE) or len(digits) != 64 or not _HEX.issuperset(digits):
         return None

@@ -26,15 +26,15 @@ def refuse_without_room(
     Args:
         needed: bytes of all contents. Names and blocks that are not full are not counted.
         directory: where they are to go; it may be missing.
-        replaces: what is written over gives its room back, how much nobody knows before. Then only what the
-            whole file system could not hold is refused.
-        what: the subject and the verb of the refusal.
+        replaces: replaced files give their room back, an unknown amount. Then only what the whole file system
+            could not hold is refused.
+        what: the subject and the verb of the message.
     Raises: Refused.
     """
-    found = _file_system_of(directory)
-    if found is None or found.f_blocks == 0:
-        return  # it does not say how large it is
-    room = (found.f_blocks if replaces else found.f_bavail) * found.f_frsize
+    file_system = _file_system_of(directory)
+    if file_system is None or file_system.f_blocks == 0:
+        return  # its size is unknown
+    room = (file_system.f_blocks if replaces else file_system.f_bavail) * file_system.f_frsize
     if needed > room:
         has = "is no larger than" if replaces else "has no more room than"
         raise Refused(
@@ -45,7 +45,7 @@ def refuse_without_room(
 
 
 def _device_of(path: str) -> int:
-    """The file system that a path is on; -1 when nobody can say."""
+    """The file system that a path is on; -1 when that is unknown."""
     try:
         return os.stat(path).st_dev
     except OSError:
@@ -53,7 +53,7 @@ def _device_of(path: str) -> int:
 
 
 def _file_system_of(directory: str) -> os.statvfs_result | None:
-    """Of the directory, or of the nearest one above it that is there."""
+    """That of the directory, or of the nearest one above it that exists."""
     path = os.path.abspath(directory)
     while True:
         try:

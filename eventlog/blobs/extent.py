@@ -13,13 +13,13 @@ from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 
 DEPTH_MAX = 2_048  # PATH_MAX allows no deeper working tree to be captured
-ENTRIES_MAX = 10_000_000  # of a tree that somebody writes out, lists or compares
+ENTRIES_MAX = 10_000_000  # of a tree that is written out, listed or compared
 WALKED_MAX = 10_000  # entries that a walk meets before it counts what the whole tree is
 
 _NOT_WRITTEN = "nothing was written"
 
 # The wanted names of one directory, each with the wish for what is below it. The empty name, which no
-# file has, says that all of the directory is wanted; no wish at all says the same.
+# file has, means that all of the directory is wanted; so does no wish at all.
 Wish = dict[bytes, Any]
 ALL = b""
 
@@ -42,11 +42,11 @@ def wish_of(paths: Sequence[bytes]) -> Wish | None:
     """Paths as nested names. The empty path and `.` name the whole tree."""
     wish: Wish = {}
     for path in paths:
-        at = wish
+        level = wish
         for name in path.split(b"/"):
             if name not in (b"", b"."):
-                at = at.setdefault(name, {})
-        at[ALL] = {}
+                level = level.setdefault(name, {})
+        level[ALL] = {}
     return wish or None
 
 
@@ -71,7 +71,7 @@ def read_directories(
 ) -> dict[bytes, Entries | str]:
     """Every distinct wanted directory below `top`, each read once.
 
-    Raises: Refused when they alone are too many, or too deep; `undone` says what is not done then.
+    Raises: Refused when they alone are too many, or too deep; `undone` names what is not done then.
     """
     read: dict[bytes, Entries | str] = {}
     count = 0
@@ -88,11 +88,11 @@ def read_directories(
             return read
         for id in blobs.read_order({id for id, _ in below} - read.keys()):
             try:
-                read[id] = found = get(id)
+                read[id] = listed = get(id)
             except EventLogError as error:
                 read[id] = f"its list of names cannot be read: {error}"
                 continue
-            count += len(found)
+            count += len(listed)
             if count > entries_max:
                 raise too_many(entries_max, undone)
         level = [(names, wanted) for id, wanted in below if not isinstance(names := read[id], str)]
@@ -104,7 +104,7 @@ def extent_of(
 ) -> Extent:
     """What the wanted part of a tree adds up to.
 
-    Args: lengths: of contents, by id. Of one that is not in it the tree's own word is taken.
+    Args: lengths: of contents, by id. For a content that is not in it the size in the tree counts.
     """
     done: dict[tuple[bytes, int], Extent] = {}
     top_key = (b"", 0)
@@ -122,7 +122,7 @@ def extent_of(
                 below = _key(id, wanted)
                 listed = directories.get(id, "")
                 if isinstance(listed, str):
-                    continue  # it cannot be read, and is said to be missing
+                    continue  # it cannot be read, and is reported as missing
                 if below not in done:
                     uncounted[below] = (below, listed, wanted)
                     continue
@@ -170,7 +170,7 @@ class Walk:
 def refuse_too_large(
     blobs: BlobStore, get: Callable[[bytes], Entries], root: bytes, wish: Wish | None, undone: str
 ) -> None:
-    """Count what the wanted part of a tree adds up to. Raises: Refused when nobody can walk that."""
+    """Count what the wanted part of a tree adds up to. Raises: Refused when that is too much to walk."""
     top = get(root)
     directories = read_directories(blobs, get, top, wish, ENTRIES_MAX, undone)
     extent = extent_of(top, wish, directories, {})

@@ -83,16 +83,16 @@ class GroupReader:
 
     def _file(self, path: str) -> "tuple[int, int]":
         """(descriptor, size) of a pack."""
-        known = self._files.pop(path, None)
-        if known is None:
+        entry = self._files.pop(path, None)
+        if entry is None:
             if len(self._files) >= _DESCRIPTORS_MAX:
                 oldest = next(iter(self._files))
                 self._fs.close(self._files.pop(oldest)[0])
             fd = self._fs.open(path, os.O_RDONLY)
             try:
-                known = fd, self._fs.fstat(fd).st_size
+                entry = fd, self._fs.fstat(fd).st_size
             except BaseException:
                 self._fs.close(fd)
                 raise
-        self._files[path] = known
-        return known
+        self._files[path] = entry
+        return entry

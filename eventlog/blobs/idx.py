@@ -40,7 +40,7 @@ _BITS_MAX = 24
 _ENTRIES_PER_BUCKET = 32  # 1.8 kB, read and checked in about two microseconds
 
 # (pack name, kind, file offset of the group, offset in the raw group, length)
-Place = tuple[str, int, int, int, int]
+Location = tuple[str, int, int, int, int]
 
 
 class Idx:
@@ -74,7 +74,7 @@ class Idx:
             fd, self._fd = self._fd, -1
             self._fs.close(fd)
 
-    def find(self, id: bytes) -> "Place | None":
+    def find(self, id: bytes) -> "Location | None":
         """Where `id` is; None when none of the covered packs holds it.
 
         Raises: Corruption.
@@ -83,12 +83,12 @@ class Idx:
         if number != self._last[0]:
             self._last = number, self._bucket(number)
         bucket = self._last[1]
-        at = bucket.find(id)
-        while at % _ENTRY.size:  # a match across two fields, or none (-1)
-            if at < 0:
+        offset_in_bucket = bucket.find(id)
+        while offset_in_bucket % _ENTRY.size:  # a match across two fields, or none (-1)
+            if offset_in_bucket < 0:
                 return None
-            at = bucket.find(id, at + 1)
-        _, pack, kind, group_offset, offset, length = _ENTRY.unpack_from(bucket, at)
+            offset_in_bucket = bucket.find(id, offset_in_bucket + 1)
+        _, pack, kind, group_offset, offset, length = _ENTRY.unpack_from(bucket, offset_in_bucket)
         if pack >= len(self._names):
             raise Corruption(self.path, f"there is no pack {pack} in this idx")
         return self._names[pack], kind, group_offset, offset, length
@@ -100,8 +100,8 @@ class Idx:
         """
         for number in range(self._bucket_of(low), self._bucket_of(high) + 1):
             bucket = self._bucket(number)
-            for at in range(0, len(bucket), _ENTRY.size):
-                id = bucket[at : at + 32]
+            for offset in range(0, len(bucket), _ENTRY.size):
+                id = bucket[offset : offset + 32]
                 if low <= id <= high:
                     yield id
 
@@ -150,7 +150,7 @@ class Idx:
         self._ends = struct.unpack_from(f"<{buckets}I", body, packs * 32)
         if self._ends[-1] != entries or list(self._ends) != sorted(self._ends):
             raise Corruption(self.path, "the buckets do not add up", _HEAD.size)
-        self._names = [body[at : at + 32].hex() for at in range(0, packs * 32, 32)]
+        self._names = [body[offset : offset + 32].hex() for offset in range(0, packs * 32, 32)]
         self.packs = frozenset(self._names)
 
 

@@ -77,7 +77,7 @@ class Group:
 
 
 class PackTables:
-    """The two tables of one pack. `path` and `name` say which; rows are decoded when asked for."""
+    """The two tables of one pack. `path` and `name` are the pack's; rows are decoded when asked for."""
 
     __slots__ = ("_entries", "_groups", "group_count", "name", "path", "size", "store_id", "tables_offset")
 
@@ -105,13 +105,13 @@ class PackTables:
         return len(self._entries) // ENTRY_SIZE
 
     def encoded(self) -> "tuple[bytes, bytes]":
-        """The group table and the entry table, as they stand in the pack."""
+        """The group table and the entry table, as in the pack."""
         return self._groups, self._entries
 
     def ids(self) -> "list[bytes]":
         """The ids of all entries, sorted."""
         table = self._entries
-        return [table[at : at + 32] for at in range(0, len(table), ENTRY_SIZE)]
+        return [table[offset : offset + 32] for offset in range(0, len(table), ENTRY_SIZE)]
 
     def entry(self, index: int) -> "tuple[bytes, int, int, int, int]":
         """(id, kind, group, offset in the raw group, length) of entry `index`."""
@@ -141,17 +141,17 @@ class PackTables:
 
         Raises: Corruption. A reader need not call this: what it uses of a row, it checks.
         """
-        at = HEADER_SIZE
+        end = HEADER_SIZE
         raw_sizes = []
         for index in range(self.group_count):
             group = self.group(index)
-            if group.offset != at:
+            if group.offset != end:
                 raise Corruption(self.path, f"group {index} does not follow the one before it", group.offset)
             check_group(self.path, group)
-            at += GROUP_HEAD_SIZE + group.stored_size
+            end += GROUP_HEAD_SIZE + group.stored_size
             raw_sizes.append(group.raw_size)
-        if at != self.tables_offset:
-            raise Corruption(self.path, "there are bytes between the groups and their table", at)
+        if end != self.tables_offset:
+            raise Corruption(self.path, "there are bytes between the groups and their table", end)
         previous = b""
         members = [0] * self.group_count
         for index in range(len(self)):
@@ -229,7 +229,7 @@ def decode_tables(header: bytes, tables: bytes, footer: bytes, size: int, path: 
 
 
 def decode_group_head(head: bytes, path: str, offset: int) -> Group:
-    """What the 12 bytes in front of a group's stored bytes say.
+    """The head of a group: the 12 bytes before its stored bytes.
 
     Raises: Corruption.
     """
@@ -272,7 +272,7 @@ def compress(raw: bytes, codec: int, level: int) -> "tuple[int, bytes]":
 
 
 def decompress(group: Group, stored: bytes, path: str) -> bytes:
-    """The raw bytes of a group, exactly as many as its head says.
+    """The raw bytes of a group, exactly as many as its head claims.
 
     Raises: Corruption.
     """

@@ -1,7 +1,7 @@
-"""Reading the texts of events that stand in the blob store (docs/payload-texts.md).
+"""Reading the texts of events that are in the blob store (docs/payload-texts.md).
 
 `payload_with_texts` gives one with them, `PayloadTexts` many; where a text may not be shown, or is not
-there, a mark says why.  One thread.
+there, a mark gives the reason. One thread.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ class PayloadTexts:
 
     @staticmethod
     def of(view: "LogView", blobs: "BlobStore", *, size_max: "int | None" = None) -> "PayloadTexts":
-        """Those that may leave the store: of no content that the view says is withheld."""
+        """The texts that may leave the store: of no content that is withheld in the view."""
         withheld = withheld_in(view)
         return PayloadTexts(blobs, lambda content: content not in withheld, size_max=size_max)
 
@@ -50,15 +50,15 @@ class PayloadTexts:
             return payload
         return jsontext.encode(self.fill(jsontext.decode(payload))).decode("utf-8", "surrogatepass")
 
-    def _text(self, entry: "Mapping[str, Any]", kept: object) -> str:
-        """The text of a reference; behind what the event kept of it, a mark where it cannot be given."""
-        kept = kept if isinstance(kept, str) else ""
+    def _text(self, entry: "Mapping[str, Any]", excerpt: object) -> str:
+        """The text of a reference; where it cannot be given, the event's excerpt and a mark."""
+        excerpt = excerpt if isinstance(excerpt, str) else ""
         if not self._may_leave(str(entry["blob"])):
-            return kept + _WITHHELD
+            return excerpt + _WITHHELD
         try:
             data = self._blobs.get(from_text(str(entry["blob"])))
         except (EventLogError, ValueError) as error:
-            return kept + _NOT_KEPT.format(why=error)
+            return excerpt + _NOT_KEPT.format(why=error)
         if entry.get("base64") is True:
             from base64 import b64encode
 
@@ -77,24 +77,24 @@ def payload_with_texts(store: "Store", payload: Any) -> Any:
 
 
 def replaced(payload: Any, text_of: "Callable[[Mapping[str, Any], object], str]") -> Any:
-    """The payload with what `text_of` gives for each reference, and what the event kept of its text."""
-    places = payload.get(IN_BLOBS) if isinstance(payload, dict) else None
-    if not isinstance(places, dict):
+    """The payload with what `text_of` gives for each reference and the event's excerpt of its text."""
+    references = payload.get(IN_BLOBS) if isinstance(payload, dict) else None
+    if not isinstance(references, dict):
         return payload
-    whole = places.get("")
+    whole = references.get("")
     if isinstance(whole, dict) and "blob" in whole:
         try:
             payload = {**jsontext.decode(text_of(whole, "")), **payload}
         except (ValueError, TypeError, EventLogError):
-            pass  # it is not there: what was kept is all
-    for place, entry in places.items():
-        if place and isinstance(entry, dict) and "blob" in entry:
-            payload = _with(payload, list(_parts(payload, place.split("."))), entry, text_of)
+            pass  # it is missing: the excerpt is all there is
+    for location, entry in references.items():
+        if location and isinstance(entry, dict) and "blob" in entry:
+            payload = _with(payload, list(_parts(payload, location.split("."))), entry, text_of)
     return payload
 
 
 def _parts(value: Any, names: "list[str]") -> "Iterator[str]":
-    """The keys that lead to a place. A key may hold dots; then the longest that is there is meant."""
+    """The keys that lead to a location. A key may hold dots; then the longest that exists is meant."""
     while names:
         count = 1
         if isinstance(value, dict):
@@ -117,12 +117,12 @@ def _with(
     entry: "Mapping[str, Any]",
     text_of: "Callable[[Mapping[str, Any], object], str]",
 ) -> Any:
-    """The value with the text of a reference at a place; as it was where there is no such place."""
+    """The value with the text of a reference at a location; unchanged without such a location."""
     if not parts:
         return text_of(entry, value)
     if isinstance(value, dict) and parts[0] in value:
         return {**value, parts[0]: _with(value[parts[0]], parts[1:], entry, text_of)}
     if isinstance(value, list) and parts[0].isdecimal() and int(parts[0]) < len(value):
-        at = int(parts[0])
-        return [*value[:at], _with(value[at], parts[1:], entry, text_of), *value[at + 1 :]]
+        index = int(parts[0])
+        return [*value[:index], _with(value[index], parts[1:], entry, text_of), *value[index + 1 :]]
     return value

@@ -1,13 +1,13 @@
-"""That contents which an append names are in the store, from the look until the events are durable (I24).
+"""Holding the contents that an append names, from their check until the events are durable (I24).
 
-A content that was erased, or that git keeps for us, may be named: readers know of both. What was found
-once is found again without a look as long as no pack has gone. On the hook path; one thread at a time.
+A content that was erased, or that git holds for us, may be named: readers know of both. A content that was
+checked once is not checked again as long as no pack has gone. On the hook path; one thread at a time.
 """
 
 from itertools import chain
 
 from eventlog.base.errors import InvalidEvent
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import PACK_DIR, Layout
 from eventlog.base.locks import GC, KeptLock, may_take
 from eventlog.blobs.ids import TEXT_PREFIX, to_text
@@ -19,9 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.blobs.catalog import Place
+    from eventlog.blobs.catalog import Location
 
-# By the column of an event, the hashes that it names: ours alone, in a form that the gate has looked at.
+# By the column of an event, the hashes that it names: ours alone, in a form that admission has checked.
 Named = dict[str, set[str]]
 
 _KIND_OF = {"before_hash": BLOB, "after_hash": BLOB, "tree_hash": TREE}
@@ -33,13 +33,13 @@ _TICK_NS = 50_000_000
 
 
 class Holder:
-    """Looks for contents that appends name, and keeps whoever collects away meanwhile."""
+    """Checks the contents that appends name, and keeps collections away meanwhile."""
 
     def __init__(self, fs: FileSystem, layout: Layout, blobs: BlobStore) -> None:
         self._fs = fs
         self._packs_path = layout.directory(PACK_DIR)
-        self._taking = Refusals(layout.lock(GC), "take this lock")
-        self._reading = Refusals(self._packs_path, "read the packs")
+        self._taking = translate_os_errors(layout.lock(GC), "take this lock")
+        self._reading = translate_os_errors(self._packs_path, "read the packs")
         self._blobs = blobs
         self._lock = KeptLock(fs, layout, GC, exclusive=False)
         self._known: dict[int, set[str]] = {BLOB: set(), TREE: set()}  # found as such in these packs
@@ -51,17 +51,17 @@ class Holder:
         self._lock.close()
 
     def hold(self, named: Named, groups: "list[list[bytes]]") -> "Callable[[], None]":
-        """See to it that the contents named in journal lines are there; call what it gives when the lines
-        are durable: until then nothing collects them. Raises: InvalidEvent, LockTimeout.
+        """Make sure that the contents named in journal lines are there; nothing collects them until the
+        caller calls the returned function, when the lines are durable. Raises: InvalidEvent, LockTimeout.
         """
         if not may_take(GC):  # a caller that has the lock has stored them under it
-            self._look(named, groups)
+            self._condemned_among(named, groups)
             return _nothing
         with self._taking:
             self._lock.acquire(_TIMEOUT_S)
         try:
             self._list()
-            condemned = self._look(named, groups)
+            condemned = self._condemned_among(named, groups)
         except BaseException:
             self._lock.release()
             raise
@@ -70,7 +70,7 @@ class Holder:
         self._lock.release()
         writer = self._blobs.writer()
         try:  # to store them again, before their last copy goes
-            for id, (_, kind, *_) in self._look(named, groups).items():
+            for id, (_, kind, *_) in self._condemned_among(named, groups).items():
                 data = self._blobs.get(id)
                 _ = writer.put_encoded_tree(data) if kind == TREE else writer.put(data)
             writer.flush()
@@ -82,41 +82,41 @@ class Holder:
     def _list(self) -> None:
         """List the packs, under the lock, unless nothing came or went since: they stay until it goes."""
         with self._reading:
-            found = self._fs.stat(self._packs_path)
-        now = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-        if now != self._seen:
+            stat = self._fs.stat(self._packs_path)
+        state = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+        if state != self._seen:
             self._lock.renew(_TIMEOUT_S)
-            changed_ns, now_ns = found.st_ctime_ns, self._fs.time_ns()
+            changed_ns, now_ns = stat.st_ctime_ns, self._fs.time_ns()
             self._blobs.refresh()
-            self._seen = now if changed_ns and changed_ns < now_ns - _TICK_NS else None  # 0: it tells none
+            self._seen = state if changed_ns and changed_ns < now_ns - _TICK_NS else None  # 0: no time
 
-    def _look(self, named: Named, groups: "list[list[bytes]]") -> "dict[bytes, Place]":
+    def _condemned_among(self, named: Named, groups: "list[list[bytes]]") -> "dict[bytes, Location]":
         """Those of the contents that only packs which wait for their deletion hold. Raises: InvalidEvent."""
-        blobs, known = self._blobs, self._known
+        blobs, checked = self._blobs, self._known
         if not self._packs <= blobs.pack_names:
-            known[BLOB].clear()
-            known[TREE].clear()
+            checked[BLOB].clear()
+            checked[TREE].clear()
         columns: dict[bytes, list[str]] = {}
         for column, texts in named.items():
             kind = _KIND_OF.get(column)
-            new = texts - known[BLOB] - known[TREE] if kind is None else texts - known[kind]
+            new = texts - checked[BLOB] - checked[TREE] if kind is None else texts - checked[kind]
             for text in new:
                 columns.setdefault(bytes.fromhex(text[len(TEXT_PREFIX) :]), []).append(column)
         if not columns:
             return {}
-        places = blobs.places(columns)
-        missing = columns.keys() - places.keys()
-        condemned = blobs.condemned_places(missing) if missing else {}
-        for id, (_, kind, *_) in chain(places.items(), condemned.items()):
+        locations = blobs.locations(columns)
+        missing = columns.keys() - locations.keys()
+        condemned = blobs.condemned_locations(missing) if missing else {}
+        for id, (_, kind, *_) in chain(locations.items(), condemned.items()):
             for column in columns[id]:
                 if _KIND_OF.get(column, kind) != kind:
-                    raise InvalidEvent(_said(groups, column, id, f"which is {_IS[kind]}"))
+                    raise InvalidEvent(_refusal(groups, column, id, f"which is {_IS[kind]}"))
         for id in missing:
             if id not in condemned and not self._is_known_of(id):
-                raise InvalidEvent(_said(groups, columns[id][0], id, "which is not in this store"))
-        if len(known[BLOB]) + len(known[TREE]) < _KNOWN_MAX:
-            for id, (_, kind, *_) in places.items():
-                known[kind].add(to_text(id))
+                raise InvalidEvent(_refusal(groups, columns[id][0], id, "which is not in this store"))
+        if len(checked[BLOB]) + len(checked[TREE]) < _KNOWN_MAX:
+            for id, (_, kind, *_) in locations.items():
+                checked[kind].add(to_text(id))
             self._packs = blobs.pack_names
         return condemned
 
@@ -128,10 +128,10 @@ class Holder:
 
 
 def _nothing() -> None:
-    """What ends nothing."""
+    """Release no lock."""
 
 
-def _said(groups: "list[list[bytes]]", column: str, id: bytes, why: str) -> str:
+def _refusal(groups: "list[list[bytes]]", column: str, id: bytes, why: str) -> str:
     text = to_text(id)
     named = (n for n, line in enumerate(chain.from_iterable(groups), 1) if text.encode() in line)
     return (

@@ -1,15 +1,15 @@
 """The tables of small packs that no idx covers, together in one file: `snapshots/idx/young`.
 
 A hook that has something new to store makes a pack of its own, and the next one would have to open them all.
-One record for each pack, one behind the other:
+One record for each pack, one after the other:
 
     head          60  magic 89 'E' 'V' 'Y', bytes of the group table u32, of the entry table u32, name 32,
                       length of the pack u64, offset of its tables u64
     tables            as in the pack
     digest        16  BLAKE3-128 of (store id, everything above)
 
-Derived, and never synced: a pack without a record is opened, a record without a pack means nothing. Writers
-append without a lock; where two met, or one died, the first bad record ends the file, and whoever reads it
+Derived, and never synced: a pack without a record is opened, a record without a pack is ignored. Writers
+append without a lock; where two met, or one died, the first bad record ends the file, and its reader
 removes it. Making an idx removes it too. On the hook path.
 """
 
@@ -38,41 +38,41 @@ def read(
 ) -> "dict[str, PackTables]":
     """The tables of those of the packs `names` that have a record."""
     try:
-        data = read_file(fs, layout.young, _SIZE_MAX)
+        data = read_file(fs, layout.recent_packs, _SIZE_MAX)
     except (OSError, ValueError):
         return {}
     wanted = set(names)
-    found = {}
-    at = 0
-    while at + _HEAD.size <= len(data):
-        magic, groups, entries, raw, size, offset = _HEAD.unpack_from(data, at)
-        first = at + _HEAD.size
+    tables_by_name = {}
+    start = 0
+    while start + _HEAD.size <= len(data):
+        magic, groups, entries, raw, size, offset = _HEAD.unpack_from(data, start)
+        first = start + _HEAD.size
         end = first + groups + entries
         digest = data[end : end + _DIGEST_SIZE]
-        if magic != _MAGIC or digest != blake3(store_id + data[at:end]).digest(_DIGEST_SIZE):
+        if magic != _MAGIC or digest != blake3(store_id + data[start:end]).digest(_DIGEST_SIZE):
             break
         name = raw.hex()
         if name in wanted:
             middle = first + groups
-            found[name] = PackTables(
+            tables_by_name[name] = PackTables(
                 layout.pack(name), name, store_id, size, offset, data[first:middle], data[middle:end]
             )
-        at = end + _DIGEST_SIZE
-    if at != len(data):
+        start = end + _DIGEST_SIZE
+    if start != len(data):
         try:
-            fs.unlink(layout.young)
+            fs.unlink(layout.recent_packs)
         except OSError:
             pass  # gone, or it stays as it is
-    return found
+    return tables_by_name
 
 
-def keep(fs: FileSystem, layout: Layout, packs: "Sequence[PackTables]") -> None:
+def store(fs: FileSystem, layout: Layout, packs: "Sequence[PackTables]") -> None:
     """Add records of these packs, those of the small ones. Never fails."""
     data = b"".join(_record(tables) for tables in packs if len(tables) <= _ENTRIES_MAX)
     if not data:
         return
     try:
-        fd = fs.open(layout.young, os.O_WRONLY | os.O_CREAT)
+        fd = fs.open(layout.recent_packs, os.O_WRONLY | os.O_CREAT)
         try:
             write_all(fs, fd, data, fs.fstat(fd).st_size)
         finally:

@@ -9,9 +9,9 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 """
 
 from eventlog.base.errors import Ambiguous, Corruption, NotFound
-from eventlog.base.fs import FileSystem, Refusals, publish
+from eventlog.base.fs import FileSystem, publish, translate_os_errors
 from eventlog.base.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
-from eventlog.blobs.catalog import Catalog, Place
+from eventlog.blobs.catalog import Catalog, Location
 from eventlog.blobs.ids import EMPTY_BLOB, ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
 from eventlog.blobs.pack import BLOB, TREE
 from eventlog.blobs.tree import TreeEntry, decode_tree
@@ -45,11 +45,11 @@ class BlobStore:
         modes: bool = False,
     ) -> None:
         """Args:
-        kinds_in: tells the secrets in a content, as `Redactor.kinds_in` does; asked of every put.
-        modes: whether its trees may say more of permissions than git's two modes (`Identity.keeps_modes`).
+        kinds_in: the kinds of secrets in a content, as `Redactor.kinds_in`; called for every put.
+        modes: whether its trees may hold other permissions than git's two modes (`Identity.keeps_modes`).
         """
         self.withheld: "dict[bytes, tuple[str, ...]]" = {}  # put since the last `forget_withheld`
-        # Says why what is asked for may have gone; also asked with the first digits of its hash.
+        # The reason why a content may have gone; also called with the first digits of its hash.
         self.fate: "Callable[..., str | None]" = lambda _="": None
         self.erased: "Callable[[bytes], str | None]" = lambda _: None  # the same of an id that was erased
         # Contents that readers know of and no pack holds (replay/deferred.py).
@@ -60,9 +60,9 @@ class BlobStore:
         self.layout = layout
         self.store_id = store_id
         self._catalog = Catalog(fs, layout, store_id)
-        self._groups: "GroupReader | None" = None  # not imported for who only writes
+        self._groups: "GroupReader | None" = None  # not imported by processes that only write
         self._cache_bytes = cache_bytes
-        self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
         return self
@@ -110,7 +110,7 @@ class BlobStore:
         )
 
     def kinds_in(self, data: bytes) -> "tuple[str, ...]":
-        """The kinds of secrets in a content, as far as this store can tell."""
+        """The kinds of secrets in a content, as far as this store knows them."""
         return () if self._kinds_in is None else self._kinds_in(data)
 
     def withhold(self, id: bytes, kind: str) -> None:
@@ -119,11 +119,11 @@ class BlobStore:
             self.withheld[id] = tuple(dict.fromkeys((*self.withheld.get(id, ()), kind)))
 
     def withheld_events(self) -> "list[Event]":
-        """What is to be said of contents put so far that hold a secret, in one frame with what names them."""
+        """The events of contents put so far that hold a secret, for one frame with what names them."""
         return [withheld_event(to_text(id), kinds) for id, kinds in self.withheld.items()]
 
     def forget_withheld(self) -> None:
-        """To be called when those events are in the log."""
+        """Forget them, when those events are in the log."""
         self.withheld.clear()
 
     def contains(self, id: bytes) -> bool:
@@ -141,9 +141,9 @@ class BlobStore:
 
         Raises: NotFound; Corruption when the only copies are damaged.
         """
-        found = self.elsewhere(id)
-        if found is not None:
-            return found
+        content = self.elsewhere(id)
+        if content is not None:
+            return content
         with self._reading:
             return self._get(id)[1]
 
@@ -169,30 +169,30 @@ class BlobStore:
     def read_order(self, ids: "Iterable[bytes]") -> "list[bytes]":
         """The different ids in the order in which they are stored, so that each group is read once."""
         with self._reading:
-            return [id for _, id in sorted((self._place_key(id), id) for id in set(ids))]
+            return [id for _, id in sorted((self._location_key(id), id) for id in set(ids))]
 
-    def places(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
+    def locations(self, ids: "Iterable[bytes]") -> "dict[bytes, Location]":
         """Where each of the ids is; ids that no live pack holds are left out.
 
         For readers that work beside this store, each with a `GroupReader` of its own. They hash what
         they read, and come back with `get` for what fails.
         """
         catalog = self._catalog
-        found = {}
+        locations = {}
         refreshed = False
         with self._reading:
             catalog.ensure()
             for id in sorted(ids):  # in which order an idx is read fastest
-                place = self._find(id)
-                if place is None and not refreshed:
+                location = self._find(id)
+                if location is None and not refreshed:
                     catalog.refresh()
                     refreshed = True
-                    place = self._find(id)
-                if place is not None:
-                    found[id] = place
-        return found
+                    location = self._find(id)
+                if location is not None:
+                    locations[id] = location
+        return locations
 
-    def condemned_places(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
+    def condemned_locations(self, ids: "Iterable[bytes]") -> "dict[bytes, Location]":
         """The same in packs that wait for their deletion, which are listed once for all the ids."""
         with self._reading:
             return self._catalog.find_condemned(ids)
@@ -223,16 +223,16 @@ class BlobStore:
                 return low
             raise self._not_found(low, digits)
         with self._reading:
-            found = sorted(set(self._catalog.ids_between(low, high)))
-        if not found:
+            ids = sorted(set(self._catalog.ids_between(low, high)))
+        if not ids:
             raise NotFound(
                 f"no content in this store has a hash that begins with {digits}{self._why(digits)}"
             )
-        if len(found) > 1:
-            shown = ", ".join(to_text(id) for id in found[:_CANDIDATES_SHOWN])
-            more = f", and {len(found) - _CANDIDATES_SHOWN} more" if len(found) > _CANDIDATES_SHOWN else ""
-            raise Ambiguous(f"{digits} begins {len(found)} hashes: {shown}{more}. Give more digits.")
-        return found[0]
+        if len(ids) > 1:
+            shown = ", ".join(to_text(id) for id in ids[:_CANDIDATES_SHOWN])
+            more = f", and {len(ids) - _CANDIDATES_SHOWN} more" if len(ids) > _CANDIDATES_SHOWN else ""
+            raise Ambiguous(f"{digits} begins {len(ids)} hashes: {shown}{more}. Give more digits.")
+        return ids[0]
 
     def refresh(self) -> None:
         """Take note of packs that other processes added or removed."""
@@ -242,13 +242,13 @@ class BlobStore:
 
     @property
     def pack_names(self) -> "frozenset[str]":
-        """The live packs, as of the last look."""
+        """The live packs, as of the last listing."""
         return frozenset(self._catalog.names)
 
-    def young_count(self) -> int:
+    def recent_count(self) -> int:
         """How many packs no idx covers: each costs a reader an open and a read."""
         self.refresh()
-        return self._catalog.young_count()
+        return self._catalog.recent_count()
 
     def tables(self) -> "list[PackTables]":
         """The tables of every live pack that can be read, as of now."""
@@ -259,10 +259,10 @@ class BlobStore:
     def build_idx(self, without: "Collection[str]" = ()) -> "int | None":
         """Write an idx over the live packs and drop the older ones; its number, None when one is current.
 
-        May run beside writers and readers: it is derived, and of two builders one gives way.
+        May run beside writers and readers: it is derived, and one of two builders stops.
         Args: without: packs to leave out, because they are about to go.
         """
-        with Refusals(self.layout.directory(IDX_DIR), "write an idx of the packs"):
+        with translate_os_errors(self.layout.directory(IDX_DIR), "write an idx of the packs"):
             return self._build_idx(without)
 
     def _build_idx(self, without: "Collection[str]") -> "int | None":
@@ -270,24 +270,24 @@ class BlobStore:
 
         catalog = self._catalog
         self.refresh()
-        if catalog.young_count() == 0 and catalog.names.isdisjoint(without):
+        if catalog.recent_count() == 0 and catalog.names.isdisjoint(without):
             return None
         tables = []
-        for one in catalog.all_tables():
-            if one.name in without:
+        for pack in catalog.all_tables():
+            if pack.name in without:
                 continue
             try:
-                one.check()
+                pack.check()
             except Corruption:
                 continue  # verify names it
-            tables.append(one)
+            tables.append(pack)
         fs, layout = self.fs, self.layout
         directory = layout.directory(IDX_DIR)
         if not fs.exists(directory):
             fs.mkdir(directory)
         numbers = [n for n in map(parse_idx, fs.listdir(directory)) if n is not None]
         number = max(numbers, default=0) + 1
-        # Whoever finds a pack through an idx takes its name to be durable.
+        # A pack that is found through an idx counts as durable.
         fs.fsync_dir(layout.directory(PACK_DIR))
         tmp = layout.tmp(f"idx-{fs.random_bytes(8).hex()}")
         try:
@@ -297,8 +297,8 @@ class BlobStore:
         except FileNotFoundError:
             if not fs.exists(directory):
                 raise
-            return None  # an erasure swept it: what it was made of may be gone
-        for old in (*map(layout.idx, numbers), layout.young):
+            return None  # an erasure swept it: the packs that it covers may be gone
+        for old in (*map(layout.idx, numbers), layout.recent_packs):
             try:
                 fs.unlink(old)
             except FileNotFoundError:
@@ -311,34 +311,34 @@ class BlobStore:
         catalog = self._catalog
         catalog.ensure()
         failure: "Corruption | None" = None
-        place = self._find(id)
-        if place is None:
+        location = self._find(id)
+        if location is None:
             catalog.refresh()
-            place = self._find(id) or catalog.find_condemned((id,)).get(id)
-        if place is not None:
+            location = self._find(id) or catalog.find_condemned((id,)).get(id)
+        if location is not None:
             try:
-                return self._read(id, place)
+                return self._read(id, location)
             except FileNotFoundError:  # deleted or renamed since the last listing
                 catalog.refresh()
             except Corruption as error:
                 failure = error
                 self._close_groups()  # the damaged file may have been replaced meanwhile
-            others = catalog.find_all(id)
-            for other in (*others, *catalog.find_condemned((id,)).values()):
+            copies = catalog.find_all(id)
+            for copy in (*copies, *catalog.find_condemned((id,)).values()):
                 try:
-                    return self._read(id, other)
+                    return self._read(id, copy)
                 except (FileNotFoundError, Corruption):
-                    continue  # the first failure is the one to tell
+                    continue  # the first failure is the one to report
         raise failure or self._not_found(id)
 
-    def _find(self, id: bytes) -> "Place | None":
+    def _find(self, id: bytes) -> "Location | None":
         try:
             return self._catalog.find(id)
         except Corruption:
             return None  # an impossible row finds nothing; verify names it
 
-    def _read(self, id: bytes, place: Place) -> "tuple[int, bytes]":
-        path, kind, group_offset, offset, length = place
+    def _read(self, id: bytes, location: Location) -> "tuple[int, bytes]":
+        path, kind, group_offset, offset, length = location
         if self._groups is None:
             from eventlog.blobs.groups import CACHE_BYTES, GroupReader
 
@@ -368,5 +368,5 @@ class BlobStore:
         fate = self.fate(digits)
         return f" any more: {fate}" if fate else ""
 
-    def _place_key(self, id: bytes) -> Place:
+    def _location_key(self, id: bytes) -> Location:
         return self._find(id) or ("", BLOB, 0, 0, 0)

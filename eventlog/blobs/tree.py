@@ -11,9 +11,9 @@
     n   name
 
 The decoder accepts only what the encoder makes (I11), and neither lets through a name that could
-leave the directory it stands in or reach into `.git` or `.locus` on any file system (I28). What has
-such a name can be kept as kind `s` with a sentence saying why. In the bytes it stands under an escape of its
-name, and so does a name that looks like an escape; readers get the name itself (docs/trees.md §4).
+leave its directory or reach into `.git` or `.locus` on any file system (I28). A file with such a name can
+be listed as kind `s` with a sentence that gives the reason. In the bytes it has an escape of its name, and
+so does a name that looks like an escape; readers get the name itself (docs/trees.md §4).
 
 Pure functions; on the hook path.
 """
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 FILE, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, SKIPPED = b"f", b"x", b"l", b"d", b"m", b"s"
 
-# A file's kind says its permissions, as far as they lack none of git's (0644, 0755) or lack some. The bits
-# of a kind above 127 are these, from the highest on.
+# A file's kind gives its permissions: those of git (0644, 0755), or fewer. The bits of a kind above 127 are
+# these, from the highest on.
 _PERMISSIONS = (0o400, 0o200, 0o100, 0o040, 0o010, 0o004, 0o001)
 _OF_FILE, _OF_EXECUTABLE, _OF_DIRECTORY = 0o644, 0o755, 0o755
 _IS_DIRECTORY = 0o040000
@@ -38,7 +38,7 @@ _IS_DIRECTORY = 0o040000
 def _kinds_of_modes() -> "dict[int, bytes]":
     kinds = {}
     for bits in range(128):
-        mode = sum(one for place, one in enumerate(_PERMISSIONS) if bits & 0x40 >> place)
+        mode = sum(permission for index, permission in enumerate(_PERMISSIONS) if bits & 0x40 >> index)
         if mode & 0o100 or not mode & ~_OF_FILE:
             kinds[mode] = bytes((0x80 | bits,))
     return {**kinds, _OF_FILE: FILE, _OF_EXECUTABLE: EXECUTABLE}
@@ -66,7 +66,7 @@ _ENTRY = struct.Struct("<cQ32sH")
 # Directories that belong to a program that runs what it finds in them.
 _RESERVED = ("git", "locus")
 
-# What has a name that no tree may hold stands in the tree under this one, with letters that are safe.
+# A name that no tree may hold is escaped with this prefix and safe letters.
 REFUSED = b"refused%"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
@@ -110,23 +110,23 @@ def kind_of_mode(mode: int) -> bytes:
 
 
 def plain_kind(kind: bytes) -> bytes:
-    """The same kind without what it says of permissions beyond the exec bit."""
+    """The same kind without permissions other than the exec bit."""
     return kind.translate(PLAIN)
 
 
 def size_of_directory(mode: int) -> int:
-    """What stands as size in the entry of a directory with these permissions."""
+    """The size in the entry of a directory with these permissions."""
     permissions = mode & _OF_DIRECTORY
     return 0 if permissions == _OF_DIRECTORY else _IS_DIRECTORY | permissions
 
 
 def mode_of_directory(size: int) -> int:
-    """The permissions of a directory in whose entry this stands as size."""
+    """The permissions of a directory whose entry has this size."""
     return size & _OF_DIRECTORY if size else _OF_DIRECTORY
 
 
 def has_modes(encoding: bytes) -> bool:
-    """Whether a tree says more of permissions than git's two modes, which takes the feature of the store."""
+    """Whether a tree has other permissions than git's two modes, which takes the feature of the store."""
     return any(kind >= b"\x80" or (kind == DIRECTORY and size) for _, kind, _, size in decode_tree(encoding))
 
 
@@ -172,33 +172,33 @@ def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]"
     make = tuple.__new__
     entries = []
     previous = b""  # below every legal name
-    at = 2
-    while at < end:
-        name_at = at + head
+    offset = 2
+    while offset < end:
+        name_at = offset + head
         if name_at > end:
-            raise Corruption(where, "the last tree entry is cut short", at)
-        kind, size, id, length = unpack(encoding, at)
-        after = name_at + length
-        if after > end:
-            raise Corruption(where, "the last tree entry is cut short", at)
-        name = encoding[name_at:after]
+            raise Corruption(where, "the last tree entry is cut short", offset)
+        kind, size, id, length = unpack(encoding, offset)
+        entry_end = name_at + length
+        if entry_end > end:
+            raise Corruption(where, "the last tree entry is cut short", offset)
+        name = encoding[name_at:entry_end]
         if name <= previous:
-            raise Corruption(where, f"tree entry {name!r} is not in order", at)
+            raise Corruption(where, f"tree entry {name!r} is not in order", offset)
         if kind not in KINDS or (size and kind == DIRECTORY and not _is_mode(size)):
-            raise Corruption(where, f"tree entry {name!r} {_problem(kind, id, size)}", at)
+            raise Corruption(where, f"tree entry {name!r} {_problem(kind, id, size)}", offset)
         entries.append(make(TreeEntry, (name, kind, id, size)))
         previous = name
-        at = after
+        offset = entry_end
     if not all_legal([entry[0] for entry in entries]):
-        at = 2
+        offset = 2
         for name, _, _, _ in entries:
             problem = legal_name(name)
             if problem is not None:
-                raise Corruption(where, f"tree entry {name!r} {problem}", at)
-            at += head + len(name)
+                raise Corruption(where, f"tree entry {name!r} {problem}", offset)
+            offset += head + len(name)
         meant = [make(TreeEntry, (_own_name(entry), *entry[1:])) for entry in entries]
-        for entry, one in zip(entries, meant, strict=True):
-            if _stored_name(one[0], one[1]) != entry[0]:
+        for entry, own in zip(entries, meant, strict=True):
+            if _stored_name(own[0], own[1]) != entry[0]:
                 raise Corruption(
                     where, f"tree entry {entry[0]!r} stands for a name that its kind cannot have", 0
                 )
@@ -221,14 +221,14 @@ def _own_name(entry: "TreeEntry") -> bytes:
 
 
 def name_of_row(row: bytes) -> bytes:
-    """The name in the encoding of one entry: rows stand in the order of these."""
+    """The name in the encoding of one entry: rows are sorted by it."""
     return row[_ENTRY.size :]
 
 
 def all_legal(names: "list[bytes]") -> bool:
-    """True when each of these is legal and stands for itself; else `legal_name` has to be asked about each.
+    """True when each of these is legal and no escape; else `legal_name` has to check each.
 
-    Trees of thousands of names are read and written faster when nobody looks at each.
+    Trees of thousands of names are read and written faster without a check of each.
     """
     if not names or min(map(len, names)) == 0 or max(map(len, names)) > NAME_SIZE_MAX:
         return not names
@@ -251,7 +251,7 @@ def legal_name(name: bytes) -> "str | None":
 
     Refused are: the empty name, `.`, `..`, a slash or NUL in it, more than 65,535 bytes, and every
     spelling of `.git` and `.locus` that some file system takes for them: any case, trailing dots and
-    spaces, a `:` stream or a `\\` behind it, NTFS short names (`git~1`), ignorable code points of HFS+.
+    spaces, a `:` stream or a `\\` after it, NTFS short names (`git~1`), ignorable code points of HFS+.
     """
     # Nearly every name ends here: a spelling of the reserved names without their letters needs bytes
     # outside ASCII.
@@ -309,7 +309,7 @@ def is_store_name(name: bytes) -> bool:
 def unsafe_path(path: bytes) -> "str | None":
     """None when a tree may lead to this path and it may be written, else why not, after the path.
 
-    At the root `.locus` is the place of a store, and a `STORE` makes a store of any other (docs/trees.md §4).
+    At the root `.locus` is a store, and a `STORE` makes a store of any other (docs/trees.md §4).
     """
     names = path.split(b"/")
     if all_legal(names):
@@ -324,12 +324,12 @@ def unsafe_path(path: bytes) -> "str | None":
 
 
 def makes_store(above: bytes, name: bytes) -> bool:
-    """Whether a directory called `above` is taken for a store once it has this name in it."""
+    """Whether a directory called `above` looks like a store with this name in it."""
     return is_store_name(above) and _casefolded(name) == "store"
 
 
 def escaped(name: bytes) -> bytes:
-    """How a tree lists a name, or a path from such a name on, that it may not hold."""
+    """The escape by which a tree lists a name that it may not hold, or a path from such a name on."""
     return REFUSED + b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in name)
 
 
@@ -343,9 +343,9 @@ def is_escape(name: bytes) -> bool:
 
 
 def has_escape(name: bytes) -> bool:
-    """Whether a name stands in an encoding under its escape: it is not legal, or is itself such an escape.
+    """Whether an encoding holds the name's escape: the name is not legal, or is itself such an escape.
 
-    Not if it is no name at all, or in the end the escape of what is none, such as a path.
+    Not if it is no name at all, or in the end the escape of none, such as a path.
     """
     while name not in (b"", b".", b"..") and b"/" not in name and b"\0" not in name:
         if legal_name(name) is not None:
@@ -361,9 +361,9 @@ def _meant(name: bytes) -> "bytes | None":
     """What `escaped` makes this name of; None when it makes it of nothing."""
     if not name.startswith(REFUSED):
         return None
-    first, *rest = name[len(REFUSED) :].split(b"%")
+    first, *escapes = name[len(REFUSED) :].split(b"%")
     try:
-        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)
+        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in escapes)
     except ValueError:
         return None
     return meant if escaped(meant) == name else None

@@ -2,7 +2,7 @@
 
 `quick` opens every live pack and checks its tables against their digest and its rows against each other;
 `read` reads every byte: the pack's name, every group, every id, every tree, every bucket of the idx (I11).
-A pack that disappears meanwhile was collected, which is no damage. Packs in `condemned/` are not looked at.
+A pack that disappears meanwhile was collected, which is no damage. Packs in `condemned/` are not checked.
 """
 
 import os
@@ -79,7 +79,7 @@ def verify_tree(blobs: BlobStore, root: bytes) -> list[Finding]:
 
 
 def verify_idx_rows(blobs: BlobStore) -> list[Finding]:
-    """Idx files that do not say what the tables of their packs say; costs the memory of making one."""
+    """Idx files that differ from the tables of their packs; costs the memory of making one."""
     fs, layout = blobs.fs, blobs.layout
     directory = layout.directory(IDX_DIR)
     findings: list[Finding] = []

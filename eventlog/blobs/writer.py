@@ -1,11 +1,11 @@
 """Puts blobs and trees into packs: one pack per flush.
 
-A writer holds the gc lock shared from before its first existence check until it is closed, so that
-nothing it finds can be collected before the event that refers to it is durable (I24). Order for the
+A writer holds the gc lock shared from before its first existence check until it is closed. So nothing
+that it relies on can be collected before the event that refers to it is durable (I24). Order for the
 caller: open a writer, put, `flush`, append the events, close the writer. An id is good for an event
 only after the flush that follows its put.
 
-Equal content is stored once (I25): a put looks at the store and at what waits for this flush. Small
+Equal content is stored once (I25): a put checks the store and what waits for this flush. Small
 blobs are gathered into groups, in the order given, so that similar ones compress together; trees go
 into groups of their own, because a replay reads all trees before the first file.
 
@@ -18,7 +18,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.base.fs import FileSystem, Refusals, refusal, write_all
+from eventlog.base.fs import FileSystem, store_error, translate_os_errors, write_all
 from eventlog.base.layout import PACK_DIR, Layout
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import Catalog
@@ -98,7 +98,7 @@ class BlobWriter:
         withheld: "dict[bytes, tuple[str, ...]] | None" = None,
         paced: bool = False,
     ) -> None:
-        """Args: kinds_in: tells the secrets in a content; withheld: takes the ids of those that hold some;
+        """Args: kinds_in: the kinds of secrets in a content; withheld: gets the ids of contents with secrets;
         paced: bring a pack to the disk piece by piece, so that others need not wait for all of it at once."""
         self._paced = paced
         self._kinds_in = kinds_in
@@ -110,7 +110,7 @@ class BlobWriter:
         self._codec = CODEC_NAMES[codec]
         self._level = _LEVELS[self._codec] if level is None else level
         self._group_bytes = min(group_bytes or _GROUP_BYTES[self._codec], GROUP_RAW_MAX)
-        self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
         self._threads = threads
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
@@ -141,17 +141,17 @@ class BlobWriter:
         finally:
             self._lock.release()
 
-    def put(self, data: bytes, *, look: bool = True) -> bytes:
+    def put(self, data: bytes, *, scan: bool = True) -> bytes:
         """Store a blob unless it is there; its id. What was erased from the store is not stored again.
 
-        Args: look: for secrets; not, when the caller knows that there are none.
+        Args: scan: whether to search for secrets; False when the caller knows that there are none.
         Raises: Refused above 4 GiB − 1; NotDurable when the disk takes no more.
         """
         if len(data) > BLOB_SIZE_MAX:
             raise _too_large(len(data))
         id = blake3(data).digest()
-        if look and self._kinds_in is not None and id not in self._withheld and id not in self._pending:
-            # Also of what the store holds: whoever put it may have died before the log said so.
+        if scan and self._kinds_in is not None and id not in self._withheld and id not in self._pending:
+            # Stored contents too: their writer may have died before the event was in the log.
             kinds = self._kinds_in(data)
             if kinds:
                 self._withheld[id] = kinds
@@ -160,7 +160,7 @@ class BlobWriter:
         return id
 
     def withhold(self, id: bytes, kind: str) -> None:
-        """Have the log say that a content is withheld, whatever is in it; of an empty one it never does."""
+        """Have the log withhold a content, whatever is in it; an empty one is never withheld."""
         if id != EMPTY_BLOB:
             self._withheld[id] = tuple(dict.fromkeys((*self._withheld.get(id, ()), kind)))
 
@@ -183,7 +183,7 @@ class BlobWriter:
         return id in self._pending or self._known(id)
 
     def add_copy(self, id: bytes, kind: int, data: bytes) -> None:
-        """Store what other packs hold too: for who merges them, and has hashed `data`. Trees come first."""
+        """Store what other packs hold too: for a merge that has hashed `data`. Trees come first."""
         if kind != TREE:
             self._close_group(self._trees)
         if id not in self._pending:
@@ -243,16 +243,16 @@ class BlobWriter:
             raise
         self._start_pack()
         self._catalog.add(tables)
-        self._catalog.keep_young()
+        self._catalog.store_recent()
         self._mark_settled()
         return tables.name
 
     def _known(self, id: bytes) -> bool:
         with self._reading:
-            known = self._catalog.has(id)
-        if not known:
+            is_stored = self._catalog.has(id)
+        if not is_stored:
             return False
-        if self._unsettled and self._catalog.is_young(id):
+        if self._unsettled and self._catalog.is_recent(id):
             self._relied = True
         return True
 
@@ -268,7 +268,7 @@ class BlobWriter:
 
     def _not_written(self, error: OSError) -> EventLogError:
         doing = "make a pack durable, so nothing of it counts as stored"
-        return refusal(error, self._layout.directory(PACK_DIR), doing, NotDurable)
+        return store_error(error, self._layout.directory(PACK_DIR), doing, NotDurable)
 
     def _mark_settled(self) -> None:
         """The directory of packs was synced after the listing."""
@@ -355,8 +355,8 @@ class BlobWriter:
             write_all(self._fs, self._fd, data, self._written)
             self._written += len(data)
             return
-        for at in range(0, len(data), _MEMORY_BYTES):
-            piece = data[at : at + _MEMORY_BYTES]
+        for start in range(0, len(data), _MEMORY_BYTES):
+            piece = data[start : start + _MEMORY_BYTES]
             write_all(self._fs, self._fd, piece, self._written)
             self._fs.fdatasync(self._fd)
             self._written += len(piece)
@@ -384,8 +384,8 @@ class BlobWriter:
     def _take_existing(self, path: str, name: str) -> None:
         """The pack is there: made by another writer, or made once and damaged since.
 
-        The damaged one is replaced. This is the one place where a name is replaced: the name says
-        which bytes belong to it, we hold exactly these, and the old ones are a worse copy of them.
+        The damaged one is replaced. No other code replaces a name: the name is the hash of the bytes that
+        belong to it, we hold exactly these, and the old ones are a worse copy of them.
         """
         if _hash_file(self._fs, path) != name:
             self._fs.rename(self._tmp, path)
@@ -424,7 +424,7 @@ class BlobWriter:
             try:
                 self._fs.unlink(tmp)
             except OSError:
-                pass  # a leftover in tmp/ harms nobody and is swept later
+                pass  # a leftover in tmp/ does no harm and is swept later
 
 
 def _encoded(

@@ -2,8 +2,8 @@
 
 The target is missing or empty, unless `force` is given; then files are replaced one by one through a
 temporary sibling, and what the tree does not name stays. The walk goes down by directory descriptors
-that never follow a symlink, files are created exclusively, every content is re-hashed before it gets a
-name, and symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
+that never follow a symlink. Files are created exclusively, and every content is re-hashed before it gets a
+name. Symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
 for directories whatever the umask, and those of the tree where that keeps narrower ones: two replays of one
 turn are then equal, whoever runs them (I27).
 
@@ -64,7 +64,7 @@ Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
 class Report:
     """What was written, and what was not.
 
-    `missing` should be there and is not; `skipped` was never captured; `submodules` stand as empty
+    `missing` should be there and is not; `skipped` was never captured; `submodules` become empty
     directories. Each is a list of (path, reason or commit).
     """
 
@@ -102,7 +102,7 @@ def materialize(
         force: the target may hold files; those of the tree's names are replaced, all others stay.
         paths: write only these files and directories of the tree, by their path in it.
         trees: encodings of trees that are in no pack, by id.
-        resolve: what stands for the entries of the directory at a path.
+        resolve: gives the entries to write for those of the directory at a path.
         root_mode: of `target`, if it is made here and is not to have the usual one.
         workers: how many processes write at once; None lets the amount of work decide.
     Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
@@ -115,20 +115,20 @@ def materialize(
     fd, is_new = _open_target(calls, target, force, DIRECTORY_MODE if root_mode is None else PRIVATE_MODE)
     if is_new and root_mode is not None:
         plan.modes[0] = root_mode
-    place = Target(calls, fd, plan.dirs, force, plan.modes)
+    destination = Target(calls, fd, plan.dirs, force, plan.modes)
     try:
-        place.make_all()
-        done = write_files(blobs, place, plan.files, workers)
-        unlinked = _write_symlinks(blobs, place, plan)
-        place.set_modes()
-        missing = plan.missing + place.failed + done.missing
+        destination.make_all()
+        written = write_files(blobs, destination, plan.files, workers)
+        unlinked = _write_symlinks(blobs, destination, plan)
+        destination.set_modes()
+        missing = plan.missing + destination.failed + written.missing
     finally:
-        place.close()
+        destination.close()
     return Report(
-        files=done.files,
-        bytes=done.bytes,
+        files=written.files,
+        bytes=written.bytes,
         symlinks=len(plan.symlinks) - len(unlinked),
-        dirs=place.made,
+        dirs=destination.made,
         missing=sorted(missing + unlinked),
         skipped=[(path, _sentence(blobs, id)) for path, id in plan.skipped],
         submodules=[(path, _sentence(blobs, id)) for path, id in plan.submodules],
@@ -200,8 +200,10 @@ def _plan(
     top = get(root) if isinstance(root, bytes) else root
     directories = read_directories(blobs, get, top, wish, ENTRIES_MAX)
     lists = [top, *(entries for entries in directories.values() if not isinstance(entries, str))]
-    places = blobs.places({id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES})
-    lengths = {id: place[4] for id, place in places.items()}
+    locations = blobs.locations(
+        {id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES}
+    )
+    lengths = {id: location[4] for id, location in locations.items()}
     extent = extent_of(top, wish, directories, lengths)
     if extent.entries > ENTRIES_MAX:
         raise too_many(ENTRIES_MAX)
@@ -220,7 +222,7 @@ def _plan(
                 continue
             _plan_directory(plan, below, index, resolve(entries, plan.dirs[index][2]), part)
         level = below
-    # Contents that stand elsewhere, and not in a pack, are known only now.
+    # Contents that are elsewhere, and not in a pack, are known only now.
     needed = sum(lengths.get(job[0], plan.claims.get(job[0], 0)) for job in plan.files)
     refuse_without_room(needed, target, replaces=force)
     return plan
@@ -319,12 +321,12 @@ def _open_target(calls: UserFiles, target: str, force: bool, mode: int) -> tuple
     return fd, False
 
 
-def _write_symlinks(blobs: BlobStore, place: Target, plan: _Plan) -> Listed:
+def _write_symlinks(blobs: BlobStore, destination: Target, plan: _Plan) -> Listed:
     """Make the symlinks; the (path, reason) of those that cannot be made."""
     failed = []
     for path, index, name, id in plan.symlinks:
         try:
-            place.write_symlink(index, name, blobs.get(id))
+            destination.write_symlink(index, name, blobs.get(id))
         except EventLogError as error:
             failed.append((path, f"its target cannot be read: {error}"))
         except OSError as error:

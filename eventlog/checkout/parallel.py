@@ -4,7 +4,7 @@ The files are put into the order in which packs hold them, so that each group is
 and cut into as many runs of about equal cost as there are workers. This process takes the first run,
 forked children the others. They share nothing that moves: packs are read by position, and each opens
 directories of its own. A child makes plain system calls, reports through a pipe and leaves by
-`os._exit`. The run of a child that dies, or stands still, is written again by this process. A child whose
+`os._exit`. The run of a child that dies, or hangs, is written again by this process. A child whose
 parent was killed has another parent from then on; it asks before each MiB, and writes nothing more.
 
 Only a program with a single Python thread forks, and only on Linux: others write alone. A thread that
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from eventlog.base.errors import Corruption, EventLogError, NotFound
-from eventlog.blobs.catalog import Place
+from eventlog.blobs.catalog import Location
 from eventlog.blobs.groups import GroupReader
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.pack import GROUP_RAW_MAX
@@ -62,10 +62,10 @@ class Done:
 
 def write_files(blobs: BlobStore, target: Target, jobs: list[FileJob], workers: int | None = None) -> Done:
     """Write every job that can be written. `workers` None lets the amount of work decide."""
-    places = blobs.places({job[0] for job in jobs})
-    done = Done(unread=[job for job in jobs if job[0] not in places])
-    found = sorted((places[job[0]], job) for job in jobs if job[0] in places)
-    runs = _runs(found, workers)
+    locations = blobs.locations({job[0] for job in jobs})
+    done = Done(unread=[job for job in jobs if job[0] not in locations])
+    located = sorted((locations[job[0]], job) for job in jobs if job[0] in locations)
+    runs = _runs(located, workers)
     for part in _write_runs(blobs, target, runs):
         done.files += part.files
         done.bytes += part.bytes
@@ -77,12 +77,12 @@ def write_files(blobs: BlobStore, target: Target, jobs: list[FileJob], workers: 
     return done
 
 
-_Run = list[tuple[Place, FileJob]]
+_Run = list[tuple[Location, FileJob]]
 
 
-def _runs(found: _Run, workers: int | None) -> list[_Run]:
+def _runs(located: _Run, workers: int | None) -> list[_Run]:
     """Cut into runs of about equal cost, in order."""
-    costs = [_FILE_COST + place[4] for place, _ in found]
+    costs = [_FILE_COST + location[4] for location, _ in located]
     total = sum(costs)
     if workers is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -90,11 +90,11 @@ def _runs(found: _Run, workers: int | None) -> list[_Run]:
     runs: list[_Run] = []
     start = 0
     spent = 0
-    for at, cost in enumerate(costs):
+    for index, cost in enumerate(costs):
         spent += cost
         if spent * workers >= total * (len(runs) + 1):
-            runs.append(found[start : at + 1])
-            start = at + 1
+            runs.append(located[start : index + 1])
+            start = index + 1
     return runs
 
 
@@ -112,12 +112,12 @@ def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap 
     last = b""
     data = b""
     try:
-        for number, (place, job) in enumerate(run):
+        for number, (location, job) in enumerate(run):
             if progress is not None:
                 progress[:] = number.to_bytes(8, "little")
             id = job[0]
             if id != last:
-                path, _, group_offset, offset, length = place
+                path, _, group_offset, offset, length = location
                 try:
                     data = reader.read(path, group_offset, offset, length)
                 except (Corruption, OSError):
@@ -207,7 +207,7 @@ class _Child:
         self._pipe, write_fd = os.pipe()
         self._parent = os.getpid()
         with warnings.catch_warnings():
-            # Later Pythons warn of a fork beside native threads; the module's docstring says why not here.
+            # Later Pythons warn of a fork beside native threads; see the module's docstring.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._pid = os.fork()
         if self._pid == 0:
@@ -215,16 +215,16 @@ class _Child:
         os.close(write_fd)
 
     def result(self) -> Done | None:
-        """What the child did; None when it died or stands still."""
+        """What the child did; None when it died or hangs."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        seen = b""
+        last_progress = b""
         data = b""
         while True:
             if not poll.poll(STALL_S * 1000):
-                if self._progress[:] == seen:
+                if self._progress[:] == last_progress:
                     return None
-                seen = self._progress[:]
+                last_progress = self._progress[:]
             elif part := os.read(self._pipe, 1 << 16):
                 data += part
             else:
@@ -241,7 +241,7 @@ class _Child:
             return
         pid, self._pid = self._pid, 0
         try:
-            # Ours until it is waited for, so the number cannot be somebody else's.
+            # Ours until it is waited for, so no other process can have the number.
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         except (ProcessLookupError, ChildProcessError):

@@ -1,8 +1,8 @@
 """The directory a tree is written into: its sub-directories by descriptor, and single files in them.
 
 A `Target` belongs to one process and one thread at a time; a forked child goes on with the one it
-inherited. Descriptors are opened one step at a time from the root, never through a symlink, so that a
-directory which somebody swaps for a link is an error and not a way out (I28).
+inherited. Descriptors are opened one step at a time from the root, never through a symlink. So a
+directory which another process swaps for a link is an error and not a way out (I28).
 """
 
 import errno
@@ -92,17 +92,17 @@ class Target:
         if index == self._last_index:
             return self._last_fd
         chain = []
-        at = index
-        while at != 0 and at not in self._open:
-            chain.append(at)
-            at = self.dirs[at][0]
+        current = index
+        while current != 0 and current not in self._open:
+            chain.append(current)
+            current = self.dirs[current][0]
         fd = self._root_fd
-        if at != 0:
-            fd = self._open[at] = self._open.pop(at)
+        if current != 0:
+            fd = self._open[current] = self._open.pop(current)
         while chain:
-            at = chain.pop()
-            fd = self.calls.open_dir(fd, self.dirs[at][1])
-            self._open[at] = fd
+            current = chain.pop()
+            fd = self.calls.open_dir(fd, self.dirs[current][1])
+            self._open[current] = fd
             if len(self._open) > _DESCRIPTORS_MAX:
                 self.calls.close(self._open.pop(next(iter(self._open))))
         self._last_index, self._last_fd = index, fd
@@ -116,9 +116,9 @@ class Target:
         except FileExistsError:
             if not self.force:
                 raise
-            made = sibling()
-            self._create(dir_fd, made, mode, data)
-            self._take_name(dir_fd, made, name)
+            temporary = sibling()
+            self._create(dir_fd, temporary, mode, data)
+            self._take_name(dir_fd, temporary, name)
 
     def write_symlink(self, index: int, name: bytes, content: bytes) -> None:
         """A new symlink, or with `force` one in the place of a file. Raises: OSError."""
@@ -130,12 +130,12 @@ class Target:
         except FileExistsError:
             if not self.force:
                 raise
-            made = sibling()
-            self.calls.symlink(content, dir_fd, made)
-            self._take_name(dir_fd, made, name)
+            temporary = sibling()
+            self.calls.symlink(content, dir_fd, temporary)
+            self._take_name(dir_fd, temporary, name)
 
     def _make(self, parent_fd: int, name: bytes, mode: int) -> None:
-        """FileExistsError when a directory stands there already."""
+        """FileExistsError when there is a directory already."""
         try:
             self.calls.mkdir(parent_fd, name, mode)
         except FileExistsError:
@@ -170,18 +170,18 @@ class Target:
                 raise OSError(errno.ENOSPC, "the disk took no more bytes")
             rest = rest[written:]
 
-    def _take_name(self, dir_fd: int, made: bytes, name: bytes) -> None:
+    def _take_name(self, dir_fd: int, temporary: bytes, name: bytes) -> None:
         """Rename over whatever has the name, unless that is a directory with something in it."""
         try:
             try:
-                self.calls.rename(dir_fd, made, name)
+                self.calls.rename(dir_fd, temporary, name)
             except OSError as error:
                 if error.errno not in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 self.calls.rmdir(dir_fd, name)
-                self.calls.rename(dir_fd, made, name)
+                self.calls.rename(dir_fd, temporary, name)
         except BaseException:
-            self.calls.unlink(dir_fd, made)
+            self.calls.unlink(dir_fd, temporary)
             raise
 
 

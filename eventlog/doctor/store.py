@@ -117,10 +117,10 @@ def _damage(store: Store) -> Iterator[DoctorFinding]:
         yield DoctorFinding(PROBLEM, "damage", str(finding), todo)
     with store.view() as view:
         ages = checked.ages(store.fs, store.layout, view.manifest.segments)
-    for name in ages.unsound[:_SHOWN]:
+    for name in ages.damaged[:_SHOWN]:
         what = f"{store.layout.segment(name)}: its bytes are not those the manifest lists"
         yield DoctorFinding(PROBLEM, "damage", what, "`locus store repair` says what can be done")
-    if not findings and not ages.unsound:
+    if not findings and not ages.damaged:
         what = f"none at a quick look ({_checks(ages)}); `locus store verify --read` checks every byte"
         yield DoctorFinding(OK, "damage", what)
 

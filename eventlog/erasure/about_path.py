@@ -1,8 +1,8 @@
-"""Which events tell of a path, for who erases it (docs/maintenance.md §7).
+"""Which events are about a path, for its erasure (docs/maintenance.md §7).
 
 An event is about a path when its columns have it, or a tool's arguments, patch, command or the lines of its
-result name it. Other events may quote what stood there: they are found by its lines. Pure but for the
-contents that are read. One thread.
+result name it. Other events may quote its content: they are found by its lines. Pure but for the contents
+that are read. One thread.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.log.reader import LogView
 
-# Lines that are shorter stand anywhere; so many of a content show that it was quoted.
+# Shorter lines occur anywhere; so many lines of a content show that it was quoted.
 _LINE_SIZE_MIN = 16
 _LINES_QUOTED = 3
 _CONTENT_SIZE_MAX = 16 << 20
@@ -43,13 +43,13 @@ class PathEvents:
             return True
         if payload is None or self._name not in payload:
             return False
-        said = object_of(payload)
+        fields = object_of(payload)
         if kind == "file":
-            return self._is_it(said.get("old_path"))
+            return self._is_it(fields.get("old_path"))
         if kind not in _OF_TOOLS:
             return False
-        cwd = event["cwd"] or said.get("cwd")
-        named = paths.paths_named(said, lambda name: self._name in name.split("/"))
+        cwd = event["cwd"] or fields.get("cwd")
+        named = paths.paths_named(fields, lambda name: self._name in name.split("/"))
         return any(self._is_meant(name, cwd, is_sure=is_sure) for name, is_sure in named)
 
     def _is_it(self, path: object) -> bool:
@@ -79,16 +79,16 @@ def quoting(
     columns = ("event_id", "event_type", "payload")
     for event in view.iterate(columns=columns) if lines else ():
         if event["event_type"] not in (*KEPT_TYPES, "file") and event["event_id"] not in but:
-            held = set[str]()
+            matches = set[str]()
             for text in _texts_in(texts.fill(object_of(event["payload"]))):
-                held |= lines.intersection(map(str.strip, text.split("\n")))
-            if len(held) >= wanted:
+                matches |= lines.intersection(map(str.strip, text.split("\n")))
+            if len(matches) >= wanted:
                 yield str(event["event_id"])
 
 
 def _lines_of(blobs: "BlobStore", contents: "Collection[bytes]") -> "Iterator[str]":
-    for id, place in blobs.places(contents).items():
-        if place[4] <= _CONTENT_SIZE_MAX:
+    for id, location in blobs.locations(contents).items():
+        if location[4] <= _CONTENT_SIZE_MAX:
             try:
                 text = blobs.get(id).decode("utf-8", "replace")
             except EventLogError:

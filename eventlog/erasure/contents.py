@@ -1,15 +1,15 @@
-"""Erasing contents: packs are written anew without them, and no copy stays aside.
+"""Erasing contents: packs are written anew without them, and no copy stays.
 
-`holding` looks; `remove` makes one new pack of all those that hold an erased id, without it, reads it back,
-and unlinks the old ones at once, where a merge would keep them for a day. What a condemned pack alone holds
-beside an erased content is stored again first. Writers go on beside it; the exclusive `gc` lock is held while
+`holding` searches; `remove` makes one new pack of all those that hold an erased id, without it, reads it
+back, and unlinks the old ones at once, where a merge would keep them for a day. Other contents that only a
+condemned pack holds are stored again first. Writers go on meanwhile; the exclusive `gc` lock is held while
 packs go. Killed anywhere, every id that was not erased is found (I24), and repeating it finishes it (I32).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Set
 
 from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR, parse_pack
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import load_tables
@@ -22,36 +22,36 @@ from eventlog.gc.repack import repack
 from eventlog.log.pattern import Pattern
 from eventlog.worktree.statcache import raise_generation
 
-# Each further one needs a merge of another process that began before, or a content that is stored again.
+# A further round is needed when another process had begun a merge, or stored a content again.
 _ROUNDS_MAX = 10
 
 
 def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
-    """The ids of contents in which the pattern stands, and whether each is a tree: names in it hold it.
+    """The ids of contents that hold the pattern, and whether each is a tree: then names in it hold it.
 
-    Reads every content once. One that a collection takes away meanwhile holds nothing.
+    Reads every content once. One that a collection removes meanwhile is left out.
     Raises: Corruption when one cannot be read.
     """
     kinds: dict[bytes, int] = {}
     for tables in [*blobs.tables(), *(tables for _, tables in _condemned(blobs))]:
         kinds.update(_kinds(tables))
-    found = {}
+    trees_by_id = {}
     for id in blobs.read_order(kinds):
         try:
             if pattern.is_in(blobs.get(id)):
-                found[id] = kinds[id] == TREE
+                trees_by_id[id] = kinds[id] == TREE
         except NotFound:
             continue
-    return found
+    return trees_by_id
 
 
 def renamed(
     blobs: BlobStore, holding: Collection[bytes], pattern: Pattern, mark: str
 ) -> dict[bytes, tuple[TreeEntry, ...]]:
-    """What trees are to be without the pattern in their names: those `holding` it, and all above them.
+    """The trees without the pattern in their names: those `holding` it, and all above them.
 
-    By id the entries of the tree that takes its place. A tree is left out where its names cannot be had
-    without the pattern. Raises: Corruption when a tree cannot be read.
+    By id the entries of its replacement. A tree is left out where its names cannot do without the pattern.
+    Raises: Corruption when a tree cannot be read.
     """
     above: dict[bytes, list[bytes]] = {}
     trees = (id for tables in blobs.tables() for id, kind in _kinds(tables) if kind == TREE)
@@ -65,8 +65,10 @@ def renamed(
     while waiting:
         id = waiting.pop()
         entries = tuple(
-            TreeEntry(_without(one.name, pattern, mark), one.kind, ids.get(one.id, one.id), one.size)
-            for one in blobs.get_tree(id)
+            TreeEntry(
+                _without(entry.name, pattern, mark), entry.kind, ids.get(entry.id, entry.id), entry.size
+            )
+            for entry in blobs.get_tree(id)
         )
         try:
             encoding = encode_tree(entries)
@@ -90,17 +92,17 @@ def _kinds(tables: PackTables) -> Iterator[tuple[bytes, int]]:
 
 
 def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[bytes]:
-    """The ids of all contents that stand at `path`, or below it, in one of the trees. Raises: Corruption."""
+    """The ids of all contents at `path`, or below it, in one of the trees. Raises: Corruption."""
     level = set(roots)
     parts = path.split(b"/")
-    found: set[bytes] = set()
+    ids: set[bytes] = set()
     for number, part in enumerate(parts):
         below: set[bytes] = set()
         for _, encoding in read_trees(blobs, level):
             for kind, id, name in tree_rows(encoding):
                 if name == part:
                     last = number == len(parts) - 1
-                    (below if kind == DIRECTORY else found if last else set()).add(id)
+                    (below if kind == DIRECTORY else ids if last else set()).add(id)
         level = below
     seen: set[bytes] = set()
     while level:
@@ -108,9 +110,9 @@ def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[byte
         below = set()
         for _, encoding in read_trees(blobs, level):
             for kind, id, _ in tree_rows(encoding):
-                (below if kind == DIRECTORY else found).add(id)
+                (below if kind == DIRECTORY else ids).add(id)
         level = below - seen
-    return found
+    return ids
 
 
 def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -> list[str]:
@@ -118,25 +120,25 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
 
     A merge that another process had begun may give one a new pack meanwhile: that one is next.
     Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be written anew;
-    EventLogError when others store them again and again.
+    EventLogError when other processes store them again and again.
     """
     if not ids:
         return []
-    gone: list[str] = []
+    unlinked: list[str] = []
     tried: set[str] = set()
-    with Refusals(blobs.layout.directory(PACK_DIR), "erase contents"):
+    with translate_os_errors(blobs.layout.directory(PACK_DIR), "erase contents"):
         for number in range(_ROUNDS_MAX):
-            held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
-            if stays := held.keys() & tried:
+            packs = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
+            if stays := packs.keys() & tried:
                 raise Corruption(
-                    held[min(stays)].path,
+                    packs[min(stays)].path,
                     "it holds what is to be erased, and other contents that cannot be read: "
                     "see `locus store verify`, then erase again",
                 )
-            if number and not held:
-                return gone
-            tried |= held.keys()
-            gone += _remove_from(blobs, held, ids, lock_timeout_s)
+            if number and not packs:
+                return unlinked
+            tried |= packs.keys()
+            unlinked += _remove_from(blobs, packs, ids, lock_timeout_s)
     raise EventLogError(
         f"{blobs.layout.root}: other processes store what is to be erased as often as it goes. "
         "End them, then go on with `locus store erase --resume`."
@@ -144,30 +146,30 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
 
 
 def _remove_from(
-    blobs: BlobStore, held: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
+    blobs: BlobStore, packs: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
 ) -> list[str]:
     """Write these packs anew without the ids, and unlink every condemned one that holds some; their names."""
     fs, layout = blobs.fs, blobs.layout
-    if held:
-        live = {id for tables in held.values() for id in tables.ids()} - ids
-        repack(blobs, only=held.keys(), live=live, lock_timeout_s=lock_timeout_s)
+    if packs:
+        live = {id for tables in packs.values() for id in tables.ids()} - ids
+        repack(blobs, only=packs.keys(), live=live, lock_timeout_s=lock_timeout_s)
     _keep_others(blobs, ids, lock_timeout_s)
-    gone = []
-    # Whoever writes a pack has ended when this lock is free.
+    unlinked = []
+    # No process is writing a pack when this lock is free.
     with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
         blobs.refresh()
         raise_generation(fs, layout)  # no stat cache proves that they exist
         for name, tables in list(_condemned(blobs)):
             if not ids.isdisjoint(tables.ids()):
                 fs.unlink(f"{layout.directory(CONDEMNED_DIR)}/{name}")
-                gone.append(tables.name)
+                unlinked.append(tables.name)
         fs.fsync_dir(layout.directory(CONDEMNED_DIR))
     blobs.close()
-    return gone
+    return unlinked
 
 
 def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> None:
-    """Store what only a condemned pack holds that has to go."""
+    """Store again the other contents that only a condemned pack with erased ones holds."""
     others: dict[bytes, int] = {}
     for _, tables in _condemned(blobs):
         if not ids.isdisjoint(tables.ids()):
@@ -176,7 +178,7 @@ def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> No
     if not others:
         return
     with blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
-        alone = others.keys() - blobs.places(others).keys()
+        alone = others.keys() - blobs.locations(others).keys()
         for id in sorted(alone, key=lambda id: (others[id] != TREE, id)):
             try:
                 writer.add_copy(id, others[id], blobs.get(id))
@@ -198,9 +200,9 @@ def _condemned(blobs: BlobStore) -> Iterator[tuple[str, PackTables]]:
 
 
 def unreadable(blobs: BlobStore) -> list[str]:
-    """Paths of packs of which nobody can say what they hold."""
+    """Paths of packs whose contents are unknown."""
     fs, layout = blobs.fs, blobs.layout
-    found = []
+    paths = []
     for directory in (layout.directory(PACK_DIR), layout.directory(CONDEMNED_DIR)):
         for name in fs.listdir(directory):
             stem = parse_pack(name.rpartition("-")[2])
@@ -208,7 +210,7 @@ def unreadable(blobs: BlobStore) -> list[str]:
                 if stem is not None:
                     load_tables(fs, f"{directory}/{name}", stem, blobs.store_id)
             except Corruption:
-                found.append(f"{directory}/{name}")
+                paths.append(f"{directory}/{name}")
             except FileNotFoundError:
                 continue
-    return found
+    return paths

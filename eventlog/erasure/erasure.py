@@ -1,10 +1,10 @@
 """Erasing the past: plan, carry out, finish (docs/maintenance.md §7).
 
 `plan_*` reads and changes nothing. `erase` carries a plan out: first the note that one is under way and the
-rules by which what went is known again, then the events that tell of it, then log and contents, then all
-that is derived. Each step may be repeated, and what the last ones need stands in the log: whoever finds the
-note calls `resume` (I32). Beside it others may write and read; who reads in an older view keeps it to its
-end, and until then the erasure waits. Any number of processes may call; locks let one through at a time.
+rules that recognize the erased texts, then the events that record it, then log and contents, then all that
+is derived. Each step may be repeated, and the log holds what the last ones need: a process that finds the
+note calls `resume` (I32). Other processes may write and read meanwhile; a reader of an older view keeps it to
+its end, and until then the erasure waits. Any number of processes may call; locks let one through at a time.
 """
 
 import getpass
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from eventlog.base.errors import EventLogError, NotDurable, NotFound, Refused
-from eventlog.base.fs import Refusals, publish, read_file
+from eventlog.base.fs import publish, read_file, translate_os_errors
 from eventlog.base.jsontext import object_of
 from eventlog.base.layout import (
     INDEX_DIR,
@@ -30,7 +30,7 @@ from eventlog.blobs.ids import from_texts, to_text
 from eventlog.blobs.writer import BlobWriter
 from eventlog.erasure import contents as contents_of
 from eventlog.erasure.about_path import PathEvents, quoting
-from eventlog.gc.live_contents import live_ids, told_trees
+from eventlog.gc.live_contents import baseline_trees, live_ids
 from eventlog.log import erase as log
 from eventlog.log import sweep
 from eventlog.log.erased_rows import KEPT_TYPES, Marks
@@ -62,9 +62,9 @@ _EVENT, _SESSION, _PATH, _SECRET = "event", "session", "path", "secret"
 class ErasurePlan:
     """What an erasure takes out. `events` are ids with positions, `contents` ids of blobs and trees.
 
-    `trees` of these are lists of names: others take their places, in which the names have marks. `sessions`
-    lose their slugs. `shared` contents stay, because other events need them too. `not_reached` says in
-    sentences where copies may be that no command here can reach.
+    `trees` counts those that are trees: others with marks in names replace them. `sessions` lose their slugs.
+    `shared` contents stay, because other events need them too. `not_reached` are sentences about copies that
+    no command here can reach.
     """
 
     by: str
@@ -101,16 +101,16 @@ class Erased:
 
 
 def plan_events(store: Store, event_ids: Iterable[str]) -> ErasurePlan:
-    """To erase events, by their ids or unique beginnings, and contents that no other event needs.
+    """Plan to erase events, by their ids or unique beginnings, and contents that no other event needs.
 
     Raises: NotFound, Ambiguous, Refused (bookkeeping of the store).
     """
     chosen = {}
-    for given in event_ids:
-        event = store.event(given)
+    for prefix in event_ids:
+        event = store.event(prefix)
         if event["event_type"] in KEPT_TYPES:
             raise Refused(
-                f"{given} is an event of type {event['event_type']}, by which the store keeps its books"
+                f"{prefix} is an event of type {event['event_type']}, by which the store keeps its books"
             )
         chosen[str(event["event_id"])] = int(str(event["position"]))
     with store.view() as view:
@@ -119,7 +119,7 @@ def plan_events(store: Store, event_ids: Iterable[str]) -> ErasurePlan:
 
 
 def plan_session(store: Store, session_id: str) -> ErasurePlan:
-    """To erase all events of a session, and contents that no other event needs.
+    """Plan to erase all events of a session, and contents that no other event needs.
 
     Raises: NotFound; Refused while it is active.
     """
@@ -139,14 +139,14 @@ def plan_session(store: Store, session_id: str) -> ErasurePlan:
 
 
 def plan_path(store: Store, path: str) -> ErasurePlan:
-    """To erase every recorded content of a file, or of all files below a folder, and what events tell of it.
+    """Plan to erase all contents of a file, or of all files below a folder, and the events about it.
 
     The name stays where trees list it. Raises: NotFound when nothing of it is recorded.
     """
     path = path.rstrip("/")
     about = PathEvents(path)
     chosen: dict[str, int] = {}
-    found: set[bytes] = set()
+    contents: set[bytes] = set()
     roots: set[bytes] = set()
     columns = ("event_id", "position", "event_type", "path", "cwd", *HASH_COLUMNS, "payload")
     with store.view() as view:
@@ -155,39 +155,39 @@ def plan_path(store: Store, path: str) -> ErasurePlan:
                 roots.update(from_texts([event["tree_hash"]]))
             if about.has(event):
                 chosen[str(event["event_id"])] = int(str(event["position"]))
-                found.update(_named_by(event))
+                contents.update(_named_by(event))
         if not is_outside(f"{path}/"):  # no tree holds what lies outside of the repository
-            found |= contents_of.at_path(store.blobs, roots, path_bytes(path))
-        found.discard(erased_rules.EMPTY_CONTENT)  # it says nothing, and stands in many places
-        if not chosen and not found:
+            contents |= contents_of.at_path(store.blobs, roots, path_bytes(path))
+        contents.discard(erased_rules.EMPTY_CONTENT)  # it is empty, and occurs often
+        if not chosen and not contents:
             raise NotFound(f"nothing of {path} is recorded")
-        plan = _plan(store, view, _PATH, chosen, found)
-        others = list(quoting(view, store.blobs, found, chosen.keys()))
-        return replace(plan, not_reached=(*plan.not_reached, *_quoted(others)))
+        plan = _plan(store, view, _PATH, chosen, contents)
+        quoting_ids = list(quoting(view, store.blobs, contents, chosen.keys()))
+        return replace(plan, not_reached=(*plan.not_reached, *_quoted(quoting_ids)))
 
 
 def plan_secret(store: Store, secret: str) -> ErasurePlan:
-    """To take a text, or what an expression between slashes matches, out of events and contents.
+    """Plan to take a text, or what an expression between slashes matches, out of events and contents.
 
     Raises: InvalidEvent (too short, or no expression), Corruption (a content cannot be read).
     """
     pattern = Pattern(secret)
-    with store.view() as view, Refusals(store.layout.root, "look for it"):
+    with store.view() as view, translate_os_errors(store.layout.root, "look for it"):
         marks = Marks("", pattern=pattern)
         chosen = log.find(view, marks)
-        found = contents_of.holding(store.blobs, pattern)
-        plan = _plan(store, view, _SECRET, chosen, found.keys(), pattern)
-        return replace(plan, trees=sum(found.values()), sessions=tuple(sorted(marks.sessions)))
+        contents = contents_of.holding(store.blobs, pattern)
+        plan = _plan(store, view, _SECRET, chosen, contents.keys(), pattern)
+        return replace(plan, trees=sum(contents.values()), sessions=tuple(sorted(marks.sessions)))
 
 
 def erase(store: Store, plan: ErasurePlan, *, reason: str = "", lock_timeout_s: float = 10.0) -> Erased:
     """Carry out a plan. Raises: Refused (a restore is unfinished), LockTimeout, NotDurable, Corruption.
 
-    When it raises behind its first step, or is killed, `resume` finishes it.
+    When it raises after its first step, or is killed, `resume` finishes it.
     """
     journal.refuse_unfinished(store.fs, store.layout)
     erasure = store.fs.random_bytes(16).hex()
-    with Refusals(store.layout.erased, "write down what is erased"):
+    with translate_os_errors(store.layout.erased, "write down what is erased"):
         _note(store)
         with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
             checks = erased_rules.add(store.fs, store.layout, _rules(store, plan))
@@ -195,23 +195,23 @@ def erase(store: Store, plan: ErasurePlan, *, reason: str = "", lock_timeout_s: 
     marks = Marks(erasure, whole=set(), pattern=plan.pattern)
     with store.blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
         marks.trees = _renamed(store, writer, plan, marks)
-        store.append_rows(_told(store, erasure, plan, reason, checks, marks.trees))
+        store.append_rows(_start_events(store, erasure, plan, reason, checks, marks.trees))
     if plan.pattern is None:
         marks.whole = set(plan.events)
         marks.paths_kept = set(plan.events) if plan.by == _PATH else set()
-    with Refusals(store.layout.root, _DOING):
+    with translate_os_errors(store.layout.root, _DOING):
         return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
 
 
 def renew_rule(store: Store, plan: ErasurePlan, *, lock_timeout_s: float = 10.0) -> bool:
-    """Give a text that was erased before a rule that is looked for fast; whether it had none.
+    """Give a text that was erased before a rule that is searched for fast; whether it had none.
 
     Raises: LockTimeout, NotDurable.
     """
     if plan.pattern is None or plan.pattern.text is None:
         return False
     with (
-        Refusals(store.layout.erased, "write down what is erased"),
+        translate_os_errors(store.layout.erased, "write down what is erased"),
         acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         text = plan.pattern.text.encode("utf-8", "surrogatepass")
@@ -221,9 +221,9 @@ def renew_rule(store: Store, plan: ErasurePlan, *, lock_timeout_s: float = 10.0)
 def is_unfinished(store: Store) -> bool:
     """Whether an erasure is under way, was cut short, or waits for readers.
 
-    Raises: EventLogError where the disk cannot say: a no would leave a text that somebody believes erased.
+    Raises: EventLogError where the disk cannot be read: a "no" could leave a text that was to be erased.
     """
-    with Refusals(store.layout.erasing, "look for an erasure that is not finished"):
+    with translate_os_errors(store.layout.erasing, "look for an erasure that is not finished"):
         try:
             store.fs.lstat(store.layout.erasing)
         except FileNotFoundError:
@@ -232,24 +232,26 @@ def is_unfinished(store: Store) -> bool:
 
 
 def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
-    """Finish what is unfinished, by what the log says of it.
+    """Finish the unfinished erasures, as the log records them.
 
-    The pattern of an erasure that was cut short is not known any more: events that hold it, and were not
-    written anew yet, are erased whole. Raises: as `erase`.
+    The pattern of an interrupted erasure is lost: events that hold it, and were not written anew yet, are
+    erased whole. Raises: as `erase`.
     """
     if not is_unfinished(store):
         return Erased()
     journal.refuse_unfinished(store.fs, store.layout)
     with store.view() as view:
-        open_ones = [told for told in erasures_in(view) if not told.ended]
-    todo = [(_marks_of(told), {bytes.fromhex(id) for id in told.contents}) for told in open_ones]
-    with Refusals(store.layout.root, _DOING):
+        open_ones = [erasure for erasure in erasures_in(view) if not erasure.ended]
+    todo = [(_marks_of(erasure), {bytes.fromhex(id) for id in erasure.contents}) for erasure in open_ones]
+    with translate_os_errors(store.layout.root, _DOING):
         return _finish(store, todo, lock_timeout_s)
 
 
-def _marks_of(told: Erasure) -> Marks:
-    whole = set() if told.rewritten else told.events
-    return Marks(told.id, whole=whole, paths_kept=whole if told.paths_kept else set(), trees=told.trees)
+def _marks_of(erasure: Erasure) -> Marks:
+    whole = set() if erasure.rewritten else erasure.events
+    return Marks(
+        erasure.id, whole=whole, paths_kept=whole if erasure.paths_kept else set(), trees=erasure.trees
+    )
 
 
 # Planning.
@@ -265,7 +267,7 @@ def _plan(
 ) -> ErasurePlan:
     ids = frozenset(contents)
     entries = view.manifest.segments
-    segments = sum(any(e.base <= at < e.end for at in chosen.values()) for e in entries)
+    segments = sum(any(e.base <= position < e.end for position in chosen.values()) for e in entries)
     packs = sum(not ids.isdisjoint(tables.ids()) for tables in store.blobs.tables())
     quarantined = len(_in_quarantine(store, chosen, pattern))
     not_reached = tuple(_not_reached(store, view, chosen, pattern))
@@ -275,24 +277,24 @@ def _plan(
 def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> tuple[set[bytes], int]:
     """The contents that only the chosen events name, also below trees; how many others name too.
 
-    What is told of contents that only these events deferred is chosen too.
+    The `content` events about lists that only these events need are chosen too.
     """
     of_chosen: set[bytes] = set()
-    of_others: set[bytes] = set(told_trees(store.fs, store.layout))
+    of_others: set[bytes] = set(baseline_trees(store.fs, store.layout))
     stored: dict[bytes, list[bytes]] = {}
     of_lists: list[tuple[str, int, bytes]] = []
     for event in view.iterate(columns=("event_id", "position", "event_type", *HASH_COLUMNS)):
         if event["event_type"] == CONTENT:
-            # Needed by those who need its list, which its `before_hash` names.
+            # Needed with its list, which its `before_hash` names.
             for list_id in from_texts([event["before_hash"]]):
                 stored.setdefault(list_id, []).extend(from_texts([event["tree_hash"]]))
                 of_lists.append((str(event["event_id"]), int(str(event["position"])), list_id))
             continue
         (of_chosen if event["event_id"] in chosen else of_others).update(_named_by(event))
-    kept = live_ids(store.blobs, of_others, stored=stored)
-    alone = live_ids(store.blobs, of_chosen - kept, set(kept), stored) - kept
+    needed = live_ids(store.blobs, of_others, stored=stored)
+    alone = live_ids(store.blobs, of_chosen - needed, set(needed), stored) - needed
     chosen.update((event_id, position) for event_id, position, list_id in of_lists if list_id in alone)
-    return alone, len(of_chosen & kept)
+    return alone, len(of_chosen & needed)
 
 
 def _named_by(event: Event) -> Iterator[bytes]:
@@ -315,9 +317,9 @@ def _not_reached(
             reached[name] = max(reached.get(name, 0), position)
     for name, position in sorted(reached.items()):
         if first is not None and position > first:
-            yield f"what {name} was given: it has the events in front of position {position:,}"
+            yield f"what {name} was given: it has the events before position {position:,}"
     for path in contents_of.unreadable(store.blobs):
-        yield f"{path}: it cannot be read, so nobody knows what it holds"
+        yield f"{path}: it cannot be read, so its contents are unknown"
     config = store.layout.config_file
     if pattern is not None and store.fs.exists(config) and pattern.is_in(read_file(store.fs, config)):
         yield f"{config}: a person wrote it; take it out there"
@@ -325,16 +327,16 @@ def _not_reached(
 
 def _quoted(events: "list[str]") -> Iterator[str]:
     if events:
-        some = " ".join(events[:_QUOTED_SHOWN])
+        ids = " ".join(events[:_QUOTED_SHOWN])
         more = f", and {len(events) - _QUOTED_SHOWN:,} more" if len(events) > _QUOTED_SHOWN else ""
-        yield f"other events that hold lines of it; `locus store erase --event ID…` erases them: {some}{more}"
+        yield f"other events that hold lines of it; `locus store erase --event ID…` erases them: {ids}{more}"
 
 
 # Carrying out.
 
 
 def _note(store: Store) -> None:
-    """From here on, maintenance knows that there is something to finish."""
+    """Note that an erasure is under way, so that maintenance finishes it."""
     fs, layout = store.fs, store.layout
     for tries_left in reversed(range(_NOTE_TRIES)):
         try:
@@ -356,15 +358,17 @@ def _rules(store: Store, plan: ErasurePlan) -> list[bytes]:
     elif plan.pattern is not None and plan.pattern.expression is not None:
         rules.append(erased_rules.expression_rule(plan.pattern.expression))
     if plan.by in (_SECRET, _PATH):
-        # What is very short may stand anywhere and mean nothing.
-        places = store.blobs.places(plan.contents)
-        long = (id for id, place in places.items() if plan.by == _SECRET or place[4] >= _CONTENT_SIZE_MIN)
+        # A very short content may occur anywhere and mean nothing.
+        locations = store.blobs.locations(plan.contents)
+        long = (
+            id for id, location in locations.items() if plan.by == _SECRET or location[4] >= _CONTENT_SIZE_MIN
+        )
         rules += [erased_rules.content_rule(id) for id in sorted(long)]
     return rules
 
 
 def _renamed(store: Store, writer: BlobWriter, plan: ErasurePlan, marks: Marks) -> dict[str, str]:
-    """Put the trees that take the places of those with the pattern in their names; hashes of both."""
+    """Store the replacements of the trees with the pattern in their names; hashes of both."""
     if plan.pattern is None or not plan.trees:
         return {}
     trees = (id for id in plan.contents if store.blobs.kind_of(id) == "tree")
@@ -374,35 +378,35 @@ def _renamed(store: Store, writer: BlobWriter, plan: ErasurePlan, marks: Marks) 
     return put
 
 
-def _told(
+def _start_events(
     store: Store, erasure: str, plan: ErasurePlan, reason: str, checks: list[str], trees: dict[str, str]
 ) -> Iterator[Event]:
     events, contents = sorted(plan.events), sorted(id.hex() for id in plan.contents)
     pairs = sorted(trees.items())
-    for at in range(0, max(len(events), len(contents), len(pairs), 1), _IDS_IN_EVENT_MAX):
-        end = at + _IDS_IN_EVENT_MAX
+    for start in range(0, max(len(events), len(contents), len(pairs), 1), _IDS_IN_EVENT_MAX):
+        end = start + _IDS_IN_EVENT_MAX
         yield _event(
             erasure,
             START,
             by=plan.by,
             who=_who(),
             reason=reason or None,
-            events=events[at:end],
-            contents=contents[at:end],
-            trees=dict(pairs[at:end]),
+            events=events[start:end],
+            contents=contents[start:end],
+            trees=dict(pairs[start:end]),
             store=store.identity.store_id.hex(),
             rules=checks,
         )
 
 
-def _event(erasure: str, operation: str, **said: object) -> Event:
+def _event(erasure: str, operation: str, **fields: object) -> Event:
     return {
         "event_type": ERASURE,
         "event_kind": "fact",
         "source": "user" if operation == START else "system",
         "agent": "locus",
         "operation": operation,
-        "payload": {"erasure": erasure, **said},
+        "payload": {"erasure": erasure, **fields},
     }
 
 
@@ -421,11 +425,11 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     _seal_all(store, lock_timeout_s)
     for marks, _ in todo:
         if marks.whole or marks.pattern is not None or marks.trees:
-            done = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
-            report.events += done.events
-            report.named += done.named
-            report.segments += len(done.segments)
-            store.append_rows([_event(marks.erasure, REWRITTEN, events_changed=done.events)])
+            rewritten = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
+            report.events += rewritten.events
+            report.named += rewritten.named
+            report.segments += len(rewritten.segments)
+            store.append_rows([_event(marks.erasure, REWRITTEN, events_changed=rewritten.events)])
     ids: set[bytes] = set().union(*(contents for _, contents in todo))
     report.contents = len(ids)
     report.packs = len(contents_of.remove(store.blobs, ids, lock_timeout_s=lock_timeout_s))
@@ -442,10 +446,10 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
 
 
 def _seal_all(store: Store, lock_timeout_s: float) -> None:
-    """Have all that was told so far in segments, which can be written anew. Raises: NotDurable."""
-    told = store.journal.next_position()
+    """Seal all events so far: only segments can be written anew. Raises: NotDurable."""
+    end = store.journal.next_position()
     store.seal(lock_timeout_s=lock_timeout_s)
-    if read_current(store.fs, store.layout, store.identity.store_id).next_position < told:
+    if read_current(store.fs, store.layout, store.identity.store_id).next_position < end:
         raise NotDurable(
             f"{store.layout.root}: the disk failed while the log was sealed, so what is to be erased is "
             "still there. Check the disk, then go on with `locus store erase --resume`."
@@ -453,9 +457,9 @@ def _seal_all(store: Store, lock_timeout_s: float) -> None:
 
 
 def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s: float) -> None:
-    """All that was made from what is gone, or may hold it beside other things."""
+    """Remove what was made from erased texts, or may hold them."""
     fs, layout = store.fs, store.layout
-    # Who indexes for a search has read what went: nothing of that is written behind the removal.
+    # An indexer may have read what was erased: the lock keeps it from writing after the removal.
     with acquire(fs, layout, SEARCH, timeout_s=lock_timeout_s):
         for name in fs.listdir(layout.directory(INDEX_DIR)):
             _unlink(store, layout.index(name))
@@ -465,7 +469,7 @@ def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_t
     _unlink(store, layout.config_twin)
     for name in fs.listdir(layout.directory(LIVE_DIR)):
         if name != "maintained" and not name.endswith(".running"):
-            # What hooks remember names trees that may be gone, and files of transcripts.
+            # The checkpoints of hooks name trees that may be gone, and files of transcripts.
             _unlink(store, layout.live(name))
     _unlink(store, layout.briefing)
     for directory in map(layout.directory, (MEMORY_DIR, f"{MEMORY_DIR}/archive")):
@@ -484,14 +488,14 @@ def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_t
         path = layout.tmp(name)
         if any(marks.pattern is not None and _holds(store, path, marks.pattern) for marks, _ in todo):
             _unlink(store, path)
-    # A power cut must not bring back what the log says is gone.
+    # A power cut must not bring back what the log records as gone.
     for directory in (INDEX_DIR, STATCACHE_DIR, LIVE_DIR, QUARANTINE_DIR, TMP_DIR):
         fs.fsync_dir(layout.directory(directory))
     fs.fsync_dir(layout.root)
 
 
 def _age_s(store: Store) -> float:
-    """How long ago this erasure began: what was written into `tmp/` since then holds nothing of it."""
+    """How long ago this erasure began: files written into `tmp/` since then hold nothing of it."""
     try:
         return store.fs.time_ns() / 1e9 - store.fs.stat(store.layout.erasing).st_mtime
     except FileNotFoundError:
@@ -501,14 +505,14 @@ def _age_s(store: Store) -> float:
 def _in_quarantine(store: Store, events: "dict[str, int]", pattern: "Pattern | None") -> list[str]:
     """Quarantined bytes that hold the pattern, or one of the events by its id."""
     layout = store.layout
-    found = []
+    paths = []
     ids = [event_id.encode() for event_id in events]
     for name in store.fs.listdir(layout.directory(QUARANTINE_DIR)):
         if name.endswith(".bin"):
             data = read_file(store.fs, layout.quarantine(name))
             if (pattern is not None and pattern.is_in(data)) or any(id in data for id in ids):
-                found.append(layout.quarantine(name))
-    return found
+                paths.append(layout.quarantine(name))
+    return paths
 
 
 def _holds(store: Store, path: str, pattern: Pattern) -> bool:
@@ -522,4 +526,4 @@ def _unlink(store: Store, path: str) -> None:
     try:
         store.fs.unlink(path)
     except FileNotFoundError:
-        pass  # somebody else was first
+        pass  # another process was first

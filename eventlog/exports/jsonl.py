@@ -211,7 +211,7 @@ class _Contents:
             waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._done]
 
     def _is_tree(self, id: bytes) -> bool:
-        place = self._blobs.places((id,)).get(id)  # says so without reading it
+        place = self._blobs.locations((id,)).get(id)  # says so without reading it
         return place[1] == TREE if place is not None else self._blobs.kind_of(id) == "tree"
 
     def _put_parts(self, kind: str, id: bytes, data: bytes) -> None:

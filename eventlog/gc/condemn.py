@@ -1,4 +1,4 @@
-"""Packs leave: to `condemned/`, back from there, and away for good. And the plan of a collection.
+"""Packs move to `condemned/`, back from there, and are deleted. And the plan of a collection.
 
 A pack is condemned, by one rename, when nothing in it is needed from it: every id that it holds is dead, or
 was read and proven in another pack. It is looked up there for a day, last of all, and then unlinked. All of
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, Refused
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import (
     CONDEMNED_DIR,
     PACK_DIR,
@@ -91,7 +91,7 @@ def plan_collection(
     Args: dead_share_max: packs of which a smaller share is dead are left as they are.
     Raises: Corruption when a row of a pack is impossible.
     """
-    with Refusals(blobs.layout.gc_generation, "plan a collection"):
+    with translate_os_errors(blobs.layout.gc_generation, "plan a collection"):
         generation = read_generation(blobs.fs, blobs.layout)
     dead, partial = [], []
     for tables in blobs.tables():
@@ -108,7 +108,7 @@ def plan_collection(
 def carry_out(
     blobs: BlobStore, plan: CollectPlan, live: set[bytes], late: Late, *, lock_timeout_s: float = 10.0
 ) -> list[str]:
-    """Do what a plan says; the packs that were condemned. A plan can be carried out once.
+    """Carry out a plan; the packs that were condemned. A plan can be carried out once.
 
     Args:
         live: as the plan was made with; what `late` adds is added to it.
@@ -119,16 +119,18 @@ def carry_out(
     from eventlog.gc.repack import repack
 
     names = [share.name for share in plan.dead]
-    with Refusals(blobs.layout.directory(PACK_DIR), "collect packs"):
+    with translate_os_errors(blobs.layout.directory(PACK_DIR), "collect packs"):
         _refuse_other_generation(blobs, plan.generation)
         _refuse_unfinished(blobs)
-        gone = condemn(
+        condemned = condemn(
             blobs, names, {}, live=live, late=late, generation=plan.generation, lock_timeout_s=lock_timeout_s
         )
     partial = [share.name for share in plan.partial]
     if partial:
-        gone += repack(blobs, only=partial, live=live, late=late, lock_timeout_s=lock_timeout_s).condemned
-    return gone
+        condemned += repack(
+            blobs, only=partial, live=live, late=late, lock_timeout_s=lock_timeout_s
+        ).condemned
+    return condemned
 
 
 def condemn(
@@ -153,7 +155,7 @@ def condemn(
     if not names:
         return []
     fs, layout = blobs.fs, blobs.layout
-    # Before the lock: it takes long, and whoever looks up in between opens these packs themselves.
+    # Before the lock: it takes long, and readers meanwhile open these packs themselves.
     blobs.build_idx(without=names)
     candidates = {tables.name: tables for tables in blobs.tables() if tables.name in names}
     with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
@@ -163,13 +165,13 @@ def condemn(
         if late is not None:
             assert live is not None
             live_ids(blobs, late(), live)
-        there = blobs.pack_names
+        present = blobs.pack_names
         elsewhere: set[bytes] = set().union(
-            *(ids for name, ids in proven.items() if name in there - set(names))
+            *(ids for name, ids in proven.items() if name in present - set(names))
         )
         chosen = []
         loses = False
-        for name in sorted(candidates.keys() & there):
+        for name in sorted(candidates.keys() & present):
             missing = set(candidates[name].ids()) - elsewhere
             if missing if live is None else not missing.isdisjoint(live):
                 continue
@@ -197,7 +199,7 @@ def sweep_condemned(
     """
     fs, layout = blobs.fs, blobs.layout
     directory = layout.directory(CONDEMNED_DIR)
-    with Refusals(directory, "remove condemned packs"):
+    with translate_os_errors(directory, "remove condemned packs"):
         if not any(_old(fs, fs.listdir(directory), age_s_min)):
             return Swept((), (), 0)
         with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
@@ -209,11 +211,11 @@ def sweep_condemned(
 
 
 def _refuse_other_generation(blobs: BlobStore, generation: int) -> None:
-    found = read_generation(blobs.fs, blobs.layout)
-    if found != generation:
+    current = read_generation(blobs.fs, blobs.layout)
+    if current != generation:
         raise Refused(
             f"{blobs.layout.root}: this plan was made before the last collection (generation {generation}, "
-            f"now {found}). Nothing was changed; make a new plan with --dry-run."
+            f"now {current}). Nothing was changed; make a new plan with --dry-run."
         )
 
 
@@ -267,8 +269,8 @@ def _old(fs: FileSystem, names: Iterable[str], age_s_min: float) -> Iterator[tup
     """(file name, pack name) of those condemned packs that are old enough."""
     now_s = fs.time_ns() / 1e9
     for name in names:
-        since, _, rest = name.rpartition("-")
-        stem = parse_pack(rest)
+        since, _, file = name.rpartition("-")
+        stem = parse_pack(file)
         if stem is not None and since.isdecimal() and now_s - int(since) >= age_s_min:
             yield name, stem
 
@@ -282,9 +284,9 @@ def _sweep(blobs: BlobStore, directory: str, live: set[bytes] | None, age_s_min:
         try:
             tables = load_tables(fs, path, stem, blobs.store_id)
         except Corruption:
-            continue  # nobody can say what is in it, so it stays, for `locus store repair`
+            continue  # its contents are unknown, so it stays, for `locus store repair`
         only = set(tables.ids()) - back
-        only -= blobs.places(only).keys()
+        only -= blobs.locations(only).keys()
         if only and live is None:
             continue
         if live is None or only.isdisjoint(live):

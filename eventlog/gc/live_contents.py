@@ -6,9 +6,9 @@ files (docs/certainty.md §3).
 Reads only, without a lock, level by level: each tree is read once, in the order in which packs hold them, and
 hashed on the way. Memory: some 250 bytes for each live id. A `BlobStore` belongs to one thread at a time.
 
-A root that is not there keeps nothing and is no error: its content was erased, or collected before somebody
-kept its session again. A tree that is there and cannot be read is one: what stands below it would pass for
-dead, and be gone when the tree is brought back.
+A missing root retains nothing and is no error: its content was erased, or collected before its session was
+held again. A tree that exists and cannot be read is an error: what is below it would pass for dead, and be
+gone when the tree is brought back.
 """
 
 import os
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, NotFound
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.blobs.deferred import list_of, sentence_of
 from eventlog.blobs.groups import GroupReader
@@ -81,25 +81,25 @@ def _walk(blobs: BlobStore, level: set[bytes], live: set[bytes], skipped: set[by
 def _lists_named(blobs: BlobStore, sentences: set[bytes]) -> set[bytes]:
     """The lists of deferred contents that some of these sentences name."""
     size = len(sentence_of(bytes(ID_SIZE)))
-    found = set()
-    for id, (_, _, _, _, length) in blobs.places(sentences).items():
+    lists = set()
+    for id, (_, _, _, _, length) in blobs.locations(sentences).items():
         if length == size:
-            found.add(list_of(blobs.get(id)))
-    return {list_id for list_id in found if list_id is not None}
+            lists.add(list_of(blobs.get(id)))
+    return {list_id for list_id in lists if list_id is not None}
 
 
-def told_trees(fs: FileSystem, layout: Layout) -> list[bytes]:
-    """The trees with which the next captures of hooks compare, and by which they name what was there before.
+def baseline_trees(fs: FileSystem, layout: Layout) -> list[bytes]:
+    """The baselines: the trees that the next captures of hooks compare with.
 
-    No retained event need name them, so they are roots of their own. A note that cannot be read counts for
-    nothing with a hook either (docs/hooks.md). Notes are synced, so that a power cut brings no older one
-    back; hooks write them under the gc lock, so who holds it exclusively has them all.
+    Perhaps no retained event names them, so they are roots of their own. Hooks ignore a checkpoint that
+    cannot be read too (docs/hooks.md). The files are synced, so that a power cut brings no older one back;
+    hooks write them under the gc lock, so its exclusive holder sees them all.
     """
-    with Refusals(layout.directory(LIVE_DIR), "read the notes of hooks"):
-        return list(_told_trees(fs, layout))
+    with translate_os_errors(layout.directory(LIVE_DIR), "read the notes of hooks"):
+        return list(_baseline_trees(fs, layout))
 
 
-def _told_trees(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
+def _baseline_trees(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except FileNotFoundError:
@@ -127,17 +127,17 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
     Raises: Corruption.
     """
     wanted = set(ids)
-    places = blobs.places(wanted)
-    if missing := wanted - places.keys():
-        places |= blobs.condemned_places(missing)
-        # What was in neither listing may have come back between them.
-        places |= blobs.places(missing - places.keys())
-    gone = missing - places.keys()
-    trees = sorted((place, id) for id, place in places.items() if place[1] == TREE)
-    del wanted, places
-    if gone:
+    locations = blobs.locations(wanted)
+    if missing := wanted - locations.keys():
+        locations |= blobs.condemned_locations(missing)
+        # An id that was in neither listing may have come back between them.
+        locations |= blobs.locations(missing - locations.keys())
+    absent = missing - locations.keys()
+    trees = sorted((location, id) for id, location in locations.items() if location[1] == TREE)
+    del wanted, locations
+    if absent:
         try:
-            blobs.get(gone.pop())  # one answers for all: it raises when a pack cannot be read
+            blobs.get(absent.pop())  # one of them is enough: it raises when a pack cannot be read
         except NotFound:
             pass
     reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
@@ -159,25 +159,25 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
 
 
 def tree_rows(encoding: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """(kind, id, name) of each entry of a tree whose bytes were hashed; looks no further than it must.
+    """(kind, id, name) of each entry of a tree whose bytes were hashed; reads no more than it must.
 
     Raises: Corruption.
     """
-    at, end = _MAGIC_SIZE, len(encoding)
+    offset, end = _MAGIC_SIZE, len(encoding)
     unpack, head = _ENTRY.unpack_from, _ENTRY.size
-    while at + head <= end:
-        kind, id, length = unpack(encoding, at)
-        at += head
-        yield kind, id, encoding[at : at + length]
-        at += length
-    if at != end:
-        raise Corruption(to_text(b""), "a tree ends inside an entry", at)
+    while offset + head <= end:
+        kind, id, length = unpack(encoding, offset)
+        offset += head
+        yield kind, id, encoding[offset : offset + length]
+        offset += length
+    if offset != end:
+        raise Corruption(to_text(b""), "a tree ends inside an entry", offset)
 
 
 class _Unlike:
-    """Rows of trees, without those in which one is like the last that began and ended with the same rows.
+    """Rows of trees, without those that equal the rows of the last tree with the same beginning and end.
 
-    Versions of a directory differ in few rows; to find where costs a small part of looking at every row.
+    Versions of a directory differ in few rows; finding where costs a small part of decoding every row.
     """
 
     def __init__(self) -> None:
@@ -198,16 +198,20 @@ class _Unlike:
         longer = len(encoding) - len(old)
         end = bisect_left(starts, len(old) - min(back, most - start))
         stop = starts[end] + longer if old else len(encoding)
-        found = _rows_between(encoding, max(start, _MAGIC_SIZE), stop)
-        if found is None:
+        rows_and_starts = _rows_between(encoding, max(start, _MAGIC_SIZE), stop)
+        if rows_and_starts is None:
             begin, end = 0, len(starts)
-            found = _rows_between(encoding, _MAGIC_SIZE, len(encoding))
-            if found is None:
+            rows_and_starts = _rows_between(encoding, _MAGIC_SIZE, len(encoding))
+            if rows_and_starts is None:
                 raise Corruption("a tree", "it ends inside an entry", len(encoding))
-        rows, between = found
+        rows, between = rows_and_starts
         if longer or between != starts[begin:end]:
-            after = [at + longer for at in starts[end:]] if old and end < len(starts) else [len(encoding)]
-            starts = starts[:begin] + between + after
+            starts_after = (
+                [start_of_row + longer for start_of_row in starts[end:]]
+                if old and end < len(starts)
+                else [len(encoding)]
+            )
+            starts = starts[:begin] + between + starts_after
         if len(self._last) >= _LAST_MAX:
             self._last.clear()
         self._last[ends] = encoding, starts
@@ -227,13 +231,15 @@ def _differing(a: bytes, b: bytes) -> int:
     return int.from_bytes(a, "big") ^ int.from_bytes(b, "big")
 
 
-def _rows_between(encoding: bytes, at: int, stop: int) -> tuple[list[tuple[bytes, bytes]], list[int]] | None:
+def _rows_between(
+    encoding: bytes, offset: int, stop: int
+) -> tuple[list[tuple[bytes, bytes]], list[int]] | None:
     """(kind, id) of the rows in [at, stop), and where they begin; None when no row ends at `stop`."""
     rows, starts = [], []
     unpack, head = _ENTRY.unpack_from, _ENTRY.size
-    while at + head <= stop:
-        kind, id, length = unpack(encoding, at)
+    while offset + head <= stop:
+        kind, id, length = unpack(encoding, offset)
         rows.append((kind, id))
-        starts.append(at)
-        at += head + length
-    return (rows, starts) if at == stop else None
+        starts.append(offset)
+        offset += head + length
+    return (rows, starts) if offset == stop else None

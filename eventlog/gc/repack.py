@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventlog.base.errors import Corruption, NotFound
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import PACK_DIR
 from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.groups import GroupReader
@@ -32,7 +32,7 @@ from eventlog.gc.repack_policy import choose
 _LEVEL = 9
 _THREADS = 2
 
-# A group ends behind the first path with which it reaches the first size, or at the second. Contents of one
+# A group ends after the first path with which it reaches the first size, or at the second. Contents of one
 # path share most of their bytes, so a cut between its versions costs one of them whole: in histories where a
 # version takes a hundredth of its length, cuts every 4 MiB made packs larger by a quarter.
 _GROUP_BYTES = 4 << 20
@@ -60,7 +60,7 @@ class Repacked:
     bytes_after: int
 
     def figures(self) -> dict[str, Any]:
-        """For the event that tells of it."""
+        """For the event that notes it."""
         return asdict(self) | {"condemned": len(self.condemned)}
 
 
@@ -75,22 +75,22 @@ def repack(
     named: Callable[[Set[bytes]], Named] | None = None,
     lock_timeout_s: float = 10.0,
 ) -> Repacked:
-    """Merge packs: those that are due, or everything, or only these.
+    """Merge packs: those that are worth it, or everything, or only these.
 
     Args:
         bytes_max: leave alone packs that would make the inputs larger than this.
-        live: leave out every other id. `late` tells what became live meanwhile (see `condemn.carry_out`).
-        named: what the log says of these ids, in any order.
+        live: leave out every other id. `late` gives what became live meanwhile (see `condemn.carry_out`).
+        named: the paths and positions of these ids in the log, in any order.
     Raises: LockTimeout, NotDurable, Corruption (a tree that is to name paths), EventLogError.
     """
-    with Refusals(blobs.layout.directory(PACK_DIR), "merge packs"):
+    with translate_os_errors(blobs.layout.directory(PACK_DIR), "merge packs"):
         packs = {tables.name: tables for tables in blobs.tables()}
         if only is not None:
             packs = {name: packs[name] for name in packs.keys() & set(only)}
-        gone: list[str] = []
+        condemned: list[str] = []
         if only is None:
-            gone = _condemn_needless(blobs, packs, lock_timeout_s)
-        inputs = {name: packs[name] for name in packs.keys() - set(gone)}
+            condemned = _condemn_needless(blobs, packs, lock_timeout_s)
+        inputs = {name: packs[name] for name in packs.keys() - set(condemned)}
         if not everything and only is None:
             sizes = {name: tables.size for name, tables in inputs.items()}
             inputs = {name: packs[name] for name in choose(sizes, bytes_max)}
@@ -105,9 +105,9 @@ def repack(
                 except FileNotFoundError:
                     pass  # others have merged or collected it already, so it proves nothing
             names = inputs.keys() - {new}
-            gone += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
-        before = sum(packs[name].size for name in gone)
-        return Repacked(new, gone, before, bytes_after)
+            condemned += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
+        bytes_before = sum(packs[name].size for name in condemned)
+        return Repacked(new, condemned, bytes_before, bytes_after)
 
 
 def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
@@ -136,7 +136,7 @@ def _proven_in(blobs: BlobStore, tables: PackTables, wanted: Set[bytes] | None) 
 
 
 def _condemn_needless(blobs: BlobStore, packs: Mapping[str, PackTables], lock_timeout_s: float) -> list[str]:
-    """Condemn packs of which larger ones hold everything: a merge died, or gave up, behind its commit."""
+    """Condemn packs of which larger ones hold everything: a merge died, or gave up, after its commit."""
     seen: set[bytes] = set()
     needless: dict[str, set[bytes]] = {}
     larger: list[PackTables] = []
@@ -174,7 +174,7 @@ def _merge(
         threads=_THREADS,
         lock_timeout_s=lock_timeout_s,
     ) as writer:
-        # Nobody takes an input away while this lock is held, and none of them changes.
+        # No process removes an input while this lock is held, and none of them changes.
         sizes = _sizes(inputs.values(), live)
         keys = _keys(blobs, sizes, [] if named is None else named(sizes[TREE].keys() | sizes[BLOB].keys()))
         for kind in (TREE, BLOB):
@@ -222,12 +222,12 @@ def _keys(blobs: BlobStore, sizes: Mapping[int, Mapping[bytes, int]], named: Nam
             path, age = keys[id] = level[id]
             prefix = path + b"/" if path else path
             for kind, child, name in tree_rows(encoding):
-                known = below if kind == DIRECTORY else keys
-                if child in known:
-                    if age < known[child][1]:
-                        known[child] = known[child][0], age
+                target_keys = below if kind == DIRECTORY else keys
+                if child in target_keys:
+                    if age < target_keys[child][1]:
+                        target_keys[child] = target_keys[child][0], age
                 elif child in (trees if kind == DIRECTORY else contents) and child not in walked:
-                    known[child] = prefix + name, age
+                    target_keys[child] = prefix + name, age
         level = below
     return keys
 
@@ -247,7 +247,7 @@ def _windows(ids: Iterable[bytes], sizes: Mapping[bytes, int]) -> Iterator[list[
 
 
 def _read(blobs: BlobStore, ids: Iterable[bytes]) -> dict[bytes, bytes]:
-    """What can be read of them, hashed. What cannot keeps the packs that hold it where they are."""
+    """The contents that can be read, hashed. Packs with a content that cannot be read stay."""
     contents = {}
     for id in blobs.read_order(ids):
         try:

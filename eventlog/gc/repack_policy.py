@@ -1,4 +1,4 @@
-"""Which packs a merge would take, by their sizes alone. Every command asks, so it imports next to nothing."""
+"""Which packs a merge would take, by their sizes alone. Every command asks, so it imports very little."""
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import PACK_DIR, Layout, parse_pack
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 PACKS_MIN = 8
 
 
-def is_due(fs: FileSystem, layout: Layout, bytes_max: int) -> bool:
+def is_worthwhile(fs: FileSystem, layout: Layout, bytes_max: int) -> bool:
     """Whether a merge of no more than so many bytes would pay, by the sizes of the packs alone."""
     sizes = {}
     for name in fs.listdir(layout.directory(PACK_DIR)):

@@ -1,21 +1,21 @@
 """What takes the space of a store: by kind of file, by session, by path, and what sharing saves.
 
-Reads only, beside anybody, under the caller's pinned view. The bytes of one content are its share of the
+Reads only, beside any process, under the caller's pinned view. The bytes of one content are its share of the
 group that it is compressed in, by raw length: an estimate, exact in sum. Memory: some 300 bytes for each
-content, and more while paths are told.
+content, and more with paths.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from eventlog.base import layout as names
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_texts
 from eventlog.blobs.pack import TREE
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.gc.live_contents import read_trees, told_trees, tree_rows
+from eventlog.gc.live_contents import baseline_trees, read_trees, tree_rows
 from eventlog.log import retained
 from eventlog.log.reader import LogView
 
@@ -52,11 +52,11 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Reuse:
     """`named` is what all snapshots and changes hold, each counted in full; `distinct` each content once;
-    `kept` the bytes of the packs. `factor` is named / kept, None when nothing is kept."""
+    `stored` the bytes of the packs. `factor` is named / stored, None when nothing is stored."""
 
     named: int
     distinct: int
-    kept: int
+    stored: int
     factor: float | None
 
 
@@ -68,7 +68,7 @@ class _Content:
 
 
 def by_kind(blobs: BlobStore) -> list[Row]:
-    """Files and bytes of every kind; what packs hold is told apart into trees, contents and tables."""
+    """Files and bytes of every kind; packs are split into trees, contents and tables."""
     parts = {"contents in packs": 0.0, "directories in packs": 0.0}
     contents = _contents(blobs)
     for content in contents.values():
@@ -94,14 +94,16 @@ def by_kind(blobs: BlobStore) -> list[Row]:
 
 def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
     """For each session what only it needs: releasing it would free that. The rest by why it stays."""
-    said = retained.retention_in(view)
+    retention = retained.retention_in(view)
     owners = _Owners(blobs)
-    roots = [(session or OUTSIDE, text) for session, text in retained.hashes_and_sessions(view, said.limits)]
-    owners.claim([(who, id) for who, text in roots for id in from_texts((text,))])
-    owners.claim([(OUTSIDE, id) for id in told_trees(blobs.fs, blobs.layout)])
-    # What became of deferred contents belongs to whom their list does.
-    owners.claim([(owners.of[one], tree) for one, tree in _stored(view) if one in owners.of])
-    released = {text for _, text in retained.hashes_by_session(view, said.limits)}
+    roots = [
+        (session or OUTSIDE, text) for session, text in retained.hashes_and_sessions(view, retention.limits)
+    ]
+    owners.claim([(owner, id) for owner, text in roots for id in from_texts((text,))])
+    owners.claim([(OUTSIDE, id) for id in baseline_trees(blobs.fs, blobs.layout)])
+    # Stored deferred contents belong to the owner of their list.
+    owners.claim([(owners.of[list_id], tree) for list_id, tree in _stored(view) if list_id in owners.of])
+    released = {text for _, text in retained.hashes_by_session(view, retention.limits)}
     owners.claim_rest(RELEASED, [id for text in released for id in from_texts((text,))])
     return _summed(_contents(blobs), lambda id: owners.of.get(id, UNNAMED))
 
@@ -137,15 +139,15 @@ def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
 
 def _stored(view: LogView) -> list[tuple[bytes, bytes]]:
     """(list, tree) of what became of deferred contents."""
-    found = []
+    pairs = []
     for text, trees in retained.stored_in(view).items():
         for list_id in from_texts((text,)):
-            found += [(list_id, tree) for tree in from_texts(trees)]
-    return found
+            pairs += [(list_id, tree) for tree in from_texts(trees)]
+    return pairs
 
 
 def reuse(blobs: BlobStore, view: LogView) -> Reuse:
-    """What is named against what is kept."""
+    """The bytes that are named against those that are stored."""
     contents = _contents(blobs)
     counts: dict[bytes, int] = {}
     for text, count in retained.counts_in(view):
@@ -157,8 +159,8 @@ def reuse(blobs: BlobStore, view: LogView) -> Reuse:
         if id in contents:
             named += count * (totals[id] if contents[id].is_tree else contents[id].length)
     distinct = sum(content.length for content in contents.values() if not content.is_tree)
-    kept = _files(blobs, names.PACK_DIR)[1]
-    return Reuse(named, distinct, kept, named / kept if kept else None)
+    stored = _files(blobs, names.PACK_DIR)[1]
+    return Reuse(named, distinct, stored, named / stored if stored else None)
 
 
 class _Owners:
@@ -170,7 +172,7 @@ class _Owners:
 
     def claim(self, claims: Iterable[tuple[str, bytes]]) -> None:
         """Of each id, and all below it. An owner changes twice at most, so a tree is read twice at most."""
-        changed = {id for who, id in claims if self._add(who, id)}
+        changed = {id for claimant, id in claims if self._add(claimant, id)}
         while changed:
             below = set()
             for id, encoding in read_trees(self._blobs, changed):
@@ -179,11 +181,11 @@ class _Owners:
                         below.add(child)
             changed = below
 
-    def claim_rest(self, who: str, ids: Iterable[bytes]) -> None:
-        """What nobody has claimed."""
+    def claim_rest(self, claimant: str, ids: Iterable[bytes]) -> None:
+        """Claim what has no owner yet."""
         level = {id for id in ids if id not in self.of}
         while level:
-            self.of.update(dict.fromkeys(level, who))
+            self.of.update(dict.fromkeys(level, claimant))
             below = set()
             for _, encoding in read_trees(self._blobs, level):
                 for kind, child, _ in tree_rows(encoding):
@@ -191,31 +193,31 @@ class _Owners:
                         if kind == DIRECTORY:
                             below.add(child)
                         else:
-                            self.of[child] = who
+                            self.of[child] = claimant
             level = below
 
-    def _add(self, who: str, id: bytes) -> bool:
-        before = self.of.get(id)
-        after = who if before in (None, who) else SHARED
-        self.of[id] = after
-        return before != after
+    def _add(self, claimant: str, id: bytes) -> bool:
+        owner = self.of.get(id)
+        new_owner = claimant if owner in (None, claimant) else SHARED
+        self.of[id] = new_owner
+        return owner != new_owner
 
 
 def _contents(blobs: BlobStore) -> dict[bytes, _Content]:
     """Every content and tree of the packs. One that is in several packs takes the bytes of all its copies."""
-    found: dict[bytes, _Content] = {}
+    contents: dict[bytes, _Content] = {}
     for tables in blobs.tables():
         tables.check()
         groups = [tables.group(number) for number in range(tables.group_count)]
         shares = [group.stored_size / group.raw_size if group.raw_size else 0.0 for group in groups]
         for index in range(len(tables)):
             id, kind, group, _, length = tables.entry(index)
-            known = found.get(id)
-            if known is None:
-                found[id] = _Content(kind == TREE, length, length * shares[group])
+            content = contents.get(id)
+            if content is None:
+                contents[id] = _Content(kind == TREE, length, length * shares[group])
             else:
-                known.stored += length * shares[group]
-    return found
+                content.stored += length * shares[group]
+    return contents
 
 
 def _tree_totals(
@@ -263,7 +265,7 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
 def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int]:
     path = blobs.layout.directory(directory)
     sizes = []
-    with Refusals(path, "count its files"):
+    with translate_os_errors(path, "count its files"):
         for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
             if not name.startswith(prefix):
                 continue

@@ -18,7 +18,7 @@ from eventlog.base.paths import (
     COMMAND_ARGUMENTS,
     NAME_SIZE_MAX,
     PATH_ARGUMENTS,
-    SAID_BY_TOOLS,
+    TOOL_OUTPUT_KEYS,
     WORDS_BETWEEN,
     paths_named,
 )
@@ -125,7 +125,7 @@ def without(event: Event) -> Event:
             new[name] = _arguments(value, 0)
         elif name in COMMAND_ARGUMENTS:
             new[name] = _command(value)
-        elif name in SAID_BY_TOOLS and value is not None and not isinstance(value, (bool, int, float)):
+        elif name in TOOL_OUTPUT_KEYS and value is not None and not isinstance(value, (bool, int, float)):
             new[name] = LEFT_OUT
         else:
             new[name] = value

@@ -636,7 +636,7 @@ class _Recording:
     def _person(self) -> "dict[str, object]":
         from eventlog.base import person
 
-        return person.told(self.fs, self.environ, self.who.store_id)
+        return person.start_fields(self.fs, self.environ, self.who.store_id)
 
     def _failed_look(self) -> "list[Event]":
         """The look after a tool that came after the end of its turn, failed: the end is not the last word."""

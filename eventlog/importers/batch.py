@@ -131,7 +131,7 @@ class ImportBatch:
         contents = [data for _, _, data in sorted(self._contents)]
         for data, suspect in zip(contents, self._suspects(contents), strict=True):
             before = writer.pending_bytes()
-            writer.put(data, look=suspect)
+            writer.put(data, scan=suspect)
             self.blobs_stored += writer.pending_bytes() > before
         writer.flush()
         self._contents = []

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.base.errors import EventLogError, NotFound
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.base.types import Event
 from eventlog.blobs.deferred import encode_list, sentence_of
@@ -76,7 +76,7 @@ def import_git(
     Raises: NotFound (no repository, no such commit), Refused (a revision that looks like an option).
     """
     with (
-        Refusals(os.fspath(repo_path), "import this repository"),
+        translate_os_errors(os.fspath(repo_path), "import this repository"),
         open_repository(os.fspath(repo_path)) as repository,
     ):
         head = repository.resolve(rev)

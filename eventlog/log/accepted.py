@@ -1,9 +1,9 @@
 """Findings of `verify` that somebody has accepted: a fold of the log (P2, P7).
 
 A repair notes them in `maintenance` events of operation `repair`, whose payload lists under `accepted` the
-key of each with its words. The key is a digest of path, words and byte, so a finding that says anything new
-is told anew. Of a segment or journal the file does not count, since merging and sealing rename it: the words
-name positions. Bytes in quarantine are told no more once they are accepted, everything else as known.
+key of each with its words. The key is a digest of path, words and byte, so a finding with new content is
+reported again. The file of a segment or journal is not part of it, since merging and sealing rename files:
+the words name positions. Accepted bytes in quarantine are no longer reported, everything else as known.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,19 +31,22 @@ _WORDS_MAX = 500  # of a finding; the key stands for all of them
 def accept_events(root: str, findings: "Iterable[Finding]") -> "Iterator[Event]":
     """The events that note these findings of the store at `root`."""
     listed = [
-        {"key": _key(root, one), "path": _relative(root, one.path), "what": one.what[:_WORDS_MAX]}
-        for one in findings
+        {"key": _key(root, finding), "path": _relative(root, finding.path), "what": finding.what[:_WORDS_MAX]}
+        for finding in findings
     ]
-    for at in range(0, len(listed), _LISTED_MAX):
-        some = listed[at : at + _LISTED_MAX]
-        event = maintenance_event(REPAIR, {"accepted": some})
-        yield {**event, "event_id": event_id_of("locus", MAINTENANCE, REPAIR, *(one["key"] for one in some))}
+    for start in range(0, len(listed), _LISTED_MAX):
+        part = listed[start : start + _LISTED_MAX]
+        event = maintenance_event(REPAIR, {"accepted": part})
+        yield {
+            **event,
+            "event_id": event_id_of("locus", MAINTENANCE, REPAIR, *(entry["key"] for entry in part)),
+        }
 
 
 def after_acceptance(
     root: str, findings: "list[Finding]", open_view: "Callable[[], LogView]"
 ) -> "list[Finding]":
-    """What is still to be told, and how. A log that cannot be read accepts nothing."""
+    """The findings that are still to be reported, with their words. An unreadable log accepts nothing."""
     if not findings:
         return findings
     try:
@@ -51,13 +54,15 @@ def after_acceptance(
             accepted = _accepted(view)
     except EventLogError:
         return findings
-    told = []
-    for one in findings:
-        if _key(root, one) not in accepted:
-            told.append(one)
-        elif not is_quarantined(root, one):
-            told.append(replace(one, what=f"{one.what} Accepted, as a repair has noted.", damage=False))
-    return told
+    remaining = []
+    for finding in findings:
+        if _key(root, finding) not in accepted:
+            remaining.append(finding)
+        elif not is_quarantined(root, finding):
+            remaining.append(
+                replace(finding, what=f"{finding.what} Accepted, as a repair has noted.", damage=False)
+            )
+    return remaining
 
 
 def is_quarantined(root: str, finding: Finding) -> bool:
@@ -71,9 +76,9 @@ def _accepted(view: "LogView") -> "set[str]":
         if event["operation"] != REPAIR:
             continue
         listed = jsontext.object_of(event["payload"]).get("accepted")
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, dict) and isinstance(one.get("key"), str):
-                keys.add(one["key"])
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict) and isinstance(item.get("key"), str):
+                keys.add(item["key"])
     return keys
 
 

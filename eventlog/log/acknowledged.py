@@ -1,9 +1,9 @@
-"""How far the log was acknowledged: a note beside the journals, by which a lost end of the log shows.
+"""Up to where the log was acknowledged: a note beside the journals that shows when the log lost its end.
 
-The table of bytes is in docs/positions.md. Written by `append` after its sync and before it returns, outside
-the lock, never synced itself; whoever opens a journal to append, and `verify`, read it. What it says was
-durable before it was said, so it may be old and is never ahead. It is derived: where it is missing or is that
-of a copy, less is noticed and nothing else changes, so its failures are nobody's. On the hook path.
+The table of bytes is in docs/positions.md. `append` writes it after its sync and before it returns, outside
+the lock, and never syncs it; whoever opens a journal to append, and `verify`, read it. Events were durable
+before the note counts them, so it may be old and is never ahead. It is derived: where it is missing or comes
+from a copy, less is noticed and nothing else changes, so its failures are ignored. On the hook path.
 """
 
 import os
@@ -15,7 +15,7 @@ from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 
 SLOT_SIZE = 64
-SLOTS = 8  # as many processes may finish out of order without one overwriting the other's word
+SLOTS = 8  # as many processes may finish out of order without one overwriting another's slot
 
 _MAGIC = b"\x89EVA"
 _VERSION = 1
@@ -50,16 +50,18 @@ class Note:
             self.close()
 
     def read(self) -> "int | None":
-        """The position behind all that is known to be acknowledged; None when nothing is known."""
+        """The position after all that is known to be acknowledged; None when nothing is known."""
         try:
             data = self._fs.pread(self._fd, SLOTS * SLOT_SIZE, 0) if self._fd >= 0 else b""
         except OSError:
             return None
-        positions = [self._position(data[at : at + SLOT_SIZE]) for at in range(0, len(data), SLOT_SIZE)]
+        positions = [
+            self._position(data[offset : offset + SLOT_SIZE]) for offset in range(0, len(data), SLOT_SIZE)
+        ]
         return max((position for position in positions if position is not None), default=None)
 
     def raise_to(self, position: int) -> None:
-        """Note that everything in front of `position` is acknowledged, in this journal or an earlier one."""
+        """Note that everything before `position` is acknowledged, in this journal or an earlier one."""
         if self._fd < 0:
             return
         body = _SLOT.pack(_MAGIC, _VERSION, 0, self._number, position, self._inode, self._journal_inode, 0)
@@ -67,7 +69,7 @@ class Note:
         try:
             self._fs.pwrite(self._fd, slot, position % SLOTS * SLOT_SIZE)
         except OSError:
-            pass  # what is acknowledged is acknowledged; the note falls behind
+            pass  # the events are acknowledged all the same; only the note is old
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -78,7 +80,7 @@ class Note:
                 pass  # the descriptor is gone all the same
 
     def _position(self, slot: bytes) -> "int | None":
-        """What one slot says; None when it says nothing of this store."""
+        """The position in one slot; None when the slot is not of this store."""
         body = slot[: _SLOT.size]
         if len(slot) < SLOT_SIZE or not slot.startswith(_MAGIC):
             return None
@@ -91,9 +93,9 @@ class Note:
 
 
 def read_note(fs: FileSystem, layout: Layout, number: int) -> "int | None":
-    """What the note says beside journal `number`, the newest; 0: there is none. Changes nothing.
+    """The position in the note beside journal `number`, the newest; 0: there is none. Changes nothing.
 
-    Who takes no lock reads it before the journal, so that an append in between cannot make it be ahead.
+    Callers without the lock read it before the journal, so that an append in between cannot make it be ahead.
     """
     try:
         inode = fs.stat(layout.journal(number)).st_ino if number else 0

@@ -1,6 +1,6 @@
 """From events to journal lines; what would be wrong for ever is refused (docs/appending.md).
 
-`named` collects by column the hashes of contents that the events name, which `blobs/presence.py` looks for.
+`named` collects by column the hashes of contents that the events name; `blobs/presence.py` looks them up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,31 +15,31 @@ from eventlog.log.line import BATCH_LINES_MAX, encode_line
 from eventlog.secrets import admission
 from eventlog.secrets.redaction import Redactor
 
-# Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
-# redactor a look of its own has bounded its batches itself, and that look costs most per call.
+# Events searched for secrets together: the search costs little per byte and much per call. An import that
+# gives the redactor its own prefilter has bounded its batches itself, and that one costs most per call.
 _AT_ONCE = 64
 
 
 def lines(
     fs: FileSystem, events: Iterable[Event], redactor: Redactor, named: "dict[str, set[str]]"
 ) -> Iterator[bytes]:
-    """The lines of the events, in order. Raises: InvalidEvent, which says the number of the event, from 1."""
+    """The lines of the events, in order. Raises: InvalidEvent with the number of the event, from 1."""
     waiting = iter(events)
     at_once = _AT_ONCE if redactor.look is None else BATCH_LINES_MAX
     number = 0
-    while some := list(islice(waiting, at_once)):
+    while batch := list(islice(waiting, at_once)):
         new: dict[str, set[str]] = {}
         try:
-            made = admission.lines(fs, some, partial(_encode, new), redactor)
+            encoded = admission.lines(fs, batch, partial(_encode, new), redactor)
             admission.keep_ours(new)
         except InvalidEvent:
-            for at, event in enumerate(some, number + 1):
-                _try(fs, event, at)
+            for event_number, event in enumerate(batch, number + 1):
+                _try(fs, event, event_number)
             raise
         for column, hashes in new.items():
             named.setdefault(column, set()).update(hashes)
-        yield from made
-        number += len(some)
+        yield from encoded
+        number += len(batch)
 
 
 def _encode(named: "dict[str, set[str]]", event: Event) -> bytes:

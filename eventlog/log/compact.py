@@ -10,7 +10,7 @@ and go when a later call finds nobody who pins one that lists them. A crash leav
 next holder of `compact` removes, or a segment that no manifest lists, which the next commit of the same run
 adopts and sealing removes.
 
-Importing this module imports no pyarrow: whether something is due is asked by every command.
+Importing this module imports no pyarrow: every command asks whether there is something to merge.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from eventlog.base.errors import Corruption, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import SEGMENT_DIR, Layout
 from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
@@ -32,7 +32,7 @@ Run = tuple[SegmentEntry, ...]
 # often an event is rewritten.
 RUN_MIN = 8
 
-# A segment is as large as is of use to anybody; one over half of it would gain nothing by being rewritten.
+# A larger segment would be of no use; one over half of this size would gain nothing by being rewritten.
 RESULT_BYTES_MAX = 512 << 20
 _FULL_BYTES = RESULT_BYTES_MAX // 2
 
@@ -60,7 +60,7 @@ class CompactReport:
         return asdict(self) | counted
 
 
-def due_run(segments: Sequence[SegmentEntry]) -> Run:
+def mergeable_run(segments: Sequence[SegmentEntry]) -> Run:
     """The newest segments that are worth merging, empty when none are.
 
     From the newest to the oldest, each must be smaller than twice what is newer than it in the run. So an
@@ -94,8 +94,8 @@ def _fits(entry: SegmentEntry, size: int) -> bool:
     return entry.bytes < _FULL_BYTES and size + entry.bytes <= RESULT_BYTES_MAX
 
 
-def due_bytes(fs: FileSystem, layout: Layout, store_id: bytes) -> "int | None":
-    """How many bytes `compact` would merge; 0 when only superseded files are to go, None when nothing is due.
+def mergeable_bytes(fs: FileSystem, layout: Layout, store_id: bytes) -> "int | None":
+    """How many bytes `compact` would merge; 0 when it would only remove superseded files, None for no work.
 
     Raises: Corruption, Unsupported, OSError.
     """
@@ -103,7 +103,7 @@ def due_bytes(fs: FileSystem, layout: Layout, store_id: bytes) -> "int | None":
     if len(names) < 2:
         return None
     current = manifests.read_current(fs, layout, store_id)
-    run = due_run(current.segments)
+    run = mergeable_run(current.segments)
     return _bytes(run) if run or _outlived(fs, layout, current, names) else None
 
 
@@ -115,17 +115,20 @@ def compact(
     everything: bool = False,
     lock_timeout_s: float = 10.0,
 ) -> CompactReport:
-    """Merge the newest segments if that is due, or with `everything` all of them; remove what was superseded.
+    """Merge the newest segments if that is worth it, or with `everything` all; remove superseded files.
 
     Raises: LockTimeout, Corruption (an input is damaged; it is left as it is), Unsupported, EventLogError.
     Whatever was committed before stays.
     """
     report = CompactReport()
-    with acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s), Refusals(layout.root, "compact the log"):
+    with (
+        acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
+        translate_os_errors(layout.root, "compact the log"),
+    ):
         manifests.remove_temporary(fs, layout, TMP_PREFIX)
         with open_view(fs, layout, store_id) as view:
             segments = view.manifest.segments
-            runs = all_runs(segments) if everything else [due_run(segments)]
+            runs = all_runs(segments) if everything else [mergeable_run(segments)]
             for run in runs:
                 if run:
                     _compact_run(fs, layout, store_id, run, lock_timeout_s, report)
@@ -164,18 +167,18 @@ def _commit(fs: FileSystem, layout: Layout, store_id: bytes, run: Run, entry: Se
     """List `entry` in place of `run`; False when the manifest does not list these any more."""
     manifests.remove_temporary(fs, layout)
     current = manifests.read_current(fs, layout, store_id)
-    at = next((i for i, listed in enumerate(current.segments) if listed == run[0]), 0)
-    if current.segments[at : at + len(run)] != run:
+    index = next((i for i, listed in enumerate(current.segments) if listed == run[0]), 0)
+    if current.segments[index : index + len(run)] != run:
         return False
     publish_segment(fs, layout, entry, tmp)
     number = current.number + 1
-    known = [s for s in current.superseded if _is_of_use(fs, layout, s, number)]
+    needed = [s for s in current.superseded if _is_of_use(fs, layout, s, number)]
     following = replace(
         current,
         number=number,
         parent=manifests.digest_of(current),
-        segments=(*current.segments[:at], entry, *current.segments[at + len(run) :]),
-        superseded=(*known, *(Superseded(old.name, number) for old in run)),
+        segments=(*current.segments[:index], entry, *current.segments[index + len(run) :]),
+        superseded=(*needed, *(Superseded(old.name, number) for old in run)),
     )
     manifests.commit(fs, layout, following)
     return True
@@ -213,8 +216,8 @@ def _clean_up(
         with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
             current = manifests.read_current(fs, layout, store_id)
             report.removed += _remove_superseded(fs, layout, store_id, current)
-    there = set(names) - set(report.removed)
-    report.waiting = sum(item.name in there for item in current.superseded)
+    remaining = set(names) - set(report.removed)
+    report.waiting = sum(item.name in remaining for item in current.superseded)
 
 
 def _remove_superseded(fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest) -> list[str]:
@@ -236,13 +239,13 @@ def _remove_superseded(fs: FileSystem, layout: Layout, store_id: bytes, current:
 
 def _outlived(fs: FileSystem, layout: Layout, current: Manifest, names: Sequence[str]) -> list[str]:
     """Those of the files `names` that were superseded GRACE_S ago, by the age of the manifest that did it."""
-    there = set(names)
+    present = set(names)
     now_s = fs.time_ns() / 1e9
     ages: dict[int, float] = {}
     for item in current.superseded:
-        if item.name in there and item.since not in ages:
+        if item.name in present and item.since not in ages:
             try:
                 ages[item.since] = now_s - fs.stat(layout.manifest(item.since)).st_mtime
             except FileNotFoundError:
                 ages[item.since] = GRACE_S  # expired long since
-    return [s.name for s in current.superseded if s.name in there and ages[s.since] >= GRACE_S]
+    return [s.name for s in current.superseded if s.name in present and ages[s.since] >= GRACE_S]

@@ -1,13 +1,13 @@
 """Erasing from the log: segments are written anew without what has to go, and the old ones leave the disk.
 
-`find` looks, in a pinned view. `rewrite` holds `compact` and `maintain`, so no segment comes or goes beside
-it; appenders go on. It commits one manifest for all segments: readers see all of an erasure or nothing. The
-inputs are not superseded by that manifest but gone: nothing made from them fits any more. `release` unlinks
-them, with journals and manifests from before, as soon as no reader has them pinned (I17); who reads in an
-older view keeps it to its end.
+`find` searches a pinned view. `rewrite` holds `compact` and `maintain`, so no segment comes or goes
+meanwhile; appenders go on. It commits one manifest for all segments: readers see all of an erasure or
+nothing. That manifest does not supersede the inputs but drops them: nothing made from them fits any more.
+`release` unlinks them, with journals and manifests from before, as soon as no reader has them pinned (I17);
+a reader of an older view keeps it to its end.
 
-What is left of a crash: a file in `tmp/`, a segment that no manifest lists, or inputs that `release` removes
-when it is called again (I32). Events that are not touched keep their payloads byte for byte (I14).
+A crash leaves a file in `tmp/`, a segment that no manifest lists, or inputs that `release` removes when it is
+called again (I32). Events that are not touched keep their payloads byte for byte (I14).
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, parse_segment
 from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
@@ -48,7 +48,7 @@ _Changes = Mapping[int, "dict[str, Any]"]
 class Rewritten:
     """What `rewrite` did: names of new segments, and how many events in them changed.
 
-    Of these events `named` hold nothing of what went, but name a session whose slug did.
+    Of these events `named` held nothing of what was erased, but name a session whose slug was.
     """
 
     segments: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Rewritten:
 
 @dataclass(slots=True)
 class Waiting:
-    """Files of the log that readers of an older view keep on the disk."""
+    """Numbers of files of the log that readers of an older view keep on the disk."""
 
     segments: int = 0
     journals: int = 0
@@ -70,21 +70,21 @@ class Waiting:
 def find(view: "LogView", marks: Marks) -> "dict[str, int]":
     """(id, position) of the events that have to change; their sessions are added to `marks`.
 
-    `marks.sessions` are those whose slug goes, because an event that may have given it is among them.
+    `marks.sessions` are the sessions whose slug goes: an event that may have given it is among these.
     """
-    found = {}
+    positions = {}
     for batch in view.batches(columns=("position", *READ_COLUMNS)):
         for row in _rows(batch, marks):
             if is_chosen(row, marks):
-                found[row["event_id"]] = row["position"]
+                positions[row["event_id"]] = row["position"]
                 _note_session(row, marks)
-    return found
+    return positions
 
 
 def rewrite(
     fs: FileSystem, layout: Layout, store_id: bytes, marks: Marks, *, lock_timeout_s: float = 10.0
 ) -> Rewritten:
-    """Take it out of all segments, with one commit. Nothing is in question that is not sealed.
+    """Take the marked texts out of all segments, with one commit. The events were sealed before.
 
     Raises: LockTimeout, Corruption (a segment is damaged; nothing was changed), NotDurable, EventLogError.
     """
@@ -92,13 +92,13 @@ def rewrite(
     with (
         acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
-        Refusals(layout.root, "erase from the log"),
+        translate_os_errors(layout.root, "erase from the log"),
     ):
         manifests.remove_temporary(fs, layout)
         manifests.remove_temporary(fs, layout, TMP_PREFIX)
         current = manifests.read_current(fs, layout, store_id)
         chosen = 0
-        for entry in current.segments:  # a slug may stand in front of the event that gives it away
+        for entry in current.segments:  # a slug may occur before the event that it was made of
             for row in _chosen(fs, layout, store_id, entry, marks):
                 _note_session(row, marks)
                 chosen += 1
@@ -124,7 +124,7 @@ def rewrite(
 
 
 def release(fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: float = 10.0) -> Waiting:
-    """Unlink what only older manifests list, and those manifests; what readers still keep.
+    """Unlink what only older manifests list, and those manifests; the answer counts what readers still use.
 
     Raises: LockTimeout, Corruption, NotDurable, EventLogError.
     """
@@ -132,7 +132,7 @@ def release(fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: 
     with (
         acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
-        Refusals(layout.root, "remove what was erased"),
+        translate_os_errors(layout.root, "remove what was erased"),
     ):
         current = manifests.read_current(fs, layout, store_id)
         with pins.held(fs, layout, current.number) as older:
@@ -167,7 +167,7 @@ def _note_session(row: Mapping[str, Any], marks: Marks) -> None:
 
 
 def _rows(batch: "pa.RecordBatch | pa.Table", marks: Marks) -> Iterator[dict[str, Any]]:
-    """The rows that can be meant: with a pattern all of them."""
+    """The rows that may have to change: with a pattern all of them."""
     if marks.pattern is None:
         wanted = pa.array(marks.whole, pa.string())
         batch = batch.filter(pc.is_in(batch.column("event_id"), value_set=wanted))
@@ -176,9 +176,9 @@ def _rows(batch: "pa.RecordBatch | pa.Table", marks: Marks) -> Iterator[dict[str
 
 def _all_rows(batch: "pa.RecordBatch | pa.Table") -> Iterator[dict[str, Any]]:
     names = batch.schema.names
-    for at in range(0, batch.num_rows, _ROWS_AT_ONCE):
-        some = batch.slice(at, _ROWS_AT_ONCE)
-        for values in zip(*(column.to_pylist() for column in some.columns), strict=True):
+    for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        part = batch.slice(start, _ROWS_AT_ONCE)
+        for values in zip(*(column.to_pylist() for column in part.columns), strict=True):
             yield dict(zip(names, values, strict=True))
 
 
@@ -198,14 +198,14 @@ def _chosen(
 def _changes(
     fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, marks: Marks
 ) -> "dict[int, dict[str, Any]]":
-    found = {}
+    changes = {}
     for table in _groups(fs, layout, store_id, entry):
-        # Links to a session, and trees, may stand anywhere.
+        # Any event may have links to a session, or trees.
         for row in _all_rows(table) if marks.sessions or marks.trees else _rows(table, marks):
             new = changed(row, marks)
             if new:
-                found[row["position"]] = new
-    return found
+                changes[row["position"]] = new
+    return changes
 
 
 def _rewrite(
@@ -238,11 +238,11 @@ def _with(table: "pa.Table", changes: _Changes) -> "pa.Table":
     rows = [changes.get(position) for position in table["position"].to_pylist()]
     for name in CHANGED_COLUMNS:
         if any(row is not None and name in row for row in rows):
-            old = table[name].to_pylist()
+            old_values = table[name].to_pylist()
             values = [
-                row[name] if row is not None and name in row else before
-                for row, before in zip(rows, old, strict=True)
+                row[name] if row is not None and name in row else old_value
+                for row, old_value in zip(rows, old_values, strict=True)
             ]
-            at = SCHEMA.get_field_index(name)
-            table = table.set_column(at, SCHEMA.field(at), pa.array(values, SCHEMA.field(at).type))
+            index = SCHEMA.get_field_index(name)
+            table = table.set_column(index, SCHEMA.field(index), pa.array(values, SCHEMA.field(index).type))
     return table.combine_chunks()

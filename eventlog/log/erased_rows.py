@@ -1,7 +1,7 @@
-"""What an erasure makes of an event: texts go, the place in the log and figures stay.
+"""How an erasure changes an event: texts go, the position in the log and figures stay.
 
-Pure. Two ways: an event that is erased *whole* loses its payload and every text that was made of it; in one
-in which a pattern was found each occurrence becomes a mark, as if it had been redacted when it was written.
+Pure. Two ways: an event that is erased *whole* loses its payload and every text that was made of it; in an
+event with the pattern each occurrence becomes a mark, as if it had been redacted when it was written.
 Ids, position, type, times, counts and hashes stay. The slug of a session whose texts were erased goes from
 its context id and from every link to it: `session:erased_{session id}`.
 """
@@ -22,19 +22,22 @@ from eventlog.secrets.erased_rules import ERASED
 # Their texts make the slug of their session.
 NAMING_TYPES = ("session", "turn", "intent")
 
-# Bookkeeping of the store itself; it holds no text of anybody.
+# Bookkeeping of the store itself; it holds no text of a user.
 KEPT_TYPES = ("erasure", "cursor", "withheld", "maintenance", "retention")
 
-# Identity, and what other events or contents are found by.
-_KEPT = frozenset(
+# Identity, and the keys of other events or contents.
+_IDENTIFYING = frozenset(
     ("event_id", "event_type", "event_kind", "source", "session_id", "turn_id", "repo", "commit")
 ) | frozenset(("worktree", "cause", "before_hash", "after_hash", "tree_hash"))
 _LINKS = ("extends", "related_to", "reinforces", "contradicts")
 _TEXTS = tuple(
-    name for name, kind in COLUMN_KINDS.items() if kind == TEXT and name not in _KEPT and name != "context_id"
+    name
+    for name, kind in COLUMN_KINDS.items()
+    if kind == TEXT and name not in _IDENTIFYING and name != "context_id"
 )
-_TOLD = ("title", "tool", "path", "cwd", "branch", "error_type")  # texts that are made of the payload
-# What replay and the totals need of a payload, and is no text of anybody.
+# Texts that are made of the payload.
+_PAYLOAD_TEXTS = ("title", "tool", "path", "cwd", "branch", "error_type")
+# What replay and the totals need of a payload, and is no text of a user.
 _FIGURES = re.compile(r"(?:after|before)_(?:mode|size)|(?:started|ended)_at|end_reason")
 _FIGURE_TEXT = re.compile(r"[0-9TZ:.+ -]{1,40}|[a-z_]{1,20}")
 
@@ -50,8 +53,8 @@ class Marks:
     """What one erasure takes out. `erasure` is its id.
 
     `whole` are ids of events; those in `paths_kept` keep their path, by which they were chosen.
-    `sessions` are those whose slugs go; they grow as events with such texts are met. `trees` are the hashes
-    of trees that hold names with the pattern, or such trees, and of those that take their places.
+    `sessions` are those whose slugs go; they grow as events with such texts are met. `trees` maps the hashes
+    of trees that hold names with the pattern, or such trees, to the hashes of their replacements.
     """
 
     erasure: str
@@ -67,7 +70,7 @@ class Marks:
 
 
 def is_chosen(row: Mapping[str, Any], marks: Marks) -> bool:
-    """Whether something of the event itself goes: all of it, or a pattern in it."""
+    """Whether the event itself changes: all of it goes, or a pattern in it."""
     if row["event_type"] in KEPT_TYPES:
         return False
     if row["event_id"] in marks.whole:
@@ -91,13 +94,13 @@ def changed(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
 
 
 def _with_trees(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
-    """The columns in which other trees take the places of those that hold the pattern."""
+    """The columns in which trees with the pattern are replaced."""
     trees = marks.trees
     if not trees:
         return {}
     new: dict[str, Any] = {name: trees[row[name]] for name in _TREE_COLUMNS if row[name] in trees}
     if not trees.keys().isdisjoint(row["blobs"] or ()):
-        new["blobs"] = [trees.get(one, one) for one in row["blobs"]]
+        new["blobs"] = [trees.get(tree, tree) for tree in row["blobs"]]
     return new
 
 
@@ -116,7 +119,7 @@ def _whole(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
         if _FIGURES.fullmatch(key)
         and (isinstance(value, (int, float)) or (isinstance(value, str) and _FIGURE_TEXT.fullmatch(value)))
     }
-    new: dict[str, Any] = dict.fromkeys(_TOLD)
+    new: dict[str, Any] = dict.fromkeys(_PAYLOAD_TEXTS)
     if row["event_id"] in marks.paths_kept:
         new["path"] = row["path"]
         if isinstance(old_path := _payload_of(row).get("old_path"), str):
@@ -128,7 +131,7 @@ def _whole(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
 
 
 def _plain_context(row: Mapping[str, Any]) -> "str | None":
-    """The context id that holds no text; what numbering gives to an event that has none."""
+    """The context id without texts: the one that numbering gives to an event that has none."""
     session_id, turn, seq, event_type = (row[n] for n in ("session_id", "turn", "seq", "event_type"))
     context: str | None = row["context_id"]
     if event_type in ("session", "sessions") or session_id is None:
@@ -160,7 +163,7 @@ def _without_pattern(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
     return {name: value for name, value in new.items() if value != row[name]}
 
 
-# Context ids in which nothing but ids and numbers stands behind the type.
+# Context ids with nothing but ids and numbers after the type.
 _PLAIN = re.compile(r"(?:[^:]*:)?[0-9a-z-]{8,64}(?:_[0-9]{3,}){1,2}|[^:]*:sessions")
 
 
@@ -175,7 +178,7 @@ def _without_name(context: str, pattern: Pattern) -> str:
 
 
 def _may_hold(payload: str, pattern: Pattern, mark: str) -> bool:
-    # Ends of texts are not those of the JSON, and escapes hide letters: then all of it is looked at.
+    # Ends of texts are not those of the JSON, and escapes hide letters: then the payload is decoded.
     return (
         "\\" in payload
         or pattern.text is None
@@ -233,14 +236,14 @@ def _in_value(value: Any, change: Any) -> Any:
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if isinstance(value, dict):
         new: dict[str, Any] = {}
-        same = True
+        is_same = True
         for key, item in value.items():
-            called, kept = change(key), _in_value(item, change)
-            while called is not key and (called in new or called in value):
-                called += "'"  # two keys must not become one
-            same = same and called is key and kept is item
-            new[called] = kept
-        return value if same else new
+            new_key, new_item = change(key), _in_value(item, change)
+            while new_key is not key and (new_key in new or new_key in value):
+                new_key += "'"  # two keys must not become one
+            is_same = is_same and new_key is key and new_item is item
+            new[new_key] = new_item
+        return value if is_same else new
     return value
 
 

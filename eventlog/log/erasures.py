@@ -1,10 +1,9 @@
 """Which erasures there were, and what they took out: a fold of the log (P2).
 
-An erasure is told by events of type `erasure`: `start`, one or several, with the ids of events and contents
-that go, and of trees with those that take their places; `rewritten`, when no segment holds them any more;
-`end`, when no file does. All name the erasure by the id in their payload, and none says what was looked for.
-A content that was met again and not stored is told by a `withheld` event of the kind `erased`. Any thread, a
-view of its own.
+Events of type `erasure` record it: `start`, one or several, with the ids of events and contents that go, and
+of trees with their replacements; `rewritten`, when no segment holds them any more; `end`, when no file does.
+All name the erasure by the id in their payload, and none contains what was searched for. A content that was
+met again and not stored has a `withheld` event of the kind `erased`. Any thread, a view of its own.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ START, REWRITTEN, END = "start", "rewritten", "end"
 
 @dataclass(slots=True)
 class Erasure:
-    """What the log says of one erasure. Ids of contents are 64 hex digits."""
+    """One erasure as the log records it. Ids of contents are 64 hex digits."""
 
     id: str
     at: "int | None" = None
@@ -34,65 +33,65 @@ class Erasure:
     contents: "set[str]" = field(default_factory=set)
     trees: "dict[str, str]" = field(default_factory=dict)  # hash → that of the tree in its place
     store: "str | None" = None  # in which it took place
-    rules: "list[str]" = field(default_factory=list)  # the checks behind its rules, there (`erased_rules`)
+    rules: "list[str]" = field(default_factory=list)  # the checks after its rules, there (`erased_rules`)
     rewritten: bool = False
     ended: bool = False
 
 
 def erasures_in(view: "LogView") -> "list[Erasure]":
     """All erasures, in the order in which they began."""
-    found: dict[str, Erasure] = {}
+    erasures: dict[str, Erasure] = {}
     columns = ("operation", "recorded_at", "payload")
     for event in view.iterate(event_types=(ERASURE,), columns=columns):
-        said = jsontext.object_of(event["payload"])
-        if not isinstance(said.get("erasure"), str):
-            continue  # of a version that says more
-        one = found.setdefault(said["erasure"], Erasure(said["erasure"]))
+        payload = jsontext.object_of(event["payload"])
+        if not isinstance(payload.get("erasure"), str):
+            continue  # of a newer version
+        erasure = erasures.setdefault(payload["erasure"], Erasure(payload["erasure"]))
         if event["operation"] == START:
-            at = event["recorded_at"]
-            one.at = at if isinstance(at, int) else None
-            one.reason = said.get("reason")
-            one.paths_kept = said.get("by") == "path"
-            one.events.update(said.get("events", ()))
-            one.contents.update(said.get("contents", ()))
-            one.trees.update(said.get("trees") or {})
-            one.store, one.rules = said.get("store"), said.get("rules") or []
-        one.rewritten = one.rewritten or event["operation"] in (REWRITTEN, END)
-        one.ended = one.ended or event["operation"] == END
-    return list(found.values())
+            recorded_at = event["recorded_at"]
+            erasure.at = recorded_at if isinstance(recorded_at, int) else None
+            erasure.reason = payload.get("reason")
+            erasure.paths_kept = payload.get("by") == "path"
+            erasure.events.update(payload.get("events", ()))
+            erasure.contents.update(payload.get("contents", ()))
+            erasure.trees.update(payload.get("trees") or {})
+            erasure.store, erasure.rules = payload.get("store"), payload.get("rules") or []
+        erasure.rewritten = erasure.rewritten or event["operation"] in (REWRITTEN, END)
+        erasure.ended = erasure.ended or event["operation"] == END
+    return list(erasures.values())
 
 
 def erased_contents(view: "LogView") -> "dict[bytes, str]":
-    """The ids of contents that were erased, or met again and not stored, and what to say of each."""
-    found: dict[bytes, str] = {}
-    for one in erasures_in(view):
-        said = f"it was erased{_on(one.at)}{f' ({one.reason})' if one.reason else ''}"
-        found.update((bytes.fromhex(text), said) for text in one.contents)
+    """The ids of contents that were erased, or met again and not stored, each with the reason to give."""
+    reasons: dict[bytes, str] = {}
+    for erasure in erasures_in(view):
+        reason = f"it was erased{_on(erasure.at)}{f' ({erasure.reason})' if erasure.reason else ''}"
+        reasons.update((bytes.fromhex(text), reason) for text in erasure.contents)
     for event in view.iterate(event_types=(WITHHELD,), columns=("title", "payload")):
         if ERASED in str(event["payload"]):
             id = bytes.fromhex(str(event["title"]).rpartition(":")[2])
-            found.setdefault(id, "it holds what was erased, and was not stored again")
-    return found
+            reasons.setdefault(id, "it holds what was erased, and was not stored again")
+    return reasons
 
 
 def erasure_of(view: "Callable[[], LogView]") -> "Callable[[bytes], str | None]":
-    """Says why a content is gone if it was erased; reads the log once for each state of it."""
-    known: dict[object, dict[bytes, str]] = {}
+    """A function that gives the reason why a content was erased; it reads each state of the log once."""
+    cached: dict[object, dict[bytes, str]] = {}
 
     def why(id: bytes) -> "str | None":
-        with view() as now:
-            state = (now.manifest.number, tuple(now.journals), now.size_of_last)
-            if state not in known:
-                known.clear()
-                known[state] = erased_contents(now)
-            return known[state].get(id)
+        with view() as current:
+            state = (current.manifest.number, tuple(current.journals), current.size_of_last)
+            if state not in cached:
+                cached.clear()
+                cached[state] = erased_contents(current)
+            return cached[state].get(id)
 
     return why
 
 
-def _on(at: "int | None") -> str:
-    if at is None:
+def _on(recorded_at: "int | None") -> str:
+    if recorded_at is None:
         return ""
     from datetime import UTC, datetime
 
-    return f" on {datetime.fromtimestamp(at / 1e6, UTC):%Y-%m-%d}"
+    return f" on {datetime.fromtimestamp(recorded_at / 1e6, UTC):%Y-%m-%d}"

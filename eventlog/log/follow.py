@@ -5,10 +5,10 @@ writes nothing and holds no lock: a view is pinned only while a piece of a segme
 journals is read, so a follower, however slow its caller, keeps no file from being unlinked. Upholds
 I6, I8 and I22: what it gives is what a view of the final log gives.
 
-It reads sealed events from segments, piece by piece, each segment that the log still has to its end by
-one descriptor, and then walks the journals frame by frame,
-numbering and de-duplicating as it goes (the same fold as a view's). The state of that fold stays in
-memory, so a new event costs its own bytes. Two look-ups and the bytes behind what was read tell whether
+It reads sealed events from segments, piece by piece; a segment that the log still has is read to its end by
+one descriptor. Then it walks the journals frame by frame, numbering and de-duplicating as it goes (the same
+fold as a view's). The state of that fold stays in
+memory, so a new event costs its own bytes. Two look-ups and the bytes after what was read show whether
 there is more: journals are numbered densely and unlinked in ascending order, never the highest, so as long as
 journal n has its name, n+1 is missing only when n is the highest. When n has lost its name, what
 follows is in segments, and the follower begins again at the position where it is.
@@ -30,9 +30,9 @@ from eventlog.base.layout import JOURNAL_DIR, Layout
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import end_behind, end_of_open, scan_journal
+from eventlog.log.journal import end_after, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering, PrefixRow
+from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
 from eventlog.log.tail import LostPositions, begins_at, read_header
 
@@ -75,8 +75,8 @@ def follow(
     with closing(follower):
         quiet_since = fs.monotonic()
         while not (stop is not None and stop()):
-            found = follower.read()
-            if found is None:
+            events = follower.read()
+            if events is None:
                 left_s = poll_s
                 if timeout_s is not None:
                     left_s = min(poll_s, quiet_since + timeout_s - fs.monotonic())
@@ -84,7 +84,7 @@ def follow(
                         return
                 fs.sleep(left_s)
                 continue
-            for event in found:
+            for event in events:
                 yield event
                 if stop is not None and stop():
                     return
@@ -105,9 +105,9 @@ class Follower:
         event_types: "Collection[str] | None" = None,
         durable: bool = False,
     ) -> None:
-        """`durable`: give an event only after its journal was synced, for who keeps what follows from it."""
+        """`durable`: give an event only after its journal was synced, for callers that store its effects."""
         self.fs = fs
-        self.position = max(since, 0)  # everything in front of it was given or is not wanted
+        self.position = max(since, 0)  # everything before it was given or is not wanted
         self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
             None  # gets positions that were passed over
         )
@@ -118,7 +118,7 @@ class Follower:
         self._manifest: Manifest | None = None  # None: where the journals begin must be looked up
         self._sealed = _Sealed(fs, layout, store_id)
         self._segment: "_Segment | None" = None  # the one that was read halfway: its name, and the rest of it
-        self._numbering: Numbering | None = None  # the fold of all events in front of `_at`
+        self._numbering: Numbering | None = None  # the fold of all events before `_at`
         self._at = 0
         self._ids: dict[str, int] = {}  # of the visible events that are in no segment: id → position
         self._journal: _OpenJournal | None = None
@@ -144,18 +144,18 @@ class Follower:
             return self._read_journal()
         except BaseException as error:
             # Nothing of this read was given: whoever reads again begins where this one did.
-            rested_on = -1 if self._manifest is None else self._manifest.number
+            number = -1 if self._manifest is None else self._manifest.number
             self._numbering = None
             self.close()
             # Files may be gone because others replaced them; if they did not, the log is damaged.
-            if isinstance(error, (Corruption, FileNotFoundError)) and self._newest_manifest() != rested_on:
+            if isinstance(error, (Corruption, FileNotFoundError)) and self._newest_manifest() != number:
                 return ()
             raise
 
     # -- beginning, and beginning again ------------------------------------------------------------
 
     def _attach(self) -> Iterable[Event]:
-        """A piece of the segments, or where they are all given the place where the journals begin."""
+        """A piece of the segments; after the last of them, the beginning of the journals."""
         with open_view(self.fs, self._layout, self._store_id) as view:
             self._lose(*(lost for lost in view.unsettled if lost.end > self.position))
             if self.position < view.manifest.next_position:
@@ -182,7 +182,7 @@ class Follower:
         return _events(batches)
 
     def _rest_of(self, view: LogView, entry: SegmentEntry) -> "Generator[pa.RecordBatch, None, None]":
-        """What was not yet given of this segment: of an open file, or of the one that took its place."""
+        """The rest of this segment: of the open file, or of the one that replaced it."""
         if self._segment is not None:
             (name, rest), self._segment = self._segment, None  # lost with an error: then it is opened anew
             if name == entry.name:
@@ -202,7 +202,7 @@ class Follower:
         self._manifest = view.manifest
 
     def _open(self, number: int) -> None:
-        """Go on in this journal; 0 stands for the place in front of the first one."""
+        """Go on in this journal; 0 is before the first one."""
         if self._journal is not None:
             journal, self._journal = self._journal, None
             self.fs.close(journal.fd)
@@ -246,16 +246,16 @@ class Follower:
         return ()
 
     def _end(self, journal: "_OpenJournal", is_last: bool) -> int:
-        """Where the journal ends. Room behind what was read is the end only while others may write there."""
+        """Where the journal ends. Room after what was read is the end only while others may write there."""
         size = self.fs.stat(journal.path).st_size
-        if is_last and size == journal.size:  # what lies behind a hole is known since the file grew
-            journal.end = max(journal.end, end_behind(self.fs, journal.fd, journal.path, journal.offset))
+        if is_last and size == journal.size:  # bytes after a hole were found when the file grew
+            journal.end = max(journal.end, end_after(self.fs, journal.fd, journal.path, journal.offset))
         else:
             journal.size, journal.end = size, end_of_open(self.fs, journal.fd, journal.path)
         return journal.end
 
     def _frames(self, journal: "_OpenJournal", size: int, is_last: bool) -> list[Frame]:
-        """The frames behind the offset, some of them where there are many."""
+        """The frames after the offset, some of them where there are many."""
         frames: list[Frame] = []
         while not frames and self._advance(journal, min(size - journal.offset, _READ_BYTES), frames):
             pass
@@ -265,17 +265,17 @@ class Follower:
             pass
         if frames or journal.offset >= size:
             return frames
-        # A frame that is being written, a torn tail, or damage with valid frames behind it. The last can
-        # be passed over, by the search that a view makes; a frame being written is whole at the next look.
+        # A frame that is being written, a torn tail, or damage with valid frames after it. The damage can
+        # be passed over, by the search that a view makes; a frame being written is whole at the next read.
         if is_last and journal.doubtful != journal.offset:
             journal.doubtful = journal.offset
             return []
         journal.scanned = size
         scan = scan_journal(self.fs, journal.path, store_id=self._store_id, number=journal.number)
-        found = [frame for frame in scan.frames if frame.offset >= journal.offset]
-        if found:
-            journal.offset = found[-1].offset + found[-1].size
-        return [frame for frame in found if frame.base >= self._at]
+        following = [frame for frame in scan.frames if frame.offset >= journal.offset]
+        if following:
+            journal.offset = following[-1].offset + following[-1].size
+        return [frame for frame in following if frame.base >= self._at]
 
     def _advance(self, journal: "_OpenJournal", size: int, frames: list[Frame]) -> bool:
         """Read up to `size` bytes and add the valid frames at their beginning; False when there is none."""
@@ -304,11 +304,11 @@ class Follower:
             for frame in frames
             for position, line in enumerate(frame.lines, frame.base)
         ]
-        at = self._at
+        expected = self._at
         for frame in frames:
-            if frame.base > at:
-                self._lose(LostPositions(at, frame.base, journal.number))
-            at = frame.end
+            if frame.base > expected:
+                self._lose(LostPositions(expected, frame.base, journal.number))
+            expected = frame.end
         sealed = self._sealed.seen([str(row["event_id"]) for row in rows])
         first = []
         wanted = []
@@ -320,9 +320,9 @@ class Follower:
             first.append(row)
             if position >= self.position:
                 wanted.append(row)
-        columns = {name: [row[name] for row in first] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
+        columns = {name: [row[name] for row in first] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
         self._numbering.number(columns)
-        for name in PLACE_COLUMNS:
+        for name in NUMBERING_COLUMNS:
             for row, value in zip(first, columns[name], strict=True):
                 row[name] = value
         wanted = [row for row in wanted if self._wanted.admits(row)]
@@ -337,7 +337,7 @@ class Follower:
             self.on_loss(lost)
 
     def _sync(self, journal: "_OpenJournal") -> None:
-        """Make what was read durable (I5). The journals in front were synced when this one was made."""
+        """Make what was read durable (I5). Earlier journals were synced when this one was made."""
         try:
             self.fs.fdatasync(journal.fd)
         except OSError as error:
@@ -347,7 +347,7 @@ class Follower:
             ) from error
 
     def _rebase(self) -> None:
-        """Rest on a newer manifest where there is one, so that ids of sealed events need not be kept."""
+        """Change to a newer manifest where there is one, so that ids of sealed events can be dropped."""
         assert self._manifest is not None
         newest = self._newest_manifest()
         if newest == self._manifest.number:
@@ -358,7 +358,7 @@ class Follower:
             return
         self._manifest = manifest
         self._sealed.entries = manifest.segments
-        self._ids = {i: at for i, at in self._ids.items() if at >= manifest.next_position}
+        self._ids = {i: position for i, position in self._ids.items() if position >= manifest.next_position}
 
     def _newest_manifest(self) -> int:
         numbers = manifests.numbers(self.fs, self._layout)
@@ -375,15 +375,15 @@ class _OpenJournal:
     path: str
     key: bytes
     fd: int
-    offset: int = HEADER_SIZE  # behind the last frame read
-    doubtful: int = -1  # the offset, when bytes behind it did not verify
-    size: int = -1  # of the file, room included, when all behind the offset was looked at
-    end: int = 0  # what was found then, or has come since
-    scanned: int = -1  # the end when the file was searched for frames behind such bytes
+    offset: int = HEADER_SIZE  # after the last frame read
+    doubtful: int = -1  # the offset, when bytes after it did not verify
+    size: int = -1  # of the file, room included, when all after the offset was read
+    end: int = 0  # the end as of then, or a later one
+    scanned: int = -1  # the end when the file was searched for frames after such bytes
 
 
 class _Sealed:
-    """A `Prefix` over segments that reads each of them once, whatever is asked how often.
+    """A `Prefix` over segments that reads each of them once, for any number of questions.
 
     Of every id the lower 64 bits are kept, sorted. An id that is not among them is new, nearly all are;
     the few others are compared with the ids themselves. Imports pyarrow when there is a segment to read.
@@ -408,8 +408,8 @@ class _Sealed:
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         self._read_new()
-        there = [e for e in self.entries if not self._sessions_in[e.name].isdisjoint(session_ids)]
-        return self._prefix(there).sessions(session_ids) if there else ()
+        entries = [e for e in self.entries if not self._sessions_in[e.name].isdisjoint(session_ids)]
+        return self._prefix(entries).sessions(session_ids) if entries else ()
 
     def _prefix(self, entries: Sequence[SegmentEntry]) -> "SegmentPrefix":
         from eventlog.log.segment_file import SegmentPrefix
@@ -419,8 +419,8 @@ class _Sealed:
     def _may_have(self, event_id: str) -> bool:
         key = int(event_id[16:], 16)
         for array in self._arrays:
-            at = bisect_left(array, key)
-            if at < len(array) and array[at] == key:
+            index = bisect_left(array, key)
+            if index < len(array) and array[index] == key:
                 return True
         return False
 
@@ -430,7 +430,7 @@ class _Sealed:
             return
         sessions_in = {e.name: self._sessions_in.get(e.name, set()) for e in self.entries}
         for entry in fresh:
-            # What was merged since is known by its parts, but for what stands behind them.
+            # A merged segment is known by its parts, but for the events after them.
             for part in self._known:
                 if entry.base <= part.base < entry.end:
                     sessions_in[entry.name] = sessions_in[entry.name] | self._sessions_in[part.name]

@@ -13,7 +13,7 @@ from eventlog.base.errors import Corruption, InvalidEvent
 
 VERSION = 1
 HEADER_SIZE = 128
-FRAME_OVERHEAD = 72  # 48 bytes in front of the payload, 24 behind it
+FRAME_OVERHEAD = 72  # 48 bytes before the payload, 24 after it
 FRAME_SIZE_MIN = FRAME_OVERHEAD + 8  # a payload is at least one newline, padded to 8
 COUNT_MAX = 65_535
 PAYLOAD_SIZE_MAX = 16 * 1024 * 1024
@@ -37,7 +37,7 @@ _PADDING = tuple(bytes(n) for n in range(8))
 
 
 class JournalHeader:
-    """What the first 128 bytes of a journal say. `replaces` is None or a journal's number."""
+    """The first 128 bytes of a journal, decoded. `replaces` is None or a journal's number."""
 
     __slots__ = ("base", "boot", "digest", "key", "number", "prev", "replaces", "store_id")
 
@@ -103,7 +103,7 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """The position behind the frame's last event."""
+        """The position after the frame's last event."""
         return self.base + self.count
 
     @property
@@ -199,32 +199,32 @@ def pack_frame(
     return b"".join((memoryview(hashed)[_OFFSET.size :], digest, trailer))
 
 
-def decode_frame(buf: bytes, at: int, file_offset: int, key: bytes, path: str = "journal frame") -> Frame:
-    """The frame that begins at `buf[at]`, which is byte `file_offset` of the journal.
+def decode_frame(buf: bytes, start: int, file_offset: int, key: bytes, path: str = "journal frame") -> Frame:
+    """The frame that begins at `buf[start]`, which is byte `file_offset` of the journal.
 
     Raises: Corruption.
     """
-    size, count, payload_size, base, time_ns, prev = _claims(buf, at, file_offset, path)
-    digest = _verify(buf, at, file_offset, key, path, size, count, payload_size, base)
-    payload_at = at + _FRAME.size
+    size, count, payload_size, base, time_ns, prev = _claims(buf, start, file_offset, path)
+    digest = _verify(buf, start, file_offset, key, path, size, count, payload_size, base)
+    payload_at = start + _FRAME.size
     payload_end = payload_at + payload_size
     return Frame(buf, payload_at, payload_end, file_offset, size, base, count, time_ns, prev, digest)
 
 
 def frame_end(
-    buf: bytes, at: int, file_offset: int, key: bytes, path: str = "journal frame"
+    buf: bytes, start: int, file_offset: int, key: bytes, path: str = "journal frame"
 ) -> "tuple[int, bytes]":
     """`end` and `digest` of what `decode_frame` would return: all that the next append asks for.
 
     Raises: Corruption.
     """
-    size, count, payload_size, base, _, _ = _claims(buf, at, file_offset, path)
-    return base + count, _verify(buf, at, file_offset, key, path, size, count, payload_size, base)
+    size, count, payload_size, base, _, _ = _claims(buf, start, file_offset, path)
+    return base + count, _verify(buf, start, file_offset, key, path, size, count, payload_size, base)
 
 
 def _verify(
     buf: bytes,
-    at: int,
+    start: int,
     file_offset: int,
     key: bytes,
     path: str,
@@ -233,13 +233,13 @@ def _verify(
     payload_size: int,
     base: int,
 ) -> bytes:
-    """The digest of the frame that `_claims` found at `buf[at]`, when it and the content are right."""
-    body_end = at + size - 24
+    """The digest of the frame that `_claims` found at `buf[start]`, when it and the content are right."""
+    body_end = start + size - 24
     digest = buf[body_end : body_end + DIGEST_SIZE]
     hasher = blake3(_OFFSET.pack(file_offset), key=key)
-    if hasher.update(memoryview(buf)[at:body_end]).digest(DIGEST_SIZE) != digest:
+    if hasher.update(memoryview(buf)[start:body_end]).digest(DIGEST_SIZE) != digest:
         raise Corruption(path, "the frame does not match its digest", file_offset)
-    payload_at = at + _FRAME.size
+    payload_at = start + _FRAME.size
     payload_end = payload_at + payload_size
     if (
         buf[payload_end - 1] != 0x0A
@@ -251,22 +251,22 @@ def _verify(
     return digest
 
 
-def _claims(buf: bytes, at: int, file_offset: int, path: str) -> "tuple[int, int, int, int, int, bytes]":
-    """Size, count, payload size, base, time and previous digest of the frame at `buf[at]`.
+def _claims(buf: bytes, start: int, file_offset: int, path: str) -> "tuple[int, int, int, int, int, bytes]":
+    """Size, count, payload size, base, time and previous digest of the frame at `buf[start]`.
 
-    All that can be told without hashing is checked.
+    Everything that needs no hashing is checked.
     """
-    if len(buf) - at < FRAME_SIZE_MIN:
+    if len(buf) - start < FRAME_SIZE_MIN:
         raise Corruption(path, "the file ends inside a frame", file_offset)
-    magic, version, flags, count, payload_size, zero, base, time_ns, prev = _FRAME.unpack_from(buf, at)
+    magic, version, flags, count, payload_size, zero, base, time_ns, prev = _FRAME.unpack_from(buf, start)
     if magic != _FRAME_MAGIC or version != VERSION or flags or zero:
         raise Corruption(path, "no frame begins here", file_offset)
     size = FRAME_OVERHEAD + payload_size + (-payload_size & 7)
     if not 0 < payload_size <= PAYLOAD_SIZE_MAX or not 0 < count <= payload_size:
         raise Corruption(path, "the frame's sizes are outside the limits", file_offset)
-    if len(buf) - at < size:
+    if len(buf) - start < size:
         raise Corruption(path, "the file ends inside a frame", file_offset)
-    if _TRAILER.unpack_from(buf, at + size - 8) != (size, _END_MAGIC):
+    if _TRAILER.unpack_from(buf, start + size - 8) != (size, _END_MAGIC):
         raise Corruption(path, "the frame's two lengths differ", file_offset)
     return size, count, payload_size, base, time_ns, prev
 
@@ -281,45 +281,45 @@ def last_frame_size(tail: bytes) -> int:
     return int(size)
 
 
-def claimed_end(buf: bytes, at: int, position: int) -> int:
-    """The position behind everything that bytes from `at` on claim to hold, none of which verifies.
+def claimed_end(buf: bytes, start: int, position: int) -> int:
+    """The position after everything that bytes from `start` on claim to hold, none of which verifies.
 
-    Args: position: where the log in front of them ends; the answer where nothing has a frame's shape.
-    A write that a kill cut short has none: it is shorter than its head says (docs/positions.md).
+    Args: position: where the log before them ends; the answer where nothing has a frame's shape.
+    A write that a kill cut short has none: it is shorter than its head claims (docs/positions.md).
     """
-    known = at  # no stretch before it can hide a position
-    while len(buf) - at >= FRAME_SIZE_MIN:
-        size = _shape(buf, at)
+    certain = start  # no stretch before it can hide a position
+    while len(buf) - start >= FRAME_SIZE_MIN:
+        size = _shape(buf, start)
         if not size:
-            at = _next_candidate(buf, at + 8)
+            start = _next_candidate(buf, start + 8)
             continue
-        count, base = _claimed_events(buf, at, size)
-        if position < base <= position + at - known:
+        count, base = _claimed_events(buf, start, size)
+        if position < base <= position + start - certain:
             position = base
         position += count
-        at = known = at + size
+        start = certain = start + size
     return position
 
 
-def _shape(buf: bytes, at: int) -> int:
-    """The length of what has the shape of a frame at `buf[at]`, 0 when nothing has."""
-    rest = len(buf) - at
-    payload_size = int.from_bytes(buf[at + 8 : at + 12], "little")
+def _shape(buf: bytes, start: int) -> int:
+    """The length of what has the shape of a frame at `buf[start]`, 0 when nothing has."""
+    rest = len(buf) - start
+    payload_size = int.from_bytes(buf[start + 8 : start + 12], "little")
     size = FRAME_OVERHEAD + payload_size + (-payload_size & 7)
     if FRAME_SIZE_MIN <= size <= min(rest, FRAME_SIZE_MAX):
-        ends = _TRAILER.unpack_from(buf, at + size - 8) == (size, _END_MAGIC)
-        fits = size == rest or buf.startswith(_FRAME_MAGIC, at + size)
-        if ends or (fits and buf.startswith(_FRAME_MAGIC, at)):
+        ends = _TRAILER.unpack_from(buf, start + size - 8) == (size, _END_MAGIC)
+        fits = size == rest or buf.startswith(_FRAME_MAGIC, start + size)
+        if ends or (fits and buf.startswith(_FRAME_MAGIC, start)):
             return size
     return rest if last_frame_size(buf[-8:]) == rest else 0
 
 
-def _claimed_events(buf: bytes, at: int, size: int) -> "tuple[int, int]":
+def _claimed_events(buf: bytes, start: int, size: int) -> "tuple[int, int]":
     """How many events bytes with a frame's shape may hold, rather more than fewer, and the base they name."""
-    count = int.from_bytes(buf[at + 6 : at + 8], "little")
-    lines = buf.count(b"\n", at + _FRAME.size, at + size - 24)
+    count = int.from_bytes(buf[start + 6 : start + 8], "little")
+    lines = buf.count(b"\n", start + _FRAME.size, start + size - 24)
     possible = count if count <= size - FRAME_OVERHEAD else 0  # a line has a byte
-    return max(possible, lines, 1), int.from_bytes(buf[at + 16 : at + 24], "little")
+    return max(possible, lines, 1), int.from_bytes(buf[start + 16 : start + 24], "little")
 
 
 def used_length(data: bytes) -> int:
@@ -341,7 +341,7 @@ def scan_frames(
 ) -> "tuple[list[Frame], list[DamagedBytes], int]":
     """Every valid frame of a whole journal, the damage between them, and where the valid part ends.
 
-    Bytes behind that end are a torn tail: no valid frame follows them. A frame that verifies but
+    Bytes after that end are a torn tail: no valid frame follows them. A frame that verifies but
     claims positions already taken is damage too. Positions missing between two frames without bad
     bytes between them (left by a copy of a damaged journal) are damage of size 0.
     Raises: Corruption for a file made to be slow: rot does not leave whole frames with a wrong digest
@@ -352,34 +352,34 @@ def scan_frames(
     damaged: "list[DamagedBytes]" = []
     end = HEADER_SIZE
     position, digest = header.base, header.digest
-    at = end
-    while len(buf) - at >= FRAME_SIZE_MIN:
+    offset = end
+    while len(buf) - offset >= FRAME_SIZE_MIN:
         frame = None
         try:
-            size = _claims(buf, at, at, path)[0]
+            size = _claims(buf, offset, offset, path)[0]
             in_vain += size
-            frame = decode_frame(buf, at, at, header.key, path)
+            frame = decode_frame(buf, offset, offset, header.key, path)
             in_vain -= size
         except Corruption:
             if in_vain > _IN_VAIN_MAX * len(buf):
                 raise
         if frame is None or frame.base < position:
-            at = _next_candidate(buf, at + 8)
+            offset = _next_candidate(buf, offset + 8)
             continue
-        if at > end or frame.base > position or frame.prev != digest:
-            damaged.append(DamagedBytes(end, at - end, position, frame.base))
+        if offset > end or frame.base > position or frame.prev != digest:
+            damaged.append(DamagedBytes(end, offset - end, position, frame.base))
         frames.append(frame)
         position, digest = frame.end, frame.digest
-        at = end = at + frame.size
+        offset = end = offset + frame.size
     return frames, damaged, end
 
 
-def _next_candidate(buf: bytes, at: int) -> int:
-    """Where the next frame could begin, at or behind `at`: frames are aligned to 8 bytes."""
-    found = buf.find(_FRAME_MAGIC, at)
-    while found >= 0 and found & 7:
-        found = buf.find(_FRAME_MAGIC, found + 1)
-    return found if found >= 0 else len(buf)
+def _next_candidate(buf: bytes, start: int) -> int:
+    """Where the next frame could begin, at or after `start`: frames are aligned to 8 bytes."""
+    candidate = buf.find(_FRAME_MAGIC, start)
+    while candidate >= 0 and candidate & 7:
+        candidate = buf.find(_FRAME_MAGIC, candidate + 1)
+    return candidate if candidate >= 0 else len(buf)
 
 
 def _header_body(header: JournalHeader) -> bytes:

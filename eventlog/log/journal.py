@@ -18,8 +18,8 @@ Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows
   own, opened before it wrote; whoever sees the error marks the journal (`_SUSPECT_MODE`) and copies
   it forward. A forked child opens its own descriptor for the same reason.
 - A replacing journal stands for all journals from the one it names up to itself.
-- Zero bytes at a journal's end are room that frames to come overwrite (docs/design.md §4.3), so its size
-  is what the file system says and its end what `end_of_journal` says.
+- Zero bytes at a journal's end are room that later frames overwrite (docs/design.md §4.3), so its size
+  is that of the file and its end the answer of `end_of_journal`.
 """
 
 import os
@@ -61,16 +61,16 @@ _SUSPECT_BIT = 0o100
 _TAIL_SIZE = 4096
 
 # A sync of a file that grows waits for the file system's own journal, and so for what other processes
-# write; one that overwrites room does not. Little room in a small journal, and none behind a frame so
+# write; one that overwrites room does not. Little room in a small journal, and none after a frame so
 # large that writing the room would show.
 _ROOM_MIN = 4096
 _ROOM_MAX = 256 * 1024
 _ROOM_FRAMES = 8
 
 # The end of a journal is sought in pieces of so many bytes, which cost less than all of the room at once.
-_LOOK_SIZE = 64 * 1024
+_SEARCH_SIZE = 64 * 1024
 
-# A full journal with one frame of the largest size behind it, ten times over for a copy forward of
+# A full journal with one frame of the largest size after it, ten times over for a copy forward of
 # several. Nothing larger is read into memory.
 _FILE_SIZE_MAX = 10 * (ROTATE_SIZE + FRAME_SIZE_MAX)
 
@@ -82,7 +82,7 @@ class JournalScan:
     """All that one journal file holds, as of one reading.
 
     `frames` are verified and share one buffer; `damaged` are the bad stretches between valid frames;
-    `torn` is (offset, size) of the bad bytes behind the last one, or None; `claimed` the position behind what
+    `torn` is (offset, size) of the bad bytes after the last one, or None; `claimed` the position after what
     they claim to hold, `end` when they have no frame's shape.
     """
 
@@ -111,12 +111,12 @@ class JournalScan:
 
     @property
     def end(self) -> int:
-        """The position behind the last valid frame."""
+        """The position after the last valid frame."""
         return self.frames[-1].end if self.frames else self.header.base
 
     @property
     def digest(self) -> bytes:
-        """What the next frame, or the next journal, names as its predecessor."""
+        """The digest that the next frame, or the next journal, names as its predecessor's."""
         return self.frames[-1].digest if self.frames else self.header.digest
 
     @property
@@ -137,7 +137,7 @@ def scan_journal(fs: FileSystem, path: str, *, store_id: bytes, number: "int | N
 
 
 def end_of_journal(fs: FileSystem, path: str) -> int:
-    """The byte behind all that was ever written to a journal: behind it is nothing but room.
+    """The offset after all that was ever written to a journal: only room follows.
 
     Raises: Corruption for a file too large for a journal; FileNotFoundError.
     """
@@ -149,23 +149,23 @@ def end_of_journal(fs: FileSystem, path: str) -> int:
 
 
 def end_of_open(fs: FileSystem, fd: int, path: str) -> int:
-    """What `end_of_journal` says. The header counts whatever its bytes are."""
+    """`end_of_journal` of an open file. The header counts whatever its bytes are."""
     end = _file_size(fs, fd, path)
     while end > HEADER_SIZE:
-        at = max(HEADER_SIZE, end - _LOOK_SIZE)
-        used = used_length(fs.pread(fd, end - at, at))
+        start = max(HEADER_SIZE, end - _SEARCH_SIZE)
+        used = used_length(fs.pread(fd, end - start, start))
         if used:
-            return at + used
-        end = at
+            return start + used
+        end = start
     return end
 
 
-def end_behind(fs: FileSystem, fd: int, path: str, known: int) -> int:
-    """`end_of_journal` of the newest journal for who has seen that it ends at byte `known` or behind it.
+def end_after(fs: FileSystem, fd: int, path: str, known: int) -> int:
+    """`end_of_journal` of the newest journal, which is known to end at offset `known` or after it.
 
     Raises: Corruption.
     """
-    for size in (_TAIL_SIZE, _LOOK_SIZE):
+    for size in (_TAIL_SIZE, _SEARCH_SIZE):
         ahead = fs.pread(fd, size, known)
         used = used_length(ahead)
         if not used or (used < size and last_frame_size(ahead[:used])):
@@ -205,7 +205,7 @@ def unlink_journals(fs: FileSystem, layout: Layout, numbers: "list[int]") -> Non
     """Remove sealed journals, lowest first, and make that durable.
 
     The order matters: as long as a journal exists, so do all higher ones. The highest is kept
-    whatever `numbers` says, because it says which position comes next.
+    whatever `numbers` contains, because it determines the next position.
     """
     for number in journal_numbers(fs, layout)[:-1]:
         if number in numbers:
@@ -246,7 +246,7 @@ class _Active:
         self.inode = stat.st_ino
         self.device = stat.st_dev
         self.suspect = stat.st_mode & _SUSPECT_BIT != 0
-        self.file_size = stat.st_size  # with the room behind `size`
+        self.file_size = stat.st_size  # with the room after `size`
         self.size = HEADER_SIZE
         self.position = header.base
         self.digest = header.digest
@@ -388,9 +388,9 @@ class Journal:
             stat = self._stat_if_newest(active)
             if stat is not None:
                 active.suspect = stat.st_mode & _SUSPECT_BIT != 0
-                seen = active.position
-                if not self._catch_up(active, stat.st_size) or active.position < seen:
-                    self._recover(active, seen)
+                known_end = active.position
+                if not self._catch_up(active, stat.st_size) or active.position < known_end:
+                    self._recover(active, known_end)
                 return active
             self._forget()
             self._lock.renew(self._lock_timeout_s)
@@ -408,7 +408,7 @@ class Journal:
         return stat if stat.st_ino == active.inode and stat.st_dev == active.device else None
 
     def _catch_up(self, active: _Active, file_size: int) -> bool:
-        """Take over what others wrote behind the end that this process knows; False when it is not sound."""
+        """Take over what others wrote after the end that this process knows; False when that is damaged."""
         fs, fd, path = self._fs, active.fd, active.path
         if file_size != active.file_size:  # they filled the room that this process knew, or cut the file
             end = end_of_open(fs, fd, path)
@@ -419,7 +419,7 @@ class Journal:
             used = used_length(ahead)
             if used < len(ahead) and self._take_last(active, ahead[:used], active.size + used):
                 return True
-            end = end_behind(fs, fd, path, active.size)
+            end = end_after(fs, fd, path, active.size)
         if not self._read_tail(active, end):
             return False
         active.file_size = file_size
@@ -440,10 +440,10 @@ class Journal:
         try:
             active, size = self._inspect(fd, number)
             active.note = note = Note(fs, self._layout, number, active.inode)
-            # After a power cut un-acknowledged frames may be missing in front of a sound trailer:
+            # After a power cut un-acknowledged frames may be missing before a valid trailer:
             # the whole file is read when it is of an earlier boot.
-            sound = active.header.boot == self._boot_digest() and self._read_tail(active, size)
-            if not sound or active.position < (note.read() or 0):
+            is_valid = active.header.boot == self._boot_digest() and self._read_tail(active, size)
+            if not is_valid or active.position < (note.read() or 0):
                 self._recover(active, 0)
             if size == HEADER_SIZE or active.header.replaces is not None:
                 self._sync_name()
@@ -457,10 +457,10 @@ class Journal:
         return active
 
     def _end_of_stub(self, header: JournalHeader, end: int) -> int:
-        """Where the log goes on behind a journal that ends at `end`.
+        """Where the log goes on after a journal that ends at `end`.
 
-        A backup that was cut short may leave a stub, which replaces itself, as the newest journal of a
-        copy, and a manifest that has sealed positions behind it (docs/maintenance.md).
+        An unfinished backup may leave a stub, which replaces itself, as the newest journal of a copy, and
+        a manifest that has sealed later positions (docs/maintenance.md).
         """
         if header.replaces != header.number:
             return end
@@ -479,7 +479,7 @@ class Journal:
         return active, end_of_open(self._fs, fd, path)
 
     def _read_tail(self, active: _Active, size: int) -> bool:
-        """Take position and digest from the last frame of `size` bytes; False when it is not sound."""
+        """Take position and digest from the last frame of `size` bytes; False when it does not verify."""
         if size == HEADER_SIZE:
             active.size, active.position, active.digest = size, active.header.base, active.header.digest
             return True
@@ -493,13 +493,13 @@ class Journal:
         return self._take_last(active, tail, size)
 
     def _take_last(self, active: _Active, tail: bytes, size: int) -> bool:
-        """The same from bytes of the journal that end where it ends, at `size`."""
+        """The same from bytes of the journal that end at its end, `size`."""
         frame_size = last_frame_size(tail)
         if not 0 < frame_size <= len(tail):
             return False
-        at, offset = len(tail) - frame_size, size - frame_size
+        start, offset = len(tail) - frame_size, size - frame_size
         try:
-            end, digest = frame_end(tail, at, offset, active.header.key, active.path)
+            end, digest = frame_end(tail, start, offset, active.header.key, active.path)
         except Corruption:
             return False
         active.size, active.position, active.digest = size, end, digest
@@ -513,7 +513,7 @@ class Journal:
         )
         end = active.size + len(frame)
         try:
-            room = _room_behind(end, len(frame)) if active.file_size < end < ROTATE_SIZE else 0
+            room = _room_after(end, len(frame)) if active.file_size < end < ROTATE_SIZE else 0
             written = self._write_with_room(active, frame, room) if room else 0
             if written < len(frame):
                 written = fs.pwrite(active.fd, frame, active.size)
@@ -528,7 +528,7 @@ class Journal:
         active.position += count
 
     def _write_with_room(self, active: _Active, frame: bytes, room: int) -> int:
-        """Write the frame and room; how much the disk took. It may have place for the frame alone."""
+        """Write the frame and room; how much the disk took. It may have space for the frame alone."""
         try:
             return self._fs.pwrite(active.fd, frame + bytes(room), active.size)
         except OSError:
@@ -540,15 +540,15 @@ class Journal:
             self._fs.truncate(active.fd, active.size)
             active.file_size = active.size
         except OSError:
-            pass  # bytes behind the end that is remembered: the next append recovers the tail
+            pass  # bytes after the known end: the next append recovers the tail
 
     # -- rotation and recovery, under the lock -----------------------------------------------------
 
     def _rotate(self, active: _Active) -> None:
         """Close `active` and start the next journal; a failed sync of the old one copies it forward.
 
-        The old journal is synced first: otherwise a frame in it could vanish behind an acknowledged
-        one in the new journal.
+        The old journal is synced first: otherwise a frame in it could vanish that comes before an
+        acknowledged one in the new journal.
         """
         try:
             self._sync_closed(active.fd)
@@ -576,20 +576,20 @@ class Journal:
                 "between its users (a network or virtual machine share?). Move the store to a local disk."
             ) from error
 
-    def _recover(self, active: _Active, seen: int) -> None:
+    def _recover(self, active: _Active, known_end: int) -> None:
         """Read all of `active`; quarantine and cut a torn tail. Damage leaves the file as it is, closed.
 
-        Args: seen: the position behind all that this process has seen in it.
+        Args: known_end: the position after all that this process has seen in it.
         """
-        known = active.note.read() if active.note is not None else None
+        acknowledged = active.note.read() if active.note is not None else None
         scan = _scan_descriptor(self._fs, active.fd, active.path, self._store_id, active.number)
-        end, position = scan.size, max(scan.claimed, seen, known or 0)
+        end, position = scan.size, max(scan.claimed, known_end, acknowledged or 0)
         if scan.damaged or position > scan.end:
-            # Closed: a frame here would stand behind bad bytes, or have the position of another.
+            # Closed: a frame here would come after bad bytes, or have the position of another.
             end = max(end, ROTATE_SIZE)
         elif scan.torn is not None:
             end, torn_size = scan.torn
-            self._quarantine(active, end, torn_size, known is not None)
+            self._quarantine(active, end, torn_size, acknowledged is not None)
             self._cut(active.fd, end)
         # Only now: a recovery that failed half-way must be made again.
         active.position, active.digest, active.size = position, scan.digest, end
@@ -601,24 +601,24 @@ class Journal:
     def _quarantine(self, active: _Active, offset: int, size: int, is_known: bool) -> None:
         """Make a copy of bytes that are about to be cut, and durable before they are.
 
-        Args: is_known: whether a note says that nothing acknowledged was in them.
+        Args: is_known: whether there is a note, so that no acknowledged event was in them.
         """
-        from eventlog.log import quarantine  # which few hooks need
+        from eventlog.log import quarantine  # few hooks need it
 
         data = self._fs.pread(active.fd, size, offset)
         reason = quarantine.NEVER_ACKNOWLEDGED if is_known else quarantine.TORN
         for name, content in quarantine.files_of(active.number, offset, data, reason):
-            self._keep(name, content)
+            self._store_quarantined(name, content)
 
-    def _keep(self, name: str, data: bytes) -> None:
+    def _store_quarantined(self, name: str, data: bytes) -> None:
         from eventlog.log import quarantine
 
-        quarantine.keep(self._fs, self._layout, self._tmp_path(), name, data)
+        quarantine.store(self._fs, self._layout, self._tmp_path(), name, data)
 
     # -- failed syncs --------------------------------------------------------------------------------
 
     def _after_failed_sync(self, active: _Active, error: OSError) -> None:
-        """The kernel may have dropped pages and will not say so again: save what can still be read."""
+        """The kernel may have dropped pages and will not report it again: save what can still be read."""
         self._mark_suspect(active)
         outcome = "what is readable was copied to a new journal"
         try:
@@ -639,7 +639,7 @@ class Journal:
         try:
             self._fs.fchmod(active.fd, _SUSPECT_MODE)
         except OSError:
-            pass  # this process tries the copy in any case; the mark tells others to try it too
+            pass  # this process tries the copy in any case; the mark makes others try it too
 
     def _copy_forward(self, number: int) -> None:
         """Publish a journal that stands for all from `number` on, holding each of their valid frames.
@@ -678,15 +678,15 @@ class Journal:
 
     def _read_end(self, number: int) -> int:
         fs = self._fs
-        known = read_note(fs, self._layout, number) or 0
+        acknowledged = read_note(fs, self._layout, number) or 0
         fd = fs.open(self._layout.journal(number), os.O_RDONLY)
         try:
-            seen, size = self._inspect(fd, number)
-            sound = seen.header.boot == self._boot_digest() and self._read_tail(seen, size)
-            if sound and seen.position >= known:
-                return seen.position
-            scan = _scan_descriptor(fs, fd, seen.path, self._store_id, number)
-            return self._end_of_stub(seen.header, max(scan.claimed, known))
+            active, size = self._inspect(fd, number)
+            is_valid = active.header.boot == self._boot_digest() and self._read_tail(active, size)
+            if is_valid and active.position >= acknowledged:
+                return active.position
+            scan = _scan_descriptor(fs, fd, active.path, self._store_id, number)
+            return self._end_of_stub(active.header, max(scan.claimed, acknowledged))
         finally:
             fs.close(fd)
 
@@ -744,8 +744,8 @@ class Journal:
             pass  # the descriptor is gone all the same, and nothing is acknowledged without a sync
 
 
-def _room_behind(end: int, frame_size: int) -> int:
-    """How many zeros to write behind a frame that ends at `end`."""
+def _room_after(end: int, frame_size: int) -> int:
+    """How many zeros to write after a frame that ends at `end`."""
     room = min(max(end, _ROOM_MIN), _ROOM_MAX)
     return room if frame_size * _ROOM_FRAMES <= room else 0
 

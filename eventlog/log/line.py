@@ -29,7 +29,7 @@ _REQUIRED = ("event_type", "event_kind", "source")
 _NAMES = frozenset(ENVELOPE_NAMES)
 _TEXT_ALONE = frozenset((str,))
 _HEX = "0123456789abcdef"
-_ODD_STARTS = '/"r'  # of paths that may be none, or have a form of their own; an empty one has any start
+_ODD_STARTS = '/"r'  # of texts that may be no path, or a path of another form; an empty text has any start
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _WANTED = {
     INT: "an integer of 64 bits",
@@ -58,8 +58,8 @@ def encode_line(
     Columns are written in the order given; nulls are left out; a missing payload is `{}`.
 
     Args: dumps_envelope: an encoder for the envelope, which holds no float; `dumps` by default; named: takes,
-    by column, the hashes that the event names, for `gate.keep_ours`. With it the event may say nothing else
-    that an append refuses (`gate.fault`); without it the line is one that earlier versions may have written.
+    by column, the hashes that the event names, for `admission.keep_ours`. With it the event may hold nothing
+    else that an append refuses (`admission.fault`); without it any line of an earlier version passes.
     Raises: InvalidEvent when the event breaks the envelope's rules.
     """
     envelope: "dict[str, Any]" = event.copy()
@@ -70,8 +70,8 @@ def encode_line(
         raise InvalidEvent(f"payload must be a JSON object, not {type(payload).__name__}")
     if envelope.get("schema_version") is None:
         envelope["schema_version"] = SCHEMA_VERSION
-    # Names and types are looked at once for all events that have the same: one by one they are half of what
-    # encoding costs.
+    # Names and types are checked once for all events that have the same: for each event, that would be half
+    # of what encoding costs.
     key = (*envelope, *map(type, envelope.values()))
     shape = _shapes.get(key) or _shape_of(key, envelope, event)
     low, high = (_INT_MIN, _INT_MAX) if named is None else (0, admission.NUMBER_MAX)
@@ -104,16 +104,16 @@ def encode_line(
 
 
 class _Shape:
-    """Of envelopes with the same columns and types of values: what only the values can tell."""
+    """The columns whose values must be checked, of envelopes with the same columns and types."""
 
     __slots__ = ("hashes", "lists", "nulls", "numbers")
 
     def __init__(self, columns: "dict[str, type]") -> None:
         self.nulls = [name for name, kind in columns.items() if kind is type(None)]
-        there = [name for name in columns if name not in self.nulls]
-        self.numbers = [name for name in there if COLUMN_KINDS[name] in (INT, TIME)]
-        self.lists = [name for name in there if COLUMN_KINDS[name] == LIST]
-        self.hashes = [name for name in there if name in admission.HASHES]
+        present = [name for name in columns if name not in self.nulls]
+        self.numbers = [name for name in present if COLUMN_KINDS[name] in (INT, TIME)]
+        self.lists = [name for name in present if COLUMN_KINDS[name] == LIST]
+        self.hashes = [name for name in present if name in admission.HASHES]
 
 
 _shapes: "dict[tuple[object, ...], _Shape]" = {}
@@ -164,7 +164,7 @@ def _check(name: str, value: object, event: Event) -> None:
 
 
 def check_payload(event_type: object, payload: object) -> None:
-    """Raises: InvalidEvent where an append refuses what the payload says (`gate.payload_faults`)."""
+    """Raises: InvalidEvent where an append refuses the payload (`admission.payload_faults`)."""
     for key, value, wanted in admission.payload_faults(event_type, payload):
         raise InvalidEvent(f"payload.{key} must be {wanted}, not {admission.shown(value)}")
 

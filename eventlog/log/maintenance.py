@@ -1,9 +1,8 @@
 """The event that maintenance leaves in the log when it changed something.
 
 Pure. One event for one piece of work: agent `locus`, operation the work (`compact`, `repack`, `collect`, …),
-payload its figures. It stands in no session, hence has no turn, no seq and no context, and counts in no
-total. It is a note and not what makes the work so: a process that dies between the two leaves the work done
-and unnoted.
+payload its figures. It belongs to no session, hence has no turn, no seq and no context, and counts in no
+total. It only notes the work: a process that dies between the two leaves the work done and unnoted.
 """
 
 from typing import Any

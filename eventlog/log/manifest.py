@@ -1,12 +1,12 @@
-"""The numbered list of live segments: what is in the log, said by one small JSON file.
+"""The numbered list of live segments, which is one small JSON file.
 
 `encode` and `decode` are pure. `read_current` may run at any time; `commit` only under the maintain
 lock. A manifest is published under its number and never changes (I16). The highest number must
 verify: going back to the one before it would silently travel back in time, so a bad one is Corruption.
 
 File: one line of compact JSON in the order of `Manifest`'s fields, then `digest`, then a newline. The
-digest is BLAKE3-256 over the same line without the digest member, and a file that is not byte for byte
-what `encode` makes of its content is refused, so every flipped bit shows (I11).
+digest is BLAKE3-256 over the same line without the digest member. A file that is not byte for byte what
+`encode` makes of its content is refused, so every flipped bit shows (I11).
 """
 
 import json
@@ -91,9 +91,9 @@ def encode(manifest: Manifest) -> bytes:
     head: dict[str, Any] = {"format": FORMAT, "required": [], **_members(manifest)}
     for name in ("segments", "damaged", "superseded"):
         head[name] = [_members(item) for item in head[name]]
-    rest = json.dumps(head, separators=(",", ":")).encode("ascii")
-    digest = blake3(rest).hexdigest().encode("ascii")
-    return rest[:-1] + _DIGEST_MEMBER % digest
+    body = json.dumps(head, separators=(",", ":")).encode("ascii")
+    digest = blake3(body).hexdigest().encode("ascii")
+    return body[:-1] + _DIGEST_MEMBER % digest
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -103,12 +103,12 @@ def digest_of(manifest: Manifest) -> str:
 
 def decode(data: bytes, path: str) -> Manifest:
     """The manifest in a file's bytes. Raises: Corruption, Unsupported."""
-    rest = data[:-_DIGEST_MEMBER_SIZE] + b"}"
-    expected = _DIGEST_MEMBER % blake3(rest).hexdigest().encode("ascii")
+    body = data[:-_DIGEST_MEMBER_SIZE] + b"}"
+    expected = _DIGEST_MEMBER % blake3(body).hexdigest().encode("ascii")
     if data[-_DIGEST_MEMBER_SIZE:] != expected:
         raise Corruption(path, "the manifest's digest does not match its content")
     try:
-        fields = json.loads(rest)
+        fields = json.loads(body)
         if not isinstance(fields, dict):
             raise ValueError("not a JSON object")
         _check_format(fields, path)
@@ -131,10 +131,10 @@ def read_current(fs: FileSystem, layout: Layout, store_id: bytes) -> Manifest:
 
     Raises: Corruption, Unsupported.
     """
-    found = numbers(fs, layout)
-    if not found:
+    existing = numbers(fs, layout)
+    if not existing:
         return Manifest(store_id=store_id.hex())
-    return read_numbered(fs, layout, store_id, found[-1])
+    return read_numbered(fs, layout, store_id, existing[-1])
 
 
 def read_numbered(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> Manifest:
@@ -148,7 +148,7 @@ def read_numbered(fs: FileSystem, layout: Layout, store_id: bytes, number: int) 
 
 
 def check_identity(manifest: Manifest, path: str, store_id: bytes, number: int) -> Manifest:
-    """The same manifest, when it is the one its name and its store say. Raises: Corruption."""
+    """The same manifest, when it has this number and is of this store. Raises: Corruption."""
     if manifest.number != number:
         raise Corruption(path, f"this is manifest {manifest.number}, not {number} as its name says")
     if manifest.store_id != store_id.hex():
@@ -199,8 +199,8 @@ def _check_format(fields: "dict[str, Any]", path: str) -> None:
 
 
 def _build(fields: "dict[str, Any]") -> Manifest:
-    known = ("format", "required", *Manifest.__dataclass_fields__)
-    if tuple(fields) != known:
+    expected = ("format", "required", *Manifest.__dataclass_fields__)
+    if tuple(fields) != expected:
         raise ValueError(f"its members are {', '.join(fields)}")
     segments = tuple(_entry(SegmentEntry, item) for item in fields["segments"])
     manifest = Manifest(
@@ -234,7 +234,7 @@ def _entry(kind: "type[Any]", item: "Any") -> "Any":
 
 
 def _check_ranges(manifest: Manifest) -> None:
-    """Segments tile [0, next_position) and are called what they hold (I13)."""
+    """Check that segments tile [0, next_position) and that their names match their content (I13)."""
     position = 0
     for entry in manifest.segments:
         if parse_segment(entry.name) != (entry.base, entry.end, _hex64(entry.blake3)[:16]):
@@ -248,8 +248,8 @@ def _check_ranges(manifest: Manifest) -> None:
         raise ValueError(f"segments end at position {position}, not {manifest.next_position}")
     listed = {entry.name for entry in manifest.segments}
     for item in manifest.superseded:
-        found = parse_segment(item.name)
-        if found is None or found[1] > position or item.name in listed or item.since > manifest.number:
+        parsed = parse_segment(item.name)
+        if parsed is None or parsed[1] > position or item.name in listed or item.since > manifest.number:
             raise ValueError(f"{item.name} cannot be a superseded segment")
 
 

@@ -2,11 +2,10 @@
 
 Reads segments that the caller's pin keeps, and writes one file under a name of the caller's; takes no lock.
 Equal segments and equal library versions give equal bytes (I15). The inputs are hashed before a page of them
-is read, and the file is read back and compared with them, read once more, before anybody relies on it (I14).
+is read, and the file is read back and compared with them, read once more, before anything relies on it (I14).
 
-A row group holds up to ROW_GROUP_ROWS events (log/segment.py) or ROW_GROUP_BYTES of them in memory, so that
-memory depends neither on the number of events nor on their size, but on these and on the largest row group of
-the inputs.
+A row group holds up to ROW_GROUP_ROWS events (log/segment.py) or ROW_GROUP_BYTES of them in memory. So memory
+depends on these limits and on the largest row group of the inputs, and not on the number or size of events.
 """
 
 import io
@@ -49,7 +48,7 @@ _BUFFER_BYTES = 1 << 20
 def merge(
     fs: FileSystem, layout: Layout, store_id: bytes, entries: Sequence[SegmentEntry], path: str
 ) -> SegmentEntry:
-    """Write the events of neighbouring segments to the new file `path`, durably; what a manifest says of it.
+    """Write the events of neighbouring segments to the new file `path`, durably; its entry for a manifest.
 
     Raises: Corruption (an input is not what the manifest lists), EventLogError, OSError.
     """
@@ -65,7 +64,7 @@ def write(
     path: str,
     tables: "Callable[[], Generator[pa.Table, None, None]]",
 ) -> SegmentEntry:
-    """Write `tables`, asked for twice, to the new file `path`, as what takes the place of `entries`.
+    """Write `tables`, called twice, to the new file `path`, which replaces `entries`.
 
     Raises: as `merge`.
     """
@@ -175,7 +174,7 @@ def _write(output: "_Output", meta: SegmentMeta, tables: "Iterator[pa.Table]") -
             _give_back()
         writer.close()
     except BaseException as error:
-        output.abandon()  # what the writer does when it is thrown away goes nowhere
+        output.abandon()  # what the writer still writes when it is closed is dropped
         writer.close()
         if isinstance(error, pa.ArrowException):
             raise EventLogError(f"{output.path}: cannot write the segment: {error}. Try again.") from error

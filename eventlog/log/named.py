@@ -1,4 +1,4 @@
-"""What the log says of contents: under which path, and at which position. For who orders them.
+"""Under which path, and at which position, the log names contents: for callers that sort them.
 
 Reads five typed columns of a pinned view. Any thread, a view of its own.
 """
@@ -20,8 +20,8 @@ def named_in(view: "LogView", hashes: Collection[str]) -> Iterator[tuple[str, st
     wanted = pa.array(hashes, pa.string())
     for batch in view.batches(columns=("position", "path", *_HASHES)):
         for name in _HASHES:
-            some = batch.filter(pc.is_in(batch.column(name), value_set=wanted))
-            paths = some.column("path").to_pylist()
-            positions = some.column("position").to_pylist()
-            for text, path, position in zip(some.column(name).to_pylist(), paths, positions, strict=True):
+            rows = batch.filter(pc.is_in(batch.column(name), value_set=wanted))
+            paths = rows.column("path").to_pylist()
+            positions = rows.column("position").to_pylist()
+            for text, path, position in zip(rows.column(name).to_pylist(), paths, positions, strict=True):
                 yield text, "" if name == "tree_hash" else path or "", position

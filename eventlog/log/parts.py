@@ -1,9 +1,9 @@
 """The parts of an agent's conversation: its n-th turn belongs to session ⌈n / limit⌉ (docs/session-life.md).
 
 A conversation is what one agent calls one session. Its first part has the id that `names.session_id_of`
-gives, each further one that of `names.next_session_id`; the limit stands in STORE. Numbering asks here for
-the session of an event whose writer named none. What is known of a conversation follows from the rows of
-its parts alone: which parts there are, the turn of each key, and the part of the last row with a turn.
+gives, each further one that of `names.next_session_id`; the limit is in STORE. Numbering asks here for the
+session of an event whose writer named none. The state of a conversation follows from the rows of its parts
+alone: which parts there are, the turn of each key, and the part of the last row with a turn.
 Pure but for `turn_limit`, which reads STORE; not safe for concurrent use.
 """
 
@@ -11,23 +11,23 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from eventlog.base import identity
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.base.names import next_session_id, session_id_of
 
 if TYPE_CHECKING:
     from eventlog.log.numbering import _Session
 
-# Its agent's keys are groups of fifty commits already, whatever STORE says.
+# The keys of this agent are groups of fifty commits already, whatever the limit in STORE.
 _GROUPED = "git"
 
 
 def turn_limit(fs: FileSystem, layout: Layout) -> "int | None":
-    """The turn limit that STORE says; None for none, and where there is no STORE.
+    """The turn limit in STORE; None for none, and where there is no STORE.
 
     Raises: Corruption, Unsupported, EventLogError.
     """
-    with Refusals(layout.store_file, "read the turn limit"):
+    with translate_os_errors(layout.store_file, "read the turn limit"):
         try:
             data = read_file(fs, layout.store_file, identity.STORE_SIZE_MAX)
         except (FileNotFoundError, NotADirectoryError):
@@ -61,7 +61,7 @@ class Conversations:
     """The conversations that a fold has met.
 
     Args of `__init__`: limit: turns of a part; sessions: those of the fold, by id; load: gives the fold
-    the sessions of these ids, with what the segments say of them.
+    the sessions of these ids, with their rows in segments.
     """
 
     def __init__(
@@ -87,34 +87,34 @@ class Conversations:
         waiting = [ConversationParts(agent, self._sessions[first]) for (agent, _), first in firsts.items()]
         self._of.update(zip(new, waiting, strict=True))
         while waiting:
-            waiting = [one for one in waiting if self._extend(one)]
-            self._load([one.next_id for one in waiting])
+            waiting = [conversation for conversation in waiting if self._extend(conversation)]
+            self._load([conversation.next_id for conversation in waiting])
 
-    def _extend(self, one: ConversationParts) -> bool:
-        """Take the next part if it has a row; else say so, and be told when it gets one."""
-        part = self._sessions[one.next_id]
+    def _extend(self, conversation: ConversationParts) -> bool:
+        """Take the next part if it has a row; else False, and `see` takes it when it gets one."""
+        part = self._sessions[conversation.next_id]
         if part.is_met:
-            one.append(part)
+            conversation.append(part)
             return True
-        self._following[one.next_id] = one
+        self._following[conversation.next_id] = conversation
         return False
 
     def see(self, session: "_Session") -> None:
-        """A row gives this session itself: it may be the part that comes next."""
+        """Note that a row names this session itself: it may be the part that comes next."""
         session.is_met = True
-        one = self._following.pop(session.id, None)
-        if one is not None:
-            self._add(one)
+        conversation = self._following.pop(session.id, None)
+        if conversation is not None:
+            self._add(conversation)
 
-    def _add(self, one: ConversationParts) -> "_Session":
-        self._load([one.next_id])
-        part = self._sessions[one.next_id]
+    def _add(self, conversation: ConversationParts) -> "_Session":
+        self._load([conversation.next_id])
+        part = self._sessions[conversation.next_id]
         part.is_met = True
         self._following.pop(part.id, None)
-        one.append(part)
-        self._load([one.next_id])
-        while self._extend(one):
-            self._load([one.next_id])
+        conversation.append(part)
+        self._load([conversation.next_id])
+        while self._extend(conversation):
+            self._load([conversation.next_id])
         return part
 
     def session(
@@ -131,31 +131,39 @@ class Conversations:
 
         Args: key: the agent's own id of the turn; has_turn: whether the writer gave the turn a number.
         """
-        one = self._of.get(pair)  # type: ignore[arg-type]
-        if one is None:
+        conversation = self._of.get(pair)  # type: ignore[arg-type]
+        if conversation is None:
             return None
-        current = one.current or one.parts[0]
+        current = conversation.current or conversation.parts[0]
         if event_type == "session":
             named = [
-                part for part in one.parts if context_id is not None and context_id.endswith(f"_{part.id}")
+                part
+                for part in conversation.parts
+                if context_id is not None and context_id.endswith(f"_{part.id}")
             ]
             current = named[0] if named else current
         elif event_type != "sessions" and not has_turn:
-            part = None if key is None else next((p for p in reversed(one.parts) if key in p.keys), None)
+            part = (
+                None
+                if key is None
+                else next((p for p in reversed(conversation.parts) if key in p.keys), None)
+            )
             if part is not None:
                 current = part
             elif key is not None or (event_type == "turn" and operation == "start"):
-                last = one.parts[-1]
-                current = last if last.highest < self._limit else self._add(one)
+                last = conversation.parts[-1]
+                current = last if last.highest < self._limit else self._add(conversation)
         current.is_met = True
         return current
 
-    def keep(self, session_ids: "set[str]") -> "set[str]":
+    def retain(self, session_ids: "set[str]") -> "set[str]":
         """Forget the conversations that have none of these sessions; the ids of the others' parts, and
         these."""
         self._of = {
-            pair: one for pair, one in self._of.items() if any(part.id in session_ids for part in one.parts)
+            pair: conversation
+            for pair, conversation in self._of.items()
+            if any(part.id in session_ids for part in conversation.parts)
         }
-        self._following = {one.next_id: one for one in self._of.values()}
-        known = {part.id for one in self._of.values() for part in one.parts}
-        return session_ids | known | set(self._following)
+        self._following = {conversation.next_id: conversation for conversation in self._of.values()}
+        part_ids = {part.id for conversation in self._of.values() for part in conversation.parts}
+        return session_ids | part_ids | set(self._following)

@@ -1,8 +1,8 @@
-"""Older manifests, and which of them a reader has pinned: asked by whoever unlinks files of the log (I17).
+"""Older manifests, and which of them a reader has pinned: for whoever unlinks files of the log (I17).
 
-The caller holds the maintain lock. A pin is a shared lock on a manifest. Exclusive locks on those that nobody
-has pinned are kept while the files go: a reader that comes too late meets the lock or a missing name, and
-starts again.
+The caller holds the maintain lock. A pin is a shared lock on a manifest. Manifests that nobody has pinned
+stay exclusively locked while the files go: a reader that comes too late meets the lock or a missing name,
+and starts again.
 """
 
 import os
@@ -17,7 +17,7 @@ from eventlog.log import manifest as manifests
 
 @dataclass(frozen=True, slots=True)
 class Older:
-    """The numbers of the manifests in front of the current one, ascending."""
+    """The numbers of the manifests before the current one, ascending."""
 
     free: tuple[int, ...]  # locked exclusively
     pinned: tuple[int, ...]
@@ -25,11 +25,11 @@ class Older:
 
 @contextmanager
 def held(fs: FileSystem, layout: Layout, current: int) -> Iterator[Older]:
-    """Lock every manifest in front of the number `current` that nobody reads, as long as the block runs.
+    """Lock every manifest before the number `current` that nobody reads, as long as the block runs.
 
     The manifest `current` itself is durable then.
     """
-    # Who committed it may have died before the sync of its name: without it, older ones would count again.
+    # The process that committed it may have died before it synced the name: older ones would count again.
     fs.fsync_dir(layout.directory(MANIFEST_DIR))
     descriptors: list[int] = []
     free: list[int] = []

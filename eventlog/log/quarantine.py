@@ -1,8 +1,8 @@
 """Quarantine: bytes that do not verify outlive the journal they were in (I10).
 
-Bytes are kept as `<journal>@<offset>-<digest>.bin` with a `.json` beside it that says why. Both are
+Bytes are stored as `<journal>@<offset>-<digest>.bin` with the reason in a `.json` file beside it. Both are
 durable before the caller cuts or unlinks anything. Callers hold the append or the maintain lock; the
-names hold the content's digest, so keeping the same bytes twice keeps them once. On the hook path.
+names hold the content's digest, so the same bytes are stored once. On the hook path.
 """
 
 from blake3 import blake3
@@ -12,7 +12,7 @@ from eventlog.base.fs import FileSystem, publish, read_file
 from eventlog.base.jsontext import decode, encode
 from eventlog.base.layout import QUARANTINE_DIR, Layout, quarantine_name
 
-# Why bytes were taken: the second harms nobody (docs/positions.md).
+# Why bytes were taken: the second does no harm (docs/positions.md).
 TORN = "torn tail: no valid frame begins here or behind"
 NEVER_ACKNOWLEDGED = "torn tail, behind everything that was acknowledged"
 TORN_AND_CLOSED = "torn tail of a closed journal"
@@ -21,27 +21,27 @@ _WHY_BYTES_MAX = 4096
 
 
 def files_of(journal: int, offset: int, data: bytes, reason: str) -> "list[tuple[str, bytes]]":
-    """(name, content) of the two files that keep `data`, which stood at `offset` of a journal."""
+    """(name, content) of the two files for `data`, which was at `offset` of a journal."""
     digest = blake3(data).hexdigest()
     name = quarantine_name(journal, offset, digest[:16])
     why = {"journal": journal, "offset": offset, "size": len(data), "blake3": digest, "reason": reason}
     return [(name, data), (name.removesuffix(".bin") + ".json", encode(why) + b"\n")]
 
 
-def keep(fs: FileSystem, layout: Layout, tmp_path: str, name: str, data: bytes) -> None:
+def store(fs: FileSystem, layout: Layout, tmp_path: str, name: str, data: bytes) -> None:
     """Make one of those files durable. Raises: Corruption when the name is taken by other bytes."""
     path = layout.quarantine(name)
     try:
         publish(fs, tmp_path, path, data)
     except FileExistsError:
-        # A recovery that was cut short made it. It may have died before its sync of the directory.
+        # An unfinished recovery made it, and may have died before it synced the directory.
         if not _says_the_same(read_file(fs, path), data):
             raise Corruption(path, "a quarantined file does not hold the bytes it is named after") from None
         fs.fsync_dir(layout.directory(QUARANTINE_DIR))
 
 
 def reason_of(fs: FileSystem, path: str) -> str:
-    """Why the bytes at `path` were taken, empty when nothing says it."""
+    """Why the bytes at `path` were taken, empty when that is not recorded."""
     try:
         why = decode(read_file(fs, path.removesuffix(".bin") + ".json", _WHY_BYTES_MAX))
     except (OSError, ValueError):
@@ -50,12 +50,12 @@ def reason_of(fs: FileSystem, path: str) -> str:
     return reason if isinstance(reason, str) else ""
 
 
-def _says_the_same(there: bytes, data: bytes) -> bool:
-    """Whether a file is what was to be kept; of the same bytes an earlier reason may stand there."""
-    if there == data:
+def _says_the_same(stored: bytes, data: bytes) -> bool:
+    """Whether a file holds `data`, or the same bytes with an earlier reason."""
+    if stored == data:
         return True
     try:
-        one, other = decode(there), decode(data)
-        return isinstance(one, dict) and isinstance(other, dict) and one["blake3"] == other["blake3"]
+        old, new = decode(stored), decode(data)
+        return isinstance(old, dict) and isinstance(new, dict) and old["blake3"] == new["blake3"]
     except (ValueError, KeyError):
         return False

@@ -5,11 +5,11 @@ writes nothing. A view belongs to one thread and sees the log as it was when it 
 later view extends it. Upholds I8, I14, I17, I22.
 
 The pin is a shared lock. It is on the manifest's descriptor, so that no file this manifest needs is
-unlinked; in a log that was never sealed it is on the first journal, because journals are unlinked in
-ascending order and none that is locked: the whole log stays in the journals then, even if a first
-manifest is committed meanwhile. Whoever unlinks holds the exclusive lock while doing so, therefore a
-pin that came too late shows: the lock is refused, the name is gone, or the first journal does not
-continue the manifest. Then opening starts again.
+unlinked; in a log that was never sealed it is on the first journal. Journals are unlinked in ascending
+order and never while locked, so the whole log stays in the journals then, even if a first manifest is
+committed meanwhile. Whoever unlinks holds the exclusive lock while doing so, so a pin that came too
+late is noticed: the lock is refused, the name is gone, or the first journal does not continue the
+manifest. Then opening starts again.
 
 Importing this module imports no pyarrow: an empty log, or one that is all tail, is read without it.
 """
@@ -21,7 +21,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.jsontext import decode
 from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
 from eventlog.base.types import COLUMN_NAMES, Event
@@ -31,7 +31,7 @@ from eventlog.log.frame import Frame
 from eventlog.log.journal import end_of_journal, journal_numbers
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
+from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, NUMBERING_COLUMNS, EmptyPrefix, Numbering, Prefix
 from eventlog.log.parts import turn_limit
 from eventlog.log.tail import LostPositions, TailJournal, begins_at, read_header, unsealed, walk
 from eventlog.log.tail_memory import Chunk, TailFacts, TailMemory
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from eventlog.projections.excerpt import Excerpt
 
-# Between two tries somebody else has committed or unlinked; a store where that happens more often
-# while a reader opens it is not what it seems.
+# Between two tries another process has committed or unlinked; where that happens more often while a reader
+# opens the store, the store is damaged.
 _TRIES_MAX = 100
 _TRY_AGAIN_S = 0.002
 
@@ -58,7 +58,7 @@ _CACHE_BYTES = 64 << 20
 # Rows made into dicts at once: 53 columns of 4,096 rows are some megabytes.
 _SLICE_ROWS = 4096
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 _BLANK: Event = dict.fromkeys(COLUMN_NAMES)
 
@@ -66,21 +66,21 @@ _BLANK: Event = dict.fromkeys(COLUMN_NAMES)
 def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix | None" = None) -> "LogView":
     """The log as it is now, pinned until the view is closed.
 
-    Args: prefix: answers what segments say of the tail's events and sessions; by default the segments
+    Args: prefix: gives the tail's events and sessions that are in segments; by default the segments
     themselves are read for that. It can also be set later, see `LogView.prefix`.
     Raises: Corruption, Unsupported.
     """
     missing: Corruption | None = None
     for _ in range(_TRIES_MAX):
         try:
-            with Refusals(layout.root, "read the log"):
-                known = journal_numbers(fs, layout)[-1:]
+            with translate_os_errors(layout.root, "read the log"):
+                newest = journal_numbers(fs, layout)[-1:]
                 acknowledged = (
-                    read_note(fs, layout, *known) if known else None
+                    read_note(fs, layout, *newest) if newest else None
                 )  # before the journals are read
                 view = _try_open(fs, layout, store_id)
         except _MissingError as error:
-            missing = error.found
+            missing = error.corruption
             view = None
         if view is not None:
             view.prefix = prefix
@@ -111,7 +111,7 @@ class LogView:
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
-        self.acknowledged: int | None = None  # every event in front of it was there when the view was opened
+        self.acknowledged: int | None = None  # every event before it was there when the view was opened
         self.memory: TailMemory | None = None  # of the store that opened the view
         self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
             None  # gets what cannot be read of the tail
@@ -138,7 +138,7 @@ class LogView:
 
     @property
     def next_position(self) -> int:
-        """The position behind the last event."""
+        """The position after the last event."""
         return self._tail_facts.end
 
     @property
@@ -160,7 +160,7 @@ class LogView:
 
     @cached_property
     def tail(self) -> list[Event]:
-        """The visible events behind the segments, numbered, in position order.
+        """The visible events after the segments, numbered, in position order.
 
         Each is a dict with every column: times in µs, `payload` as JSON text, None for unknown.
         Raises: Corruption, Unsupported.
@@ -216,9 +216,9 @@ class LogView:
         """
         names = _checked(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
-        few = None if self.excerpt is None else self.excerpt.rows(list(self._segments_in(wanted)), wanted)
-        if few is not None:
-            yield from ({name: row[name] for name in names} for row in few if wanted.admits(row))
+        rows = None if self.excerpt is None else self.excerpt.rows(list(self._segments_in(wanted)), wanted)
+        if rows is not None:
+            yield from ({name: row[name] for name in names} for row in rows if wanted.admits(row))
         else:
             for batch in self.sealed_batches(wanted, names):
                 yield from rows_of(batch)
@@ -250,9 +250,9 @@ class LogView:
                 yield from _selected(chunk.table(), wanted, names)
 
     def make_durable(self) -> None:
-        """Sync what the view shows and no sync may have reached: for who keeps what follows from it (I5).
+        """Sync what the view shows and may not be synced: for callers that store what follows from it (I5).
 
-        Only the last journal can be in question: the one in front of it was synced when it was made.
+        Only the last journal can need it: the one before was synced when the last was made.
         Raises: NotDurable.
         """
         if not self.journals:
@@ -293,7 +293,7 @@ class LogView:
     ) -> "Generator[pa.RecordBatch, None, None]":
         """The selected rows of a segment, some at a time; columns beyond the filters' only where a row fits.
 
-        Once the first was given, the rest can be read without the pin: the file is open.
+        After the first of them the rest can be read without the pin: the file is open.
         """
         from eventlog.log.segment_file import SegmentFile
 
@@ -304,23 +304,22 @@ class LogView:
                     yield from file.slices(names, group)
                     continue
                 mask = wanted.mask(file.read(tests, group))
-                left = sum(chunk.true_count for chunk in mask.chunks)
+                matches_left = sum(chunk.true_count for chunk in mask.chunks)
                 start = 0
-                for batch in file.slices(names, group) if left else ():
+                for batch in file.slices(names, group) if matches_left else ():
                     fits = mask.slice(start, batch.num_rows).combine_chunks()
                     start += batch.num_rows
                     if fits.true_count:
                         yield batch.filter(fits)
-                    left -= fits.true_count
-                    if not left:
+                    matches_left -= fits.true_count
+                    if not matches_left:
                         break
 
     # -- the tail ----------------------------------------------------------------------------------
 
     @cached_property
     def turn_limit(self) -> "int | None":
-        """The turn limit that STORE says; None where it says none, as a damaged one that is being
-        repaired."""
+        """The turn limit in STORE; None without one, and while a damaged STORE is being repaired."""
         try:
             return turn_limit(self.fs, self.layout)
         except Corruption:
@@ -339,14 +338,14 @@ class LogView:
     @cached_property
     def _tail_facts(self) -> TailFacts:
         """Counts of the tail."""
-        known = self._remembered(lambda memory: memory.facts(self))
-        if known is not None:
-            return self._noting(known)
+        remembered = self._remembered(lambda memory: memory.facts(self))
+        if remembered is not None:
+            return self._noting(remembered)
         facts = TailFacts(self.manifest.next_position)
-        before = 0
+        previous = 0
         for journal in self._walk():
-            facts.add(journal, before)
-            before = journal.number
+            facts.add(journal, previous)
+            previous = journal.number
         return self._noting(facts)
 
     def _noting(self, facts: TailFacts) -> TailFacts:
@@ -361,19 +360,19 @@ class LogView:
     def _tail_chunks(self) -> Iterable[Chunk]:
         """The numbered tail, some journals at a time where a memory of all of it would be too large."""
         if self.on_loss is not None:
-            _ = self._tail_facts  # which tell what is lost
+            _ = self._tail_facts  # they report what is lost
         return self._stream() if self._chunks is None else self._chunks
 
     @cached_property
     def _chunks(self) -> "list[Chunk] | None":
         return self._remembered(lambda memory: memory.chunks(self, self._known_prefix, _rows_of_frames))
 
-    def _remembered(self, ask: "Callable[[TailMemory], _Told | None]") -> "_Told | None":
-        """What the store's memory tells of the tail, else one of this view's own; None: it is too large."""
-        found = None if self.memory is None else ask(self.memory)
-        if found is None and not (self.memory is not None and self.memory.is_too_small_for(self)):
-            found = ask(self._own_memory)
-        return found
+    def _remembered(self, ask: "Callable[[TailMemory], _Answer | None]") -> "_Answer | None":
+        """The answer of the store's memory, else of the view's own; None when the tail is too large."""
+        answer = None if self.memory is None else ask(self.memory)
+        if answer is None and not (self.memory is not None and self.memory.is_too_small_for(self)):
+            answer = ask(self._own_memory)
+        return answer
 
     @cached_property
     def _own_memory(self) -> TailMemory:
@@ -400,7 +399,7 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events are asked for; the same answer row by row and column by column."""
+    """Which events are asked for; rows and columns give the same answer."""
 
     since: int = 0
     until: "int | None" = None
@@ -422,7 +421,7 @@ class Selection:
         )
 
     def columns(self, base: int, end: int) -> list[str]:
-        """The columns that tell whether events of [base, end) are wanted; none when all are."""
+        """The columns that decide whether events of [base, end) are wanted; none when all are."""
         names = []
         if self.since > base or (self.until is not None and self.until < end):
             names.append("position")
@@ -458,11 +457,11 @@ class Selection:
 
 
 class _MissingError(Exception):
-    """What a manifest needs is not there: either it was just replaced, or the store is damaged."""
+    """A file that the manifest needs is missing: either it was just replaced, or the store is damaged."""
 
-    def __init__(self, found: Corruption) -> None:
-        super().__init__(str(found))
-        self.found = found
+    def __init__(self, corruption: Corruption) -> None:
+        super().__init__(str(corruption))
+        self.corruption = corruption
 
 
 def _try_open(fs: FileSystem, layout: Layout, store_id: bytes) -> "LogView | None":
@@ -496,9 +495,9 @@ def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -
             raise Corruption(path, f"no manifest has {size:,} bytes")
         data = fs.pread(pin, size, 0)
         manifest = manifests.check_identity(manifests.decode(data, path), path, store_id, number)
-        there = set(fs.listdir(layout.directory(SEGMENT_DIR)))
+        names = set(fs.listdir(layout.directory(SEGMENT_DIR)))
         for entry in manifest.segments:
-            if entry.name not in there:
+            if entry.name not in names:
                 what = f"manifest {number} lists this segment, but it is not there"
                 raise _MissingError(Corruption(layout.segment(entry.name), what))
         journals = unsealed(fs, layout, manifest.next_journal)
@@ -588,10 +587,10 @@ def _first_of_each(rows: Iterable[Event], prefix: Prefix, earlier: set[str]) -> 
 
 
 def _numbered(rows: list[Event], numbering: Numbering) -> list[Event]:
-    """The rows with their places, by a fold of all events in front of them."""
-    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
+    """The rows with their numbers, by a fold of all events before them."""
+    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
     numbering.number(columns)
-    for name in PLACE_COLUMNS:
+    for name in NUMBERING_COLUMNS:
         for row, value in zip(rows, columns[name], strict=True):
             row[name] = value
     return rows
@@ -600,7 +599,7 @@ def _numbered(rows: list[Event], numbering: Numbering) -> list[Event]:
 def _rows_of_frames(
     frames: "list[tuple[str, Frame]]", numbering: Numbering, earlier: set[str]
 ) -> "list[Event] | pa.Table":
-    """What a TailMemory keeps of frames: few events as dicts, many as a table."""
+    """The events of frames for a TailMemory: few as dicts, many as a table."""
     count = sum(frame.count for _, frame in frames)
     if count <= _TAIL_ROWS_PYTHON:
         return _numbered(_first_of_each(_decoded(frames, count), numbering.prefix, earlier), numbering)
@@ -621,9 +620,9 @@ def _table_of_frames(
         frames[0][0],
     )
     ids = events["event_id"].to_pylist()
-    known = pa.array(sorted(numbering.prefix.seen(ids) | (earlier & set(ids))), pa.string())
+    earlier_ids = pa.array(sorted(numbering.prefix.seen(ids) | (earlier & set(ids))), pa.string())
     earlier.update(ids)
-    return number_table(without_duplicates(events, [known]), numbering)
+    return number_table(without_duplicates(events, [earlier_ids]), numbering)
 
 
 def _dicts_of(chunk: Chunk) -> Iterable[Event]:
@@ -669,15 +668,15 @@ def _checked(columns: "Sequence[str] | None") -> list[str]:
 def _selected(table: "pa.Table", wanted: Selection, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
     tests = wanted.columns(0, INT_MAX)
     mask = wanted.mask(table.select(tests)) if tests else None
-    found = table.select(names)
-    yield from (found if mask is None else found.filter(mask)).to_batches()
+    columns = table.select(names)
+    yield from (columns if mask is None else columns.filter(mask)).to_batches()
 
 
 def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:
     """The events of a batch as dicts, times as integer µs."""
     import pyarrow as pa
 
-    names = batch.schema.names  # a list made anew at each look
+    names = batch.schema.names  # the property makes a new list at each access
     for start in range(0, batch.num_rows, _SLICE_ROWS):
         piece = batch.slice(start, _SLICE_ROWS)
         columns = []

@@ -1,9 +1,9 @@
-"""Which sessions' contents are kept, and which events name what: a fold of the log (P2).
+"""Which sessions' contents stay, and which events name what: a fold of the log (P2).
 
-An event of type `retention` says of a session that it is released, held again, pinned or unpinned, or of one
-of its turns that it is pinned or unpinned; of each the last one counts. It stands in no session itself. Of a
-released session the events in front of the release name nothing that must be kept; what comes later does.
-A pinned session, or one with a pinned turn, is never released.
+An event of type `retention` releases, holds, pins or unpins a session, or pins or unpins one of its turns; of
+each the last one counts. It belongs to no session itself. In a released session, what only the events before
+the release name may be collected; what later events name stays. A pinned session, or one with a pinned turn,
+is never released.
 
 Reads typed columns of a pinned view, and the payloads of the few events of that type. Any thread, a view of
 its own. Memory: the fold, and the hash columns of one batch.
@@ -28,7 +28,7 @@ COLLECT = "collect"  # the operation of the event `maintenance` that notes a col
 
 _HASH_PREFIX = "blake3:"
 
-CONTENT = "content"  # the type of events that say what became of deferred contents
+CONTENT = "content"  # the type of events that record what became of deferred contents
 
 # Where events name contents and trees.
 HASH_COLUMNS = ("blobs", "before_hash", "after_hash", "tree_hash")
@@ -37,7 +37,7 @@ _NAMING_COLUMNS = ("position", "event_type", "session_id", *HASH_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release that is in force, or was. `at` is when it was recorded, in µs; `rule` what asked for it."""
+    """A release that is in force, or was. `at` is when it was recorded, in µs; `rule` is its reason."""
 
     position: int
     at: int | None
@@ -47,8 +47,8 @@ class Release:
 @dataclass(frozen=True, slots=True)
 class Retention:
     """`released` are the sessions whose release is in force; `ever` has the last release of each session,
-    whatever followed; `last` the position of the last word on each (session, turn), None for all turns.
-    `collected` are the collections noted, as (position, µs), in order.
+    whatever followed; `last` the position of the last event on each (session, turn), None for all turns.
+    `collected` are the noted collections, as (position, µs), in order.
     """
 
     released: Mapping[str, Release]
@@ -60,7 +60,7 @@ class Retention:
 
     @property
     def limits(self) -> dict[str, int]:
-        """Up to which position the events of a session name nothing that must be kept."""
+        """The position of each session before which its events need no contents."""
         return {session: release.position for session, release in self.released.items()}
 
     @property
@@ -80,30 +80,30 @@ class Retention:
 
 
 def retention_in(view: "LogView", since: int = 0) -> Retention:
-    """What the events from `since` on say."""
+    """The state by the events from `since` on."""
     columns = ("position", "event_type", "operation", "recorded_at", "payload")
     return retention_of(view.iterate(since, columns=columns, event_types=(RETENTION, MAINTENANCE)))
 
 
 def retention_of(events: Iterable[Mapping[str, object]]) -> Retention:
-    """What these events of the types `retention` and `maintenance` say, in their order."""
+    """The state by these events of the types `retention` and `maintenance`, in their order."""
     last: dict[tuple[str, int | None], tuple[str, int]] = {}
     ever: dict[str, Release] = {}
     collected = []
     for event in events:
         position, at = _int(event["position"]), event["recorded_at"]
-        moment = at if isinstance(at, int) else None
+        recorded_at = at if isinstance(at, int) else None
         if event["event_type"] == MAINTENANCE:
             if event["operation"] == COLLECT:
-                collected.append((position, moment))
+                collected.append((position, recorded_at))
             continue
-        said = _payload(event["payload"])
-        session, turn, operation = said.get("session_id"), said.get("turn"), str(event["operation"])
+        payload = _payload(event["payload"])
+        session, turn, operation = payload.get("session_id"), payload.get("turn"), str(event["operation"])
         if not isinstance(session, str) or not (turn is None or isinstance(turn, int)):
-            continue  # of a version that says more
+            continue  # of a newer version
         last[session, turn] = operation, position
         if operation == RELEASE and turn is None:
-            ever[session] = Release(position, moment, str(said.get("rule") or "archived"))
+            ever[session] = Release(position, recorded_at, str(payload.get("rule") or "archived"))
     pinned = frozenset(s for (s, turn), (what, _) in last.items() if what == PIN and turn is None)
     turns = frozenset((s, turn) for (s, turn), (what, _) in last.items() if what == PIN and turn is not None)
     held = pinned | {session for session, _ in turns}
@@ -113,10 +113,10 @@ def retention_of(events: Iterable[Mapping[str, object]]) -> Retention:
 
 
 def hashes_in(view: "LogView", limits: Mapping[str, int], since: int = 0) -> Iterator[str]:
-    """What the events from `since` on name, all but those of a session of `limits` in front of its limit, and
-    those of type `content`: what these name is needed by who needs their list (`stored_in`).
+    """The hashes that events from `since` on name, without the events of a session before its limit.
 
-    Often named is often given, but in one batch of the log once.
+    Events of type `content` are left out too: what they name is needed where their list is (`stored_in`).
+    A hash comes once for each batch of the log that names it.
     """
     for batch in view.batches(since, columns=_NAMING_COLUMNS):
         yield from _distinct(kept_rows(without_stored(batch), limits))
@@ -125,18 +125,18 @@ def hashes_in(view: "LogView", limits: Mapping[str, int], since: int = 0) -> Ite
 def stored_in(view: "LogView", since: int = 0) -> dict[str, list[str]]:
     """What became of deferred contents: list → the trees of its files that are stored (docs/certainty.md §3).
 
-    They are kept as long as something that is kept names the list.
+    They stay as long as something that stays names the list.
     """
-    found: dict[str, list[str]] = {}
+    trees_by_list: dict[str, list[str]] = {}
     columns = ("before_hash", "tree_hash")
     for event in view.iterate(since, event_types=(CONTENT,), columns=columns):
         if event["before_hash"] is not None and event["tree_hash"] is not None:
-            found.setdefault(str(event["before_hash"]), []).append(str(event["tree_hash"]))
-    return found
+            trees_by_list.setdefault(str(event["before_hash"]), []).append(str(event["tree_hash"]))
+    return trees_by_list
 
 
 def hashes_by_session(view: "LogView", sessions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """(session, hash) of what events of these sessions name in front of their limits."""
+    """(session, hash) of what events of these sessions name before their limits."""
     for batch in _batches_by_session(view, sessions):
         session = batch.column("session_id")[0].as_py()
         for text in _distinct(_in_front(batch, sessions[session])):
@@ -144,7 +144,7 @@ def hashes_by_session(view: "LogView", sessions: Mapping[str, int]) -> Iterator[
 
 
 def hashes_and_sessions(view: "LogView", limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """(session, hash) of what `hashes_in` gives; the session is "" for events that stand in none."""
+    """(session, hash) of what `hashes_in` gives; the session is "" for events without one."""
     for batch in _batches_by_session(view, None):
         session = batch.column("session_id")[0].as_py()
         for text in _distinct(kept_rows(batch, limits)):
@@ -152,7 +152,7 @@ def hashes_and_sessions(view: "LogView", limits: Mapping[str, int]) -> Iterator[
 
 
 def paths_in(view: "LogView") -> Iterator[tuple[str, str]]:
-    """(hash, path) of what events say of files; often said is given once for each batch."""
+    """(hash, path) of the contents in file events; a pair comes once for each batch."""
     for batch in view.batches(event_types=("file",), columns=("path", "before_hash", "after_hash")):
         paths = batch.column("path").to_pylist()
         for name in ("before_hash", "after_hash"):
@@ -161,7 +161,7 @@ def paths_in(view: "LogView") -> Iterator[tuple[str, str]]:
 
 
 def counts_in(view: "LogView") -> Iterator[tuple[str, int]]:
-    """(hash, how often) the events of a batch name a tree, or the content that a change left behind."""
+    """(hash, count): how often the events of a batch name a tree, or the content after a change."""
     for batch in view.batches(columns=("tree_hash", "after_hash")):
         for name in ("tree_hash", "after_hash"):
             for row in batch.column(name).value_counts().to_pylist():
@@ -170,10 +170,10 @@ def counts_in(view: "LogView") -> Iterator[tuple[str, int]]:
 
 
 class Fates:
-    """Says what became of contents that are not there: `collected on DATE (RULE), with session ID`.
+    """The reason why contents are missing: `collected on DATE (RULE), with session ID`.
 
-    `asked` are the sessions that somebody is looking at. A replay asks for every file that it misses, so what
-    was found is kept; a release that comes later is not told by it.
+    `asked` are the sessions that the caller reads. A replay asks for every file that it misses, so the last
+    answer is cached; it does not include later releases.
     """
 
     def __init__(self, open_view: "Callable[[], LogView]") -> None:
@@ -182,9 +182,9 @@ class Fates:
         self._known: tuple[object, str | None] = None, None
 
     def __call__(self, content: str = "") -> str | None:
-        """None when no session that was ever released names it, or one that was not does too.
+        """None when no session that was ever released names the content, or one that was not does too.
 
-        Args: content: hex digits with which a hash begins; else what the sessions of `asked` name is meant.
+        Args: content: hex digits with which a hash begins; empty for what the sessions of `asked` name.
         """
         if not (self.asked or content):
             return None
@@ -194,17 +194,17 @@ class Fates:
                 with self._open_view() as view:
                     self._known = key, _fate_in(view, self.asked, content)
             except EventLogError:
-                return None  # that something is missing is the news; the log is told of by who reads it
+                return None  # the caller reports that a content is missing; readers of the log report damage
         return self._known[1]
 
 
 def _fate_in(view: "LogView", sessions: Collection[str], content: str) -> str | None:
-    said = retention_in(view)
-    naming = _sessions_naming(view, _HASH_PREFIX + content) if content and said.ever else set()
-    if not naming <= said.ever.keys():
+    retention = retention_in(view)
+    naming = _sessions_naming(view, _HASH_PREFIX + content) if content and retention.ever else set()
+    if not naming <= retention.ever.keys():
         return None
     for session in sorted({*sessions, *naming}):
-        fate = said.fate(session)
+        fate = retention.fate(session)
         if fate is not None:
             return f"{fate}, with session {session}"
     return None
@@ -214,16 +214,16 @@ def _sessions_naming(view: "LogView", prefix: str) -> set[str]:
     """The sessions of the events that name a content or tree whose hash begins so; "" is no session."""
     import pyarrow.compute as pc
 
-    found: set[str | None] = set()
+    sessions: set[str | None] = set()
     for batch in map(without_stored, view.batches(columns=_NAMING_COLUMNS)):
         for name in HASH_COLUMNS:
             column, rows = batch.column(name), None
             if name == "blobs":
                 column, rows = column.flatten(), pc.list_parent_indices(column)
-            there = pc.indices_nonzero(pc.fill_null(pc.starts_with(column, prefix), False))
-            chosen = there if rows is None else rows.take(there)
-            found.update(batch.column("session_id").take(chosen).unique().to_pylist())
-    return {session or "" for session in found}
+            hits = pc.indices_nonzero(pc.fill_null(pc.starts_with(column, prefix), False))
+            chosen = hits if rows is None else rows.take(hits)
+            sessions.update(batch.column("session_id").take(chosen).unique().to_pylist())
+    return {session or "" for session in sessions}
 
 
 def without_stored(batch: "pa.RecordBatch") -> "pa.RecordBatch":
@@ -234,7 +234,7 @@ def without_stored(batch: "pa.RecordBatch") -> "pa.RecordBatch":
 
 
 def of_lists(batch: "pa.RecordBatch", lists: Collection[str]) -> "pa.RecordBatch":
-    """Of events of type `content` those that say what became of these lists."""
+    """The events of type `content` for these lists."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -248,13 +248,13 @@ def kept_rows(batch: "pa.RecordBatch", limits: Mapping[str, int]) -> "pa.RecordB
 
     if not limits:
         return batch
-    place = pc.index_in(batch.column("session_id"), value_set=pa.array(limits, pa.string()))
-    limit = pa.array(limits.values(), pa.int64()).take(place)
+    index = pc.index_in(batch.column("session_id"), value_set=pa.array(limits, pa.string()))
+    limit = pa.array(limits.values(), pa.int64()).take(index)
     return batch.filter(pc.fill_null(pc.greater_equal(batch.column("position"), limit), True))
 
 
 def _batches_by_session(view: "LogView", sessions: Collection[str] | None) -> "Iterator[pa.RecordBatch]":
-    """The rows of a batch session by session; of these sessions, or of all and of none."""
+    """The rows of a batch session by session; of these sessions, or of all and of events without one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -264,8 +264,8 @@ def _batches_by_session(view: "LogView", sessions: Collection[str] | None) -> "I
         column = batch.column("session_id")
         for session in column.unique().to_pylist():
             if sessions is None or session in sessions:
-                of_one = pc.is_in(column, value_set=pa.array([session], pa.string()))
-                yield batch.filter(of_one)
+                is_of_session = pc.is_in(column, value_set=pa.array([session], pa.string()))
+                yield batch.filter(is_of_session)
 
 
 def _in_front(batch: "pa.RecordBatch", limit: int) -> "pa.RecordBatch":
@@ -286,10 +286,10 @@ def _distinct(batch: "pa.RecordBatch") -> Iterator[str]:
 
 def _payload(text: object) -> dict[str, Any]:
     try:
-        found = jsontext.decode(text) if isinstance(text, str) else text
+        payload = jsontext.decode(text) if isinstance(text, str) else text
     except (ValueError, EventLogError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return payload if isinstance(payload, dict) else {}
 
 
 def _int(value: object) -> int:

@@ -3,7 +3,7 @@
 `seal` may be called by any number of processes at once; the maintain lock lets one through and
 appenders are never blocked longer than a rotation (I33). Upholds I5, I8, I10, I13–I18, I32.
 
-The order of steps is the proof. Journals are synced before anything derived from them is kept; a
+The order of steps is the proof. Journals are synced before anything derived from them is stored; a
 segment is read back and compared before it gets its name; the manifest that lists it is the commit;
 only then may a journal go, lowest first and never the highest, and only while nobody can be reading
 it: every older manifest that needs it, and the journal itself, could be locked exclusively and stay
@@ -11,8 +11,8 @@ locked until it is gone. A crash leaves temporary files and perhaps a segment th
 the next run removes the former and adopts or removes the latter.
 
 Damage does not stop sealing: what is valid is sealed, bytes that are not are copied to quarantine
-first, and missing positions are named in the manifest. A journal without a sound header does stop it
-(Corruption): without the key in it nothing in the file can be told from noise.
+first, and missing positions are named in the manifest. A journal without a valid header does stop it
+(Corruption): without its key nothing in the file can be distinguished from noise.
 
 Memory: one batch of at most BATCH_BYTES of journals plus the last journal's excess, held up to five
 times over (Arrow columns, Python lists for numbering, payloads apart, Parquet, its read-back), and
@@ -185,7 +185,7 @@ def _seal_batch(
         report.segments.append(entry.name)
         report.events += entry.rows
         report.dropped += dropped
-    numbering.keep(events["session_id"].unique().to_pylist())
+    numbering.retain(events["session_id"].unique().to_pylist())
     del events
     for damage in rot.damage:
         _quarantine_damage(fs, layout, damage)
@@ -222,40 +222,40 @@ class _Rot:
 
 
 def _frames(journals: Iterator[TailJournal], batch: _Batch, rot: _Rot) -> Iterator[Frame]:
-    """The frames of a batch. Of journals that are through, nothing is kept but what goes into `rot`."""
-    at = batch.base
-    before: list[TailJournal] = []
+    """The frames of a batch. Of finished journals only the losses stay in memory, in `rot`."""
+    position = batch.base
+    previous: list[TailJournal] = []
     for journal in journals:
-        rot.lost += lost_positions([*before, journal], at)
+        rot.lost += lost_positions([*previous, journal], position)
         rot.damage.append(_damage_of(journal.scan))
         yield from journal.frames
         if journal.frames:
-            at = journal.frames[-1].end
-        before = [replace(journal, frames=())]
-    rot.lost += lost_positions(before, at, batch.end)
+            position = journal.frames[-1].end
+        previous = [replace(journal, frames=())]
+    rot.lost += lost_positions(previous, position, batch.end)
 
 
 def _visible(
     pieces: "Iterator[pa.Table]", prefix: SegmentPrefix, numbering: Numbering
 ) -> "tuple[pa.Table, int]":
     """The numbered events of a batch without duplicates, and how many of those there were."""
-    # While a piece is numbered, those behind it are parsed. With segments to ask it is dearer to read
+    # While a piece is numbered, those after it are parsed. With segments to ask it costs more to read
     # them again for every piece than to wait for all.
     batches = iter((pa.concat_tables([SCHEMA.empty_table(), *pieces]),)) if prefix.entries else pieces
-    kept = [SCHEMA.empty_table()]
+    visible = [SCHEMA.empty_table()]
     dropped = 0
     seen: set[str] = set()
     for events in batches:
-        known = [prefix.seen_ids(events["event_id"].combine_chunks())] if prefix.entries else []
-        first = without_duplicates(events, known, seen)
-        dropped += events.num_rows - first.num_rows
-        kept.append(number_table(first, numbering))
+        sealed_ids = [prefix.seen_ids(events["event_id"].combine_chunks())] if prefix.entries else []
+        unique = without_duplicates(events, sealed_ids, seen)
+        dropped += events.num_rows - unique.num_rows
+        visible.append(number_table(unique, numbering))
     # One chunk of each column: the pieces share their memory with what they were parsed from.
-    return pa.concat_tables(kept).combine_chunks(), dropped
+    return pa.concat_tables(visible).combine_chunks(), dropped
 
 
 def _sync(fs: FileSystem, layout: Layout, number: int) -> None:
-    """Make a journal durable before anything that is derived from it is kept (I5)."""
+    """Make a journal durable before anything that is derived from it is stored (I5)."""
     path = layout.journal(number)
     fd = fs.open(path, os.O_RDONLY)
     try:
@@ -281,7 +281,7 @@ def _publish_segment(
         publish(fs, tmp, path, data)
     except FileExistsError:
         if read_file(fs, path) == data:
-            # A run that died before its commit made it; it may have died before its sync of the name.
+            # A run that died before its commit made it; it may have died before it synced the name.
             fs.fsync_dir(layout.directory(SEGMENT_DIR))
         else:
             fs.unlink(path)  # no manifest lists it: its positions are not sealed yet
@@ -319,7 +319,7 @@ def _quarantine_damage(fs: FileSystem, layout: Layout, damage: _Damage) -> None:
 
 def _quarantine(fs: FileSystem, layout: Layout, number: int, offset: int, data: bytes, reason: str) -> None:
     for name, content in quarantine.files_of(number, offset, data, reason):
-        quarantine.keep(fs, layout, layout.tmp(f"{TMP_PREFIX}quarantine"), name, content)
+        quarantine.store(fs, layout, layout.tmp(f"{TMP_PREFIX}quarantine"), name, content)
 
 
 # Cleaning up: everything below runs under the maintain lock and after the last commit.
@@ -365,13 +365,13 @@ def _remove_old(
 def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int, sealed: list[int]) -> None:
     """Unlink journals below `floor`, lowest first, as far as nobody reads them."""
     numbers = [number for number in journal_numbers(fs, layout)[:-1] if number < floor]
-    for at in range(0, len(numbers), _LOCKED_MAX):
-        held: list[int] = []
+    for start in range(0, len(numbers), _LOCKED_MAX):
+        descriptors: list[int] = []
         free = []
         try:
-            for number in numbers[at : at + _LOCKED_MAX]:
-                # A reader that found no manifest pins its first journal instead: nothing behind it goes.
-                if not pins.lock(fs, layout.journal(number), held):
+            for number in numbers[start : start + _LOCKED_MAX]:
+                # A reader that found no manifest pins its first journal instead: no later one goes.
+                if not pins.lock(fs, layout.journal(number), descriptors):
                     break
                 free.append(number)
             for number in free:
@@ -379,10 +379,10 @@ def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int,
                     _quarantine_replaced(fs, layout, store_id, number)
             if free:
                 unlink_journals(fs, layout, free)
-            if len(free) < len(held):
+            if len(free) < len(descriptors):
                 return
         finally:
-            for fd in held:
+            for fd in descriptors:
                 fs.close(fd)
 
 
@@ -395,7 +395,7 @@ def _next_journal(fs: FileSystem, layout: Layout, store_id: bytes, number: int) 
 
 
 def _quarantine_replaced(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> None:
-    """Keep the bad bytes of a journal that was copied forward: the copy holds its valid frames only."""
+    """Store the bad bytes of a journal that was copied forward: the copy holds its valid frames only."""
     path = layout.journal(number)
     try:
         _quarantine_damage(fs, layout, _damage_of(scan_journal(fs, path, store_id=store_id, number=number)))

@@ -15,9 +15,9 @@ How the file is laid out, and why:
 - Pages of 1 MiB: smaller ones cost 1 % of size, larger ones save nothing and are slower to write.
 - Page checksums, because zstd frames carry none: a flipped bit is found by whoever reads the page (I11).
 - Minimum and maximum only for columns that filters use.
-- The payloads of `session` and `turn` events stand in a column of their own, ANCHOR_PAYLOAD, and are null
-  in `payload`: projections read these few texts, which would otherwise lie scattered over the pages of all
-  payloads. Who reads `payload` through this module gets both as one.
+- The payloads of `session` and `turn` events are in a column of their own, ANCHOR_PAYLOAD, and null in
+  `payload`: projections read these few texts, which would otherwise be scattered over the pages of all
+  payloads. Readers of `payload` through this module get both as one.
 """
 
 from array import array
@@ -48,7 +48,7 @@ from eventlog.base.types import (
     TIME,
 )
 from eventlog.log.frame import Frame
-from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
+from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering
 
 FORMAT = 1
 ROW_GROUP_ROWS = 122_880
@@ -65,7 +65,7 @@ _RUN_BYTES = 4 << 20
 _BLOCK_BYTES = 1 << 20
 _THREADS_MAX = 4
 
-# What pyarrow says of a member that its schema lacks.
+# Part of pyarrow's message about a member that its schema lacks.
 _UNKNOWN_FIELD = "unexpected field"
 
 _TYPE_OF_KIND = {
@@ -81,7 +81,7 @@ SCHEMA = pa.schema([(name, _TYPE_OF_KIND[COLUMN_KINDS[name]]) for name in COLUMN
 
 ANCHOR_PAYLOAD = "anchor_payload"
 
-# What stands in the file: the columns of events, and the payloads of anchors apart.
+# The columns of the file: those of events, and the payloads of anchors apart.
 FILE_SCHEMA = SCHEMA.append(pa.field(ANCHOR_PAYLOAD, pa.string()))
 
 # Envelopes carry times as integers.
@@ -162,7 +162,7 @@ _DELTA_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class SegmentMeta:
-    """What a segment's own metadata says of it."""
+    """A segment's own metadata."""
 
     store_id: bytes
     base: int
@@ -171,7 +171,7 @@ class SegmentMeta:
 
 
 def table_from_lines(bodies: "Iterable[bytes]", positions: "pa.Array", path: str) -> "pa.Table":
-    """The events of journal lines as a table of SCHEMA, with the place columns as the writers gave them.
+    """The events of journal lines as a table of SCHEMA, with the numbering columns as the writers gave them.
 
     Args: bodies: journal lines, each ended by a newline; positions: one for each line; path: named in errors.
     Raises: Corruption, Unsupported.
@@ -199,12 +199,12 @@ def tables_from_frames(frames: "Iterable[Frame]", path: str) -> "Generator[pa.Ta
             yield frame.payload
 
     for table in _parsed(bodies(), path):
-        here = []
+        table_ranges = []
         count = 0
         while ranges and count < table.num_rows:
-            here.append(ranges.popleft())
-            count += here[-1][1]
-        yield _placed(table, positions_of(here), path)
+            table_ranges.append(ranges.popleft())
+            count += table_ranges[-1][1]
+        yield _placed(table, positions_of(table_ranges), path)
     if ranges:
         raise Corruption(path, "it holds fewer events than its frames say")
 
@@ -224,13 +224,13 @@ def positions_of(ranges: "Sequence[tuple[int, int]]") -> "pa.Array":
 
 
 def number_table(table: "pa.Table", numbering: Numbering) -> "pa.Table":
-    """The same events with their place columns filled; `table` holds no duplicates."""
+    """The same events with their numbering columns filled; `table` holds no duplicates."""
     lists = {name: texts(table[name]) for name in INPUT_COLUMNS}
-    lists |= {name: _values(table[name]) for name in PLACE_COLUMNS}
+    lists |= {name: _values(table[name]) for name in NUMBERING_COLUMNS}
     numbering.number(lists)
-    for name in PLACE_COLUMNS:
-        at = SCHEMA.get_field_index(name)
-        table = table.set_column(at, SCHEMA.field(at), pa.array(lists[name], SCHEMA.field(at).type))
+    for name in NUMBERING_COLUMNS:
+        index = SCHEMA.get_field_index(name)
+        table = table.set_column(index, SCHEMA.field(index), pa.array(lists[name], SCHEMA.field(index).type))
     return table
 
 
@@ -271,7 +271,7 @@ def encode_segment(table: "pa.Table", meta: SegmentMeta) -> bytes:
 
 
 def marks_of(meta: SegmentMeta) -> "dict[str, str]":
-    """What the file says of itself, as metadata of its schema."""
+    """The file's description of itself, as metadata of its schema."""
     return {
         "locus.format": str(FORMAT),
         "locus.store_id": meta.store_id.hex(),
@@ -286,16 +286,16 @@ def with_anchors_apart(table: "pa.Table") -> "pa.Table":
     payload = table["payload"]
     of_anchor = pc.is_in(table["event_type"], value_set=pa.array(ANCHOR_TYPES))
     nothing = pa.scalar(None, pa.string())
-    at = SCHEMA.get_field_index("payload")
-    apart = table.set_column(at, SCHEMA.field(at), pc.if_else(of_anchor, nothing, payload))
+    index = SCHEMA.get_field_index("payload")
+    apart = table.set_column(index, SCHEMA.field(index), pc.if_else(of_anchor, nothing, payload))
     return apart.append_column(FILE_SCHEMA.field(ANCHOR_PAYLOAD), pc.if_else(of_anchor, payload, nothing))
 
 
 def _with_anchors_joined(table: "pa.Table") -> "pa.Table":
     """Both columns of payloads as one again."""
-    at = table.column_names.index("payload")
+    index = table.column_names.index("payload")
     joined = pc.coalesce(table["payload"], table[ANCHOR_PAYLOAD])
-    return table.set_column(at, SCHEMA.field("payload"), joined).drop_columns([ANCHOR_PAYLOAD])
+    return table.set_column(index, SCHEMA.field("payload"), joined).drop_columns([ANCHOR_PAYLOAD])
 
 
 def _write_options() -> "dict[str, Any]":
@@ -330,28 +330,28 @@ def decode_segment(data: bytes, path: str) -> "pa.Table":
 
 
 def open_segment(source: "Any", path: str) -> "pq.ParquetFile":
-    """The segment behind an Arrow file. Raises: Corruption, Unsupported."""
+    """The segment in an Arrow file. Raises: Corruption, Unsupported."""
     try:
         file = pq.ParquetFile(source, page_checksum_verification=True)
-        schema = file.schema_arrow  # made anew by each look at it
+        schema = file.schema_arrow  # the property makes a new one at each access
         marks = schema.metadata or {}
-        known = schema.remove_metadata().equals(FILE_SCHEMA)
+        is_of_log = schema.remove_metadata().equals(FILE_SCHEMA)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         _let_pass_refusal(error)
         raise Corruption(path, f"the segment's footer cannot be read ({error})") from error
-    found = marks.get(b"locus.format")
-    if found is not None and found.isdigit() and found != b"%d" % FORMAT:
+    format_mark = marks.get(b"locus.format")
+    if format_mark is not None and format_mark.isdigit() and format_mark != b"%d" % FORMAT:
         raise Unsupported(
-            f"{path}: segment format {found.decode()} is unknown; this version of Locus reads format "
+            f"{path}: segment format {format_mark.decode()} is unknown; this version of Locus reads format "
             f"{FORMAT}. Use a newer Locus."
         )
-    if found is None or not known:
+    if format_mark is None or not is_of_log:
         raise Corruption(path, "the segment's columns are not those of a log")
     return file
 
 
 def meta_of(file: "pq.ParquetFile", path: str) -> SegmentMeta:
-    """What the metadata of an open segment says. Raises: Corruption."""
+    """The metadata of an open segment. Raises: Corruption."""
     marks = file.schema_arrow.metadata or {}
     try:
         return SegmentMeta(
@@ -385,18 +385,18 @@ def slices(
     take a third more processor time, and each keeps memory of its own. Raises: Corruption.
     """
     names = _names_to_read(columns)
-    left = file.metadata.row_group(row_group).num_rows
+    rows_left = file.metadata.row_group(row_group).num_rows
     try:
         rows = _rows_of_slice(file.metadata.row_group(row_group), names)
         batches = file.iter_batches(rows, [row_group], names, use_threads=False)
         while (batch := next(batches, None)) is not None:
-            left -= batch.num_rows
+            rows_left -= batch.num_rows
             yield from _as_of_log(pa.Table.from_batches([batch]), names).to_batches()
         pa.default_memory_pool().release_unused()  # else it keeps several times what a slice needs
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(error, path) from error
-    if left:  # pyarrow may end at a damaged page as at the last one
-        raise Corruption(path, f"the segment's pages end {left} rows before their group does")
+    if rows_left:  # pyarrow may end at a damaged page as at the last one
+        raise Corruption(path, f"the segment's pages end {rows_left} rows before their group does")
 
 
 def _rows_of_slice(group: "pq.RowGroupMetaData", names: "Collection[str]") -> int:
@@ -422,7 +422,7 @@ def _unreadable(error: Exception, path: str) -> Corruption:
 
 
 def _let_pass_refusal(error: Exception) -> None:
-    """Raise an OSError of the machine again: a disk that refuses says nothing about the bytes on it."""
+    """Raise an OSError of the machine again: it does not mean that the bytes on the disk are damaged."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
 
@@ -447,8 +447,8 @@ def _values(column: "pa.ChunkedArray") -> "list[Any]":
 def _parsed(bodies: "Iterable[bytes]", path: str) -> "Iterator[pa.Table]":
     """The bodies' events in order, without positions, parsed on all processors; `bodies` is read on this one.
 
-    Each run is told which columns those before it had: one that is looked for in vain costs as much as
-    one that is there.
+    Each run gets the columns that the runs before it had: searching for an absent column costs as much as
+    reading one.
     """
     runs = _runs(bodies)
     first = next(runs, None)
@@ -498,7 +498,7 @@ def _runs(bodies: "Iterable[bytes]") -> "Iterator[list[bytes]]":
 
 
 def _table_of_run(bodies: "list[bytes]", fields: "pa.Schema", path: str) -> "pa.Table":
-    """The events of a run of lines, with null positions; `fields`: the envelope columns to look for first."""
+    """The events of a run of lines, with null positions; `fields`: the envelope columns to try first."""
     try:
         envelopes, payloads = _split(bodies)
         try:
@@ -517,9 +517,9 @@ def _table_of_run(bodies: "list[bytes]", fields: "pa.Schema", path: str) -> "pa.
         raise Corruption(path, f"its {count} lines hold {events.num_rows} envelopes")
     columns = {"position": pa.nulls(count, pa.int64()), "payload": payloads}
     for name in ENVELOPE_NAMES:
-        wanted = SCHEMA.field(name).type
-        found = name in events.column_names
-        columns[name] = events[name].cast(wanted) if found else pa.nulls(count, wanted)
+        kind = SCHEMA.field(name).type
+        is_present = name in events.column_names
+        columns[name] = events[name].cast(kind) if is_present else pa.nulls(count, kind)
     for name in ("event_id", "event_type"):
         if columns[name].null_count:
             raise Corruption(path, f"an event has no {name}")
@@ -527,7 +527,7 @@ def _table_of_run(bodies: "list[bytes]", fields: "pa.Schema", path: str) -> "pa.
 
 
 def _split(bodies: "list[bytes]") -> "tuple[pa.ChunkedArray, pa.ChunkedArray]":
-    """Envelopes and payloads. The CSV reader cuts at tabs and newlines without a look at the rest."""
+    """Envelopes and payloads. The CSV reader cuts at tabs and newlines and ignores the rest."""
     lines = pa_csv.read_csv(
         pa.BufferReader(b"".join(bodies)),
         read_options=pa_csv.ReadOptions(

@@ -1,4 +1,4 @@
-"""Segments on disk: opening one through the file-system seam, and what all of them say of a prefix.
+"""Segments on disk: opening one through the file-system seam, and all of them as a numbering prefix.
 
 Reads only, takes no lock: the caller's pin keeps the files. One `SegmentFile` belongs to one thread.
 """
@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, Refusals, refusal
+from eventlog.base.fs import FileSystem, store_error, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
 from eventlog.log.segment import meta_of, open_segment, read_columns, slices
 
-_PLACES = (
+_PREFIX_COLUMNS = (
     "position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "operation", "context_id"
 )  # fmt: skip
 
@@ -55,8 +55,10 @@ class SeamFile(io.RawIOBase):
         return self._at
 
     def read(self, size: "int | None" = -1) -> bytes:
-        left = max(0, self._size - self._at)
-        data = self._fs.pread(self._fd, left if size is None or size < 0 else min(size, left), self._at)
+        available = max(0, self._size - self._at)
+        data = self._fs.pread(
+            self._fd, available if size is None or size < 0 else min(size, available), self._at
+        )
         self._at += len(data)
         return data
 
@@ -78,13 +80,13 @@ class SegmentFile:
         except FileNotFoundError as error:
             raise Corruption(self.path, "the manifest lists this segment, but it is not there") from error
         except OSError as error:
-            raise refusal(error, self.path, _READ) from error
+            raise store_error(error, self.path, _READ) from error
         try:
-            with Refusals(self.path, _READ):
+            with translate_os_errors(self.path, _READ):
                 self._file = open_segment(self._source, self.path)
             meta = meta_of(self._file, self.path)
-            found = (meta.store_id, meta.base, meta.end, meta.dropped, self._file.metadata.num_rows)
-            if found != (store_id, entry.base, entry.end, entry.dropped, entry.rows):
+            described = (meta.store_id, meta.base, meta.end, meta.dropped, self._file.metadata.num_rows)
+            if described != (store_id, entry.base, entry.end, entry.dropped, entry.rows):
                 raise Corruption(self.path, "the segment is not the one the manifest describes")
         except BaseException:
             self._source.close()
@@ -102,12 +104,12 @@ class SegmentFile:
 
     def read(self, columns: "Sequence[str] | None" = None, row_group: "int | None" = None) -> "pa.Table":
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""
-        with Refusals(self.path, _READ):
+        with translate_os_errors(self.path, _READ):
             return read_columns(self._file, self.path, columns, row_group)
 
     def slices(self, columns: "Sequence[str] | None", row_group: int) -> "Iterator[pa.RecordBatch]":
         """The same of one row group, some rows at a time. Raises: Corruption."""
-        with Refusals(self.path, _READ):
+        with translate_os_errors(self.path, _READ):
             yield from slices(self._file, self.path, columns, row_group)
 
 
@@ -116,9 +118,9 @@ class SegmentPrefix:
 
     Memory: the asked-for columns of one row group of 122,880 rows, and the session ids of each segment.
     Time: all event and session ids of the log for `seen`; for `sessions` the rows of those asked for, and
-    of segments that `seen` has not been through, the session ids. Who asks `seen` again and again says
-    `remember_ids`: eight bytes for each id are kept then, and a segment is read once more only when one of
-    its ids seems to be asked for.
+    the session ids of segments that `seen` has not read. With `remember_ids`, for repeated calls of `seen`,
+    eight bytes of each id stay in memory, and a segment is read again only when one of its ids seems to be
+    asked for.
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class SegmentPrefix:
         self._remembers = True
 
     def add(self, entry: SegmentEntry, events: "pa.Table") -> None:
-        """Look at this segment too from now on; it holds `events`."""
+        """Include this segment from now on; it holds `events`."""
         self.entries.append(entry)
         self._sessions_in[entry.name] = set(events["session_id"].unique().to_pylist())
         if self._remembers:
@@ -156,7 +158,7 @@ class SegmentPrefix:
         """Those of `ids` that a segment holds."""
         if not len(ids):
             return ids
-        found = [ids.slice(0, 0)]
+        known_ids = [ids.slice(0, 0)]
         passed = self._surely_without(ids)
         for entry in self.entries:
             if entry.name in passed:
@@ -170,13 +172,13 @@ class SegmentPrefix:
                     for chunk in events["event_id"].chunks:
                         hits = pc.is_in(chunk, value_set=ids)
                         if hits.true_count:
-                            found.append(chunk.filter(hits))
+                            known_ids.append(chunk.filter(hits))
                     if self._remembers:
                         hashes.append(_hashes(events["event_id"]))
                 self._sessions_in[entry.name] = sessions
                 if self._remembers:
                     self._hashes[entry.name] = pa.concat_arrays([pa.array([], pa.int64()), *hashes])
-        return pa.concat_arrays(found)
+        return pa.concat_arrays(known_ids)
 
     def _surely_without(self, ids: "pa.Array") -> set[str]:
         """The segments that, by the hashes of their ids, hold none of `ids`."""
@@ -198,29 +200,29 @@ class SegmentPrefix:
         wanted = pa.array(session_ids, pa.string())
         rows: list[PrefixRow] = []
         for entry in self.entries:
-            there = self._sessions_in.get(entry.name)
-            if there is not None and there.isdisjoint(session_ids):
+            known_sessions = self._sessions_in.get(entry.name)
+            if known_sessions is not None and known_sessions.isdisjoint(session_ids):
                 continue
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 for group in range(file.row_groups):
                     mask = pc.is_in(file.read(("session_id",), group)["session_id"], value_set=wanted)
                     if pc.any(mask).as_py():
-                        rows += _prefix_rows(file.read(_PLACES, group).filter(mask))
+                        rows += _prefix_rows(file.read(_PREFIX_COLUMNS, group).filter(mask))
         return rows
 
 
 def _hashes(ids: "pa.Array | pa.ChunkedArray") -> "pa.Array":
-    """64 bits of each text, which mean something to this process alone."""
+    """64 bits of each text, which are valid in this process alone."""
     numbers = array("q", map(hash, ids.to_pylist()))
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _prefix_rows(table: "pa.Table") -> Iterator[PrefixRow]:
     """The rows of one row group, grouped."""
-    given = pc.equal(table["event_type"], "session")
-    named = table.filter(given).select(("session_id", "operation", "context_id", "position"))
+    is_session = pc.equal(table["event_type"], "session")
+    session_rows = table.filter(is_session).select(("session_id", "operation", "context_id", "position"))
     contexts: dict[str, tuple[str, int]] = {}
-    for session_id, operation, context_id, position in _tuples(named):
+    for session_id, operation, context_id, position in _tuples(session_rows):
         if context_id is not None and (operation == "end" or context_id != default_context(session_id)):
             contexts.setdefault(session_id, (context_id, position))
     groups = table.group_by(["session_id", "turn", "agent_turn_id"], use_threads=False).aggregate(

@@ -1,6 +1,6 @@
-"""Sealing a tail that became long: a process reads the whole tail, and of segments what it needs.
+"""Sealing a tail that became long: a process reads the whole tail, and of segments only what it needs.
 
-For any process that is not in a hurry; of several at once one seals and the others go on.
+For any process that has time; of several at once one seals and the others go on.
 """
 
 from typing import Protocol
@@ -37,7 +37,7 @@ def shorten(store: Sealable) -> bool:
         store.reindex()
         return True
     except (EventLogError, OSError):
-        return False  # another process seals, or may not write: whoever comes next tries again
+        return False  # another process seals, or this one may not write: the next one tries again
 
 
 def is_long(store: Sealable) -> bool:

@@ -2,10 +2,10 @@
 
 Whoever makes a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
 pack for longer. A file goes only when it has not been written for a day, its name is one that Locus
-makes, and nobody can be using it: makers of packs and of restore journals hold `gc`, who merges segments
-`compact`, the sealer and a backup into this store `maintain`, whoever rotates `append`, and all are held
-exclusively here (I18). The rest (index, idx, `init`, small notes) is made without a lock; a maker that slept
-through a day fails at its link or rename, since the name is gone.
+makes, and nobody can be using it. Makers of packs and of restore journals hold `gc`, a merge of segments
+`compact`, the sealer and a backup into this store `maintain`, a rotation `append`; here all are held
+exclusively (I18). The rest (index, idx, `init`, small notes) is made without a lock; a maker that paused for
+a day fails at its link or rename, since the name is gone.
 
 Never waits: when one of the locks is taken, the next maintenance sweeps.
 """
@@ -16,7 +16,7 @@ from eventlog.base.locks import APPEND, COMPACT, GC, MAINTAIN, try_acquire
 
 AGE_S_MIN = 24 * 3600
 
-# What Locus calls its temporary files. Other names belong to somebody else (S1-61) or, like the hook's
+# The prefixes of Locus' temporary files. Files with other names are not ours (S1-61) or, like the hook's
 # record of its errors, are meant to stay.
 PREFIXES = (
     "pack-", "journal-", "seal-", "compact-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
@@ -28,9 +28,9 @@ _DIRECTORY, _KIND = 0o040000, 0o170000
 
 
 def strays(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "list[str]":
-    """Paths of files in `tmp/` that nobody has written for that long. By age alone; takes no lock."""
+    """Paths of files in `tmp/` that were not written for that long. By age alone; takes no lock."""
     now_s = fs.time_ns() / 1e9
-    found = []
+    paths = []
     for name in fs.listdir(layout.directory(TMP_DIR)):
         if name.startswith(PREFIXES):
             try:
@@ -38,28 +38,28 @@ def strays(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "lis
             except FileNotFoundError:
                 continue  # its maker has just finished
             if age_s > age_s_min:
-                found.append(layout.tmp(name))
-    return found
+                paths.append(layout.tmp(name))
+    return paths
 
 
 def sweep(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "list[str]":
-    """Remove them, unless somebody could be using one; the paths that went."""
+    """Remove them, unless a process could be using one; the paths that went."""
     if not strays(fs, layout, age_s_min):
         return []
-    held = []
+    locks = []
     try:
         for name in (GC, COMPACT, MAINTAIN, APPEND):
             lock = try_acquire(fs, layout, name)
             if lock is None:
                 return []
-            held.append(lock)
-        # Again: what was in use may have been finished before the locks were ours.
+            locks.append(lock)
+        # Again: a file in use may have been finished before the locks were ours.
         old = strays(fs, layout, age_s_min)
         for path in old:
             _remove(fs, path)
         return old
     finally:
-        for lock in reversed(held):
+        for lock in reversed(locks):
             lock.release()
 
 

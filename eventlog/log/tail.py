@@ -1,9 +1,9 @@
 """The journals that no segment replaces yet, read in order and checked against each other.
 
 Readers and the sealer walk the same way, so they see the same events. The walk takes no lock: the
-caller holds a pin or the maintain lock, so that no journal vanishes under it. Upholds I2 and I13:
-what is read continues at the manifest's next position without overlap, and every position that is
-missing is named.
+caller holds a pin or the maintain lock, so that no journal vanishes meanwhile. Upholds I2 and I13:
+the events continue at the manifest's next position without overlap, and every missing position is
+named.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, refusal
+from eventlog.base.fs import FileSystem, store_error
 from eventlog.base.layout import Layout
 from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
 from eventlog.log.journal import JournalScan, live_journals, scan_journal
@@ -71,7 +71,7 @@ def walk(
 ) -> Iterator[TailJournal]:
     """Read the journals of `numbers`, which continue the log at `position`.
 
-    Args: size_of_last: bytes of the last journal to look at; frames appended since are left out.
+    Args: size_of_last: bytes of the last journal to read; frames appended since are left out.
     Raises: Corruption.
     """
     for number in numbers:
@@ -81,7 +81,7 @@ def walk(
         except FileNotFoundError as error:
             raise Corruption(path, "this journal was removed although it is not sealed") from error
         except OSError as error:
-            raise refusal(error, path, "read this journal") from error
+            raise store_error(error, path, "read this journal") from error
         if not begins_at(scan.header, position) and (scan.base < position or number == numbers[0]):
             raise Corruption(path, f"it begins at position {scan.base}, but the log goes on at {position}")
         limit = size_of_last if size_of_last is not None and number == numbers[-1] else scan.size
@@ -110,10 +110,10 @@ def lost_positions(
 
 def joined(ranges: Iterable[range]) -> tuple[range, ...]:
     """The same positions in as few ranges as there can be, ascending."""
-    found: list[range] = []
-    for one in sorted(ranges, key=lambda r: (r.start, r.stop)):
-        if found and one.start <= found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, one.stop))
+    merged: list[range] = []
+    for positions in sorted(ranges, key=lambda r: (r.start, r.stop)):
+        if merged and positions.start <= merged[-1].stop:
+            merged[-1] = range(merged[-1].start, max(merged[-1].stop, positions.stop))
         else:
-            found.append(one)
-    return tuple(found)
+            merged.append(positions)
+    return tuple(merged)

@@ -1,9 +1,9 @@
-"""What a store has read of the tail, so that the next view reads only what was appended since.
+"""A cache of the tail in a store, so that the next view reads only what was appended since.
 
-A memory belongs to one store and serves views of one manifest: a frame that was verified once stays what it
-is while journals are only appended to, and numbering is a fold that goes on where it stood. Whatever does not
-continue what was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew.
-Any thread may ask; while one reads, others make a memory of their own, and so does a view that is older.
+A memory belongs to one store and serves views of one manifest: a verified frame stays valid while journals
+are only appended to, and numbering is a fold that goes on where it stopped. Whatever does not continue what
+was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew. Any thread may
+use it; while one reads, others make a memory of their own, and so does an older view.
 """
 
 import os
@@ -35,7 +35,7 @@ class Chunk:
     base: int
     end: int
     rows: "list[Event] | pa.Table"
-    _table: "pa.Table | None" = None  # of dicts, once somebody asked
+    _table: "pa.Table | None" = None  # of dicts, after the first call
 
     def table(self) -> "pa.Table":
         """The events as a table."""
@@ -52,16 +52,16 @@ class Chunk:
 
 @dataclass(slots=True)
 class TailFacts:
-    """Counts of a tail: the position behind it, its events with duplicates, positions that rot took."""
+    """Counts of a tail: the position after it, its events with duplicates, positions that rot took."""
 
     end: int
     count: int = 0
     lost: list[LostPositions] = field(default_factory=list)
 
-    def add(self, journal: TailJournal, before: int) -> None:
-        """Count a journal that was walked. Args: before: the number of the one in front of it, or 0."""
+    def add(self, journal: TailJournal, previous: int) -> None:
+        """Count a journal that was walked. Args: previous: the number of the one before, or 0."""
         if journal.scan.base > self.end:
-            self.lost.append(LostPositions(self.end, journal.scan.base, before))
+            self.lost.append(LostPositions(self.end, journal.scan.base, previous))
             self.end = journal.scan.base
         self.lost += lost_positions([journal], self.end)
         self.end = journal.frames[-1].end if journal.frames else self.end
@@ -69,15 +69,15 @@ class TailFacts:
 
 
 # The visible events of frames, each with the path of its journal, numbered by a fold that goes on. The set
-# has the ids of the events in front of them, and gets theirs.
+# has the ids of the events before them, and gets theirs.
 Decode = Callable[[list[tuple[str, Frame]], Numbering, set[str]], "list[Event] | pa.Table"]
 
 
 class TailMemory:
-    """Frames and events of the journals behind one manifest, as far as somebody read them."""
+    """Frames and events of the journals after one manifest, as far as they were read."""
 
     def __init__(self, bytes_max: int) -> None:
-        """Args: bytes_max: a tail of more journal bytes is not kept."""
+        """Args: bytes_max: a tail of more journal bytes is not cached."""
         self._bytes_max = bytes_max
         self._lock = Lock()
         self._too_large: tuple[int, list[int]] | None = None  # the tail, by its manifest and first journal
@@ -88,7 +88,7 @@ class TailMemory:
         self._facts = TailFacts(position)
         self._journals: list[int] = []  # numbers of those that were read
         self._key = b""  # of the last of them
-        self._offset = 0  # behind the last frame that was read of it
+        self._offset = 0  # after the last frame that was read of it
         self._bytes = 0
         self._waiting: list[tuple[str, Frame]] = []  # read, and not decoded yet
         self._chunks: list[Chunk] = []
@@ -96,7 +96,7 @@ class TailMemory:
         self._ids: set[str] = set()
 
     def facts(self, view: "LogView") -> "TailFacts | None":
-        """The facts of the view's tail; None when the view has to see for itself."""
+        """The facts of the view's tail; None when the view has to read it itself."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -118,7 +118,7 @@ class TailMemory:
                 self._number(prefix, view.turn_limit, decode)
             return list(self._chunks)
         except BaseException:
-            self._begin(-1, 0)  # half a step is none
+            self._begin(-1, 0)  # a step that failed may be half done
             raise
         finally:
             self._lock.release()
@@ -144,22 +144,26 @@ class TailMemory:
         return TailFacts(self._facts.end, self._facts.count, list(self._facts.lost))
 
     def _is_ahead_of(self, view: "LogView") -> bool:
-        """Whether the view was opened before what is known was read."""
-        known, seen = self._journals, view.journals
-        is_behind = len(seen) < len(known) and seen == known[: len(seen)]
-        return is_behind or (bool(known) and seen == known and view.size_of_last < self._offset)
+        """Whether the memory has read more than the view may show."""
+        read_journals, view_journals = self._journals, view.journals
+        has_fewer = (
+            len(view_journals) < len(read_journals) and view_journals == read_journals[: len(view_journals)]
+        )
+        return has_fewer or (
+            bool(read_journals) and view_journals == read_journals and view.size_of_last < self._offset
+        )
 
     def _goes_on(self, view: "LogView") -> bool:
-        """Read what the view has beyond the memory; False when the memory is of no use for it."""
-        known = self._journals
-        if view.journals[: len(known)] != known:
+        """Read what the view has beyond the memory; False when the memory does not fit it."""
+        read_journals = self._journals
+        if view.journals[: len(read_journals)] != read_journals:
             return False
-        if not known:
+        if not read_journals:
             return not view.journals
-        is_last = len(view.journals) == len(known)
+        is_last = len(view.journals) == len(read_journals)
         if not self._advance(view, view.size_of_last if is_last else None):
             return False
-        self._read(view, view.journals[len(known) :])
+        self._read(view, view.journals[len(read_journals) :])
         return True
 
     def _advance(self, view: "LogView", until: "int | None") -> bool:
@@ -173,23 +177,23 @@ class TailMemory:
             data = view.fs.pread(fd, max(0, until - self._offset), self._offset)
         finally:
             view.fs.close(fd)
-        at = 0
+        start = 0
         frames = []
-        while at < len(data):
+        while start < len(data):
             try:
-                frame = decode_frame(data, at, self._offset + at, self._key, path)
+                frame = decode_frame(data, start, self._offset + start, self._key, path)
             except Corruption:
-                return False  # torn, or damage: the walk over all of it tells which
+                return False  # torn, or damage: the walk over all of it decides which
             frames.append(frame)
-            at += frame.size
+            start += frame.size
         for frame in frames:
             if frame.base != self._facts.end:
                 return False
             self._facts.count += frame.count
             self._facts.end = frame.end
             self._waiting.append((path, frame))
-        self._offset += at
-        self._bytes += at
+        self._offset += start
+        self._bytes += start
         return True
 
     def _read(self, view: "LogView", numbers: "list[int]") -> None:
@@ -209,7 +213,7 @@ class TailMemory:
         if self._numbering is None:
             self._numbering = Numbering(prefix, turn_limit)
         elif remember := getattr(self._numbering.prefix, "remember", None):
-            remember()  # it reads the segments itself, which stay what they are under one manifest
+            remember()  # it reads the segments itself, which do not change under one manifest
         else:
             self._numbering.prefix = prefix  # the one before may have lost its connection
         waiting, self._waiting = self._waiting, []

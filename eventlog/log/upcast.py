@@ -1,6 +1,6 @@
 """Upcasting: events of older schema versions, given as the present version would have written them.
 
-Pure functions without state; any thread may call them. On the hook path. What is stored stays as it was
+Pure functions without state; any thread may call them. On the hook path. Stored events stay as they were
 written; steps run where an event becomes an object of the caller (docs/design.md §20.4). Upholds I23.
 """
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # Version n → the step to version n+1: one for every version below types.SCHEMA_VERSION, none missing.
 STEPS: "dict[int, Step]" = {}
 
-# A step may change what an event says, never what others rest on: where it stands, what it is called,
-# whose it is, and which contents it names.
+# A step may change the content of an event, never what others rely on: its position and numbers, its id, its
+# session, and the contents that it names.
 _CHANGEABLE_TEXT = (
     "title status tool operation path model prompt_tokens completion_tokens reasoning_tokens "
     "cache_read_tokens cache_write_tokens cache_write_1h_tokens duration_ms success error_type resolved "
@@ -27,7 +27,7 @@ CHANGEABLE = frozenset(_CHANGEABLE_TEXT.split())
 
 
 def version_of(event: "Mapping[str, object]") -> int:
-    """The schema version an event was written in; 1 where it does not say."""
+    """The schema version an event was written in; 1 where it names none."""
     version = event.get("schema_version")
     return version if isinstance(version, int) and version >= 1 else 1
 

@@ -1,7 +1,7 @@
 """Is what is on disk what was written? Manifests, segments, journals; reads only.
 
-May run beside appenders and a sealer: it pins the log like a reader. A tail that looks torn is looked
-at again under the append lock, so an append in progress is not reported. Levels: `quick` reads
+May run beside appenders and a sealer: it pins the log like a reader. A tail that looks torn is read
+again under the append lock, so an append in progress is not reported. Levels: `quick` reads
 manifests, footers, journal headers and the active journal; `read` every byte of the log (I11).
 Blobs and packs are verified by `blobs/verify.py`.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported
-from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
@@ -39,7 +39,7 @@ _LOST_FILE = "Bring the file back from a backup; until then these events cannot 
 class Finding:
     """What is wrong with which file and what to do next, and at which byte if known.
 
-    `damage` is False for what harms nobody and only deserves to be known.
+    `damage` is False for what does no harm and is only worth knowing.
     """
 
     path: str
@@ -59,17 +59,17 @@ def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) 
     """
     if level not in (QUICK, READ):
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
-    with Refusals(layout.root, "verify the log"):
+    with translate_os_errors(layout.root, "verify the log"):
         return _verify(fs, layout, store_id, level)
 
 
-def as_far_as_readable(found: Iterable[Finding], root: str) -> Iterator[Finding]:
-    """Findings about the store at `root`; where the disk lets nobody read on, that is the last of them.
+def as_far_as_readable(findings: Iterable[Finding], root: str) -> Iterator[Finding]:
+    """Findings about the store at `root`; where the disk cannot be read on, that is the last of them.
 
     Raises: Unsupported, LockTimeout.
     """
     try:
-        yield from found
+        yield from findings
     except (Unsupported, LockTimeout):
         raise
     except EventLogError as error:
@@ -87,11 +87,11 @@ def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list
     except EventLogError as error:
         unopened = Finding(layout.root, str(error))
     try:
-        findings, known, newest = _verify_manifests(fs, layout, store_id)
-        for entry in known.segments:
+        findings, current, newest = _verify_manifests(fs, layout, store_id)
+        for entry in current.segments:
             findings += _verify_segment(fs, layout, store_id, entry, level)
-        findings += _verify_superseded(fs, layout, known, level)
-        findings += _verify_journals(fs, layout, store_id, known if newest else None, level)
+        findings += _verify_superseded(fs, layout, current, level)
+        findings += _verify_journals(fs, layout, store_id, current if newest else None, level)
         findings += verify_quarantine(fs, layout)
     finally:
         if pin is not None:
@@ -104,7 +104,7 @@ def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list
 def _verify_manifests(
     fs: FileSystem, layout: Layout, store_id: bytes
 ) -> tuple[list[Finding], Manifest, bool]:
-    """What is wrong with the manifests, the last one that is sound, and whether it is the newest."""
+    """What is wrong with the manifests, the last valid one, and whether it is the newest."""
     findings = []
     newest = True
     current = Manifest(store_id.hex())
@@ -178,9 +178,9 @@ def _verify_segment(
         yield Finding(path, str(error))
 
 
-def _verify_superseded(fs: FileSystem, layout: Layout, known: Manifest, level: str) -> Iterator[Finding]:
-    """Segments that others have taken the place of: most are gone, and nothing needs them."""
-    for item in known.superseded if level == READ else ():
+def _verify_superseded(fs: FileSystem, layout: Layout, current: Manifest, level: str) -> Iterator[Finding]:
+    """Segments that others have replaced: most are gone, and nothing needs them."""
+    for item in current.superseded if level == READ else ():
         path = layout.segment(item.name)
         parsed = parse_segment(item.name)
         try:
@@ -208,14 +208,14 @@ def _digest(fs: FileSystem, path: str) -> str:
 
 
 def _ascending(file: "SegmentFile", entry: SegmentEntry) -> bool:
-    before = entry.base - 1
+    previous = entry.base - 1
     for group in range(file.row_groups):
         for batch in file.slices(["position"], group):
             for position in batch["position"].to_pylist():
-                if position <= before:
+                if position <= previous:
                     return False
-                before = position
-    return before < entry.end
+                previous = position
+    return previous < entry.end
 
 
 def _verify_journals(
@@ -223,7 +223,7 @@ def _verify_journals(
 ) -> Iterator[Finding]:
     """The journals one by one, then whether together they continue the segments (I2, I13).
 
-    Args: current: None when the newest manifest is not known, so that nothing says where they begin.
+    Args: current: None when the newest manifest is not known, so that their beginning is unknown.
     """
     acknowledged = _acknowledged(fs, layout)
     numbers = journal_numbers(fs, layout)
@@ -256,7 +256,7 @@ def _verify_journals(
 
 
 def _acknowledged(fs: FileSystem, layout: Layout) -> int:
-    """What the note says, read before the journals: so an append meanwhile cannot make it be ahead."""
+    """The position in the note, read before the journals: so an append meanwhile cannot make it be ahead."""
     return read_note(fs, layout, max(journal_numbers(fs, layout), default=0)) or 0
 
 
@@ -270,7 +270,7 @@ def _shortened(scan: JournalScan, acknowledged: int) -> Iterator[Finding]:
 
 
 def verify_quarantine(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
-    """Bytes that were taken from journals and that nobody has looked after yet, as far as the files tell."""
+    """Bytes that were taken from journals and that no repair has noted yet, as far as the files show."""
     directory = layout.directory(QUARANTINE_DIR)
     for name in fs.listdir(directory) if fs.exists(directory) else ():  # git keeps no empty directory
         stood = parse_quarantine(name)

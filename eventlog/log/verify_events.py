@@ -1,8 +1,8 @@
 """Is every event one that Locus can have written, and are its numbers those of the fold? Reads only.
 
-The files' bytes are another matter (`log/verify.py`): here they are taken to be what was written, and
-the question is whether that was right. The caller brings a pinned view, so this may run beside anybody.
-One segment that cannot be read does not hide what is wrong with the next.
+`log/verify.py` checks the files' bytes: here they are taken to be what was written, and the question is
+whether that was right. The caller gives a pinned view, so this may run beside any process. One segment that
+cannot be read does not hide what is wrong with the next.
 
 Memory: a slice of a row group at a time, the state of the numbering (a few hundred bytes for each
 session), and the tail.
@@ -19,7 +19,7 @@ from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.layout import JOURNAL_DIR
 from eventlog.base.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME, TIME_MAX, TIME_MIN
 from eventlog.log.manifest import SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
+from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
 from eventlog.secrets import admission
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _REQUIRED = ("event_id", "event_type", "event_kind", "source")
-# `blobs/closure.py` looks at the hashes that are spelled as ours.
+# `blobs/closure.py` checks the hashes that are spelled as ours.
 _FORMED = ("before_hash", "after_hash", "tree_hash", "path")
 _RANGED = tuple(name for name, kind in COLUMN_KINDS.items() if kind in (INT, TIME) and name != "position")
 _CHECKED = ("position", *_REQUIRED, *_FORMED, *_RANGED, "payload")
-_NUMBERED = ("position", *INPUT_COLUMNS, *PLACE_COLUMNS)
+_NUMBERED = ("position", *INPUT_COLUMNS, *NUMBERING_COLUMNS)
 
 Progress = Callable[[int, int], None]
 
@@ -53,12 +53,12 @@ def verify_events(view: LogView, progress: "Progress | None" = None) -> Iterator
 
 
 def verify_numbering(view: LogView) -> Iterator[Finding]:
-    """Places that the fold does not confirm (I22).
+    """Numbers that the fold does not confirm (I22).
 
-    The fold goes once over the whole log, the stored places given to it: it must leave them as they are.
-    A number that its writer gave cannot be told from any other once it is sealed, so it is taken as
-    given; what shows are places that are missing or contradict each other. Then the tail: numbered by
-    that fold, it must be what a reader makes of it, who starts from the segments' rows.
+    The fold goes once over the whole log with the stored numbers: it must leave them as they are. After
+    sealing, a number that its writer gave looks like any other, so it is taken as given; what shows are
+    numbers that are missing or contradict each other. Then the tail: numbered by that fold, it must equal
+    the tail of a reader, which starts from the segments' rows.
     """
     numbering = Numbering(turn_limit=view.turn_limit)
     for path, entry in _parts(view):
@@ -69,9 +69,9 @@ def verify_numbering(view: LogView) -> Iterator[Finding]:
                 path = view.layout.directory(JOURNAL_DIR)
             else:
                 for batch in _batches(view, entry, _NUMBERED):
-                    _check_places(batch, numbering, wrong)
+                    _check_numbers(batch, numbering, wrong)
         except EventLogError:
-            return  # told by `verify_events`; the fold cannot go on without these events
+            return  # `verify_events` reports it; the fold cannot go on without these events
         for what, positions in wrong.items():
             yield Finding(path, f"{_those(positions)} {what}.")
 
@@ -121,18 +121,18 @@ def _check_batch(batch: "pa.RecordBatch", wrong: "dict[str, list[int]]") -> None
     payloads = batch.column("payload").to_pylist()
     types = batch.column("event_type").to_pylist()
     for position, event_type, payload in zip(positions.to_pylist(), types, payloads, strict=True):
-        found = None if payload is None else _object_of(payload)
-        if found is None:
+        fields = None if payload is None else _object_of(payload)
+        if fields is None:
             wrong.setdefault("whose payload is no JSON object", []).append(position)
-        for key, _, wanted in admission.payload_faults(event_type, found):
+        for key, _, wanted in admission.payload_faults(event_type, fields):
             wrong.setdefault(f"whose payload.{key} is not {wanted}", []).append(position)
 
 
 def _object_of(text: str) -> "object | None":
-    """What a payload holds; None when it is no JSON object."""
+    """The object in a payload; None when it is no JSON object."""
     try:
         value = orjson.loads(text)
-    except ValueError:  # orjson knows no deep nesting and no number beyond a double
+    except ValueError:  # orjson rejects deep nesting and numbers beyond a double
         try:
             value = jsontext.decode(text)
         except (ValueError, RecursionError):
@@ -140,21 +140,21 @@ def _object_of(text: str) -> "object | None":
     return value if isinstance(value, dict) else None
 
 
-def _check_places(batch: "pa.RecordBatch", numbering: Numbering, wrong: "dict[str, list[int]]") -> None:
+def _check_numbers(batch: "pa.RecordBatch", numbering: Numbering, wrong: "dict[str, list[int]]") -> None:
     columns = {name: batch.column(name).to_pylist() for name in _NUMBERED}
     positions = columns.pop("position")
-    stored = {name: list(columns[name]) for name in PLACE_COLUMNS}
+    stored = {name: list(columns[name]) for name in NUMBERING_COLUMNS}
     numbering.number(columns, sealed=True)
-    for name in PLACE_COLUMNS:
+    for name in NUMBERING_COLUMNS:
         _compare(name, positions, stored[name], columns[name], wrong)
 
 
 def _check_tail(view: LogView, numbering: Numbering, wrong: "dict[str, list[int]]") -> None:
     rows = view.unnumbered_tail()
-    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
+    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
     numbering.number(columns)
     positions: list[int] = [row["position"] for row in rows]  # type: ignore[misc]
-    for name in PLACE_COLUMNS:
+    for name in NUMBERING_COLUMNS:
         _compare(name, positions, [row[name] for row in view.tail], columns[name], wrong)
 
 
@@ -167,8 +167,8 @@ def _compare(
 ) -> None:
     if stored != expected:
         what = f"whose {name} is not what the log before gives"
-        found = [p for p, a, b in zip(positions, stored, expected, strict=True) if a != b]
-        wrong.setdefault(what, []).extend(found)
+        mismatches = [p for p, a, b in zip(positions, stored, expected, strict=True) if a != b]
+        wrong.setdefault(what, []).extend(mismatches)
 
 
 def _those(positions: "list[int]") -> str:

@@ -1,7 +1,7 @@
-"""Is what keeps secrets and erased texts out what was written: `redaction.key`, and the rules of erasures?
+"""Are the files that keep secrets and erased texts out intact: `redaction.key`, and the rules of erasures?
 
-The newest erasure of this store says in the log how the files with its rules ended, so one that was cut
-short, taken away or put back to an older state is told as well (I11). Reads only, beside any writer.
+The newest erasure of this store records in the log how the files with its rules ended. So a file that was
+cut short, taken away or put back to an older state is reported too (I11). Reads only, beside any writer.
 """
 
 from collections.abc import Iterator
@@ -23,24 +23,24 @@ _KEY_LOST = (
 def verify_rules(
     fs: FileSystem, layout: Layout, store_id: bytes, view: "LogView | None" = None
 ) -> Iterator[Finding]:
-    """What is wrong with these files; without a view, what they tell of themselves."""
+    """What is wrong with these files; without a view, by their own checks alone."""
     yield from _verify_key(fs, layout)
-    checks = _checks_told(view, store_id) if view is not None else set()
-    found = {one.path: one for one in erased_rules.files(fs, layout)}
+    expected_checks = _checks_of_newest(view, store_id) if view is not None else set()
+    files_by_path = {rules_file.path: rules_file for rules_file in erased_rules.files(fs, layout)}
     paths = (layout.erased, layout.erased_copy)
-    if len(found) == 1 and all(map(fs.exists, paths)):
-        found = dict.fromkeys(paths, *found.values())  # they are the same
+    if len(files_by_path) == 1 and all(map(fs.exists, paths)):
+        files_by_path = dict.fromkeys(paths, *files_by_path.values())  # they are the same
     wrong: "dict[str, str]" = {}
     for path in paths:
-        one = found.get(path)
-        if one is not None and one.problem is not None:
-            wrong[path] = one.problem.removeprefix(f"{path}: ")
-        elif checks and (one is None or checks.isdisjoint(one.checks)):
-            lost = "it is gone" if one is None else "it is shorter than what was written"
+        rules_file = files_by_path.get(path)
+        if rules_file is not None and rules_file.problem is not None:
+            wrong[path] = rules_file.problem.removeprefix(f"{path}: ")
+        elif expected_checks and (rules_file is None or expected_checks.isdisjoint(rules_file.checks)):
+            lost = "it is gone" if rules_file is None else "it is shorter than what was written"
             wrong[path] = f"{lost}: the last erasure added rules that it does not have"
     for path, what in wrong.items():
         other = paths[path == paths[0]]
-        if other in wrong or other not in found:
+        if other in wrong or other not in files_by_path:
             then = (
                 "Rules that can be read still count. Bring the file back from a backup, or delete "
                 f"{paths[0]} and {paths[1]} and erase once more what was erased: it may be recorded again."
@@ -63,13 +63,13 @@ def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
         yield Finding(path, f"the disk cannot read it ({error.strerror}). {_KEY_LOST}")
 
 
-def _checks_told(view: LogView, store_id: bytes) -> "set[str]":
+def _checks_of_newest(view: LogView, store_id: bytes) -> "set[str]":
     """How the two files ended when the newest erasure of this store had added its rules."""
     try:
         erasures = erasures_in(view)
     except Corruption:
-        return set()  # the log's own check has said so
-    for told in reversed(erasures):
-        if told.rules and told.store == store_id.hex():
-            return set(told.rules)
+        return set()  # the log's own check reports it
+    for erasure in reversed(erasures):
+        if erasure.rules and erasure.store == store_id.hex():
+            return set(erasure.rules)
     return set()

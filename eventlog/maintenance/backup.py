@@ -5,13 +5,13 @@ durable before the events that name them, so packs are listed after the log is p
 keeps them. One backup at a time writes to a copy (its `maintain` lock). Upholds I5, I6, I10, I24, I32.
 
 The order of steps is the proof: at every moment the copy is no store yet (it has no STORE), or a store that
-verifies and whose log is a prefix of the source's that never shrinks. Packs and segments come first: nobody
-looks for them yet. Then the manifest, and then the journals behind it. What stands between these two steps is
-the difficulty: the journals of the copy end before the new manifest begins, and the new ones begin behind
-where the old manifest ends. So each journal number up to the first new one gets a *stub*: a header without
-frames whose base is the end of the copy's log, marked as replacing itself. In front of the new manifest it
-adds nothing; behind it, it is a journal that begins below `next_position` and is passed over (§4.5 of
-docs/design.md). Then the true journals take their places, lowest first.
+verifies and whose log is a prefix of the source's that never shrinks. Packs and segments come first: nothing
+refers to them yet. Then come the manifest and the journals after it. The state between these two steps is the
+difficulty: the journals of the copy end before the new manifest begins, and the new ones begin after the end
+of the old manifest. So each journal number up to the first new one gets a *stub*: a header without frames
+whose base is the end of the copy's log, marked as replacing itself. Before the new manifest it adds nothing;
+after it, it is a journal that begins below `next_position` and is passed over (§4.5 of docs/design.md). Then
+the true journals replace the stubs, lowest first.
 """
 
 import errno
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import identity
 from eventlog.base.errors import EventLogError, NotDurable, NotFound, Refused
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.base.layout import (
     DIRECTORIES,
     JOURNAL_DIR,
@@ -48,10 +48,10 @@ from eventlog.store import Store
 MARKER = "BACKUP"
 _MARKER_BYTES_MAX = 4096
 
-# As many as a store keeps of its own.
+# As many as a store retains of its own.
 _MANIFESTS_KEPT = 16
 
-# What ends a journal's last frame: digest, length, magic. The digest stands for all that is before it.
+# The end of a journal's last frame: digest, length, magic. The digest covers all that is before it.
 _TAIL_BYTES = 24
 
 # Where no lock can be taken, packs may be replaced meanwhile: then they are listed again, so many times.
@@ -99,15 +99,15 @@ def backup(
     """
     target = Layout(os.path.abspath(dest))
     _refuse_inside(store.layout.root, target.root)
-    with Refusals(target.root, "write the backup", NotDurable):
+    with translate_os_errors(target.root, "write the backup", NotDurable):
         _claim(store.fs, store.identity, target)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             lock = _keep_contents(store, lock_timeout_s)
             if lock is not None:
-                held.enter_context(lock)
-            view = held.enter_context(store.view())
-            view.make_durable()  # I5: what follows keeps what it shows
-            held.enter_context(acquire(store.fs, target, MAINTAIN, timeout_s=lock_timeout_s))
+                stack.enter_context(lock)
+            view = stack.enter_context(store.view())
+            view.make_durable()  # I5: the copy holds what it shows
+            stack.enter_context(acquire(store.fs, target, MAINTAIN, timeout_s=lock_timeout_s))
             run = _Backup(
                 store, view, target, link=link, check=check, locked=lock is not None, progress=progress
             )
@@ -134,8 +134,8 @@ def _refuse_inside(source: str, dest: str) -> None:
         raise Refused(f"{dest} is inside the store that is to be copied; choose a directory elsewhere")
 
 
-def _claim(fs: FileSystem, who: identity.Identity, target: Layout) -> None:
-    """Make `target` the place of this store's copy. Raises: Refused, NotFound."""
+def _claim(fs: FileSystem, source: identity.Identity, target: Layout) -> None:
+    """Make `target` the directory of this store's copy. Raises: Refused, NotFound."""
     root = target.root
     if not fs.exists(root):
         try:
@@ -148,18 +148,18 @@ def _claim(fs: FileSystem, who: identity.Identity, target: Layout) -> None:
     except NotADirectoryError as error:
         raise Refused(f"{root} is a file; choose a directory") from error
     if set(names) <= {MARKER}:
-        _mark(fs, target, who)
+        _mark(fs, target, source)
     elif MARKER not in names:
         what = "a store that no backup made" if "STORE" in names else "something else"
         raise Refused(f"{root} holds {what}; choose a directory that is empty or not there")
-    elif _marked_for(fs, target) != who.store_id.hex():
+    elif _marked_for(fs, target) != source.store_id.hex():
         raise Refused(f"{root} is the copy of another store; choose another directory")
-    if "STORE" in names and identity.read(fs, target).store_id != who.store_id:
+    if "STORE" in names and identity.read(fs, target).store_id != source.store_id:
         raise Refused(f"{root} is another store; choose another directory")
-    made = [name for name in DIRECTORIES if not fs.exists(target.directory(name))]
-    for name in made:
+    missing = [name for name in DIRECTORIES if not fs.exists(target.directory(name))]
+    for name in missing:
         _make(fs, target.directory(name))
-    if made:
+    if missing:
         for name in ("", "/log", "/snapshots"):
             fs.fsync_dir(root + name)
 
@@ -168,17 +168,17 @@ def _make(fs: FileSystem, directory: str) -> None:
     try:
         fs.mkdir(directory)
     except FileExistsError:
-        pass  # another first backup to the same place made it
+        pass  # another first backup to the same directory made it
 
 
-def _mark(fs: FileSystem, target: Layout, who: identity.Identity) -> None:
-    """The first file of a copy, durable before any other: without it nothing there is taken for ours.
+def _mark(fs: FileSystem, target: Layout, source: identity.Identity) -> None:
+    """The first file of a copy, durable before any other: without it no file there counts as ours.
 
     Written over the same bytes when another first backup is further already, so that it is never empty.
     """
     fd = fs.open(f"{target.root}/{MARKER}", os.O_WRONLY | os.O_CREAT)
     try:
-        data = json.dumps({"store_id": who.store_id.hex()}).encode("ascii") + b"\n"
+        data = json.dumps({"store_id": source.store_id.hex()}).encode("ascii") + b"\n"
         if fs.pwrite(fd, data, 0) != len(data):
             raise OSError(28, "the disk took no more bytes")
         fs.truncate(fd, len(data))
@@ -190,8 +190,8 @@ def _mark(fs: FileSystem, target: Layout, who: identity.Identity) -> None:
 
 def _marked_for(fs: FileSystem, target: Layout) -> "str | None":
     try:
-        found = json.loads(read_file(fs, f"{target.root}/{MARKER}", _MARKER_BYTES_MAX))
-        return str(found["store_id"])
+        marker = json.loads(read_file(fs, f"{target.root}/{MARKER}", _MARKER_BYTES_MAX))
+        return str(marker["store_id"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -261,19 +261,19 @@ class _Backup:
     # -- immutable files -------------------------------------------------------------------------
 
     def _copy_packs(self) -> None:
-        """Every live pack. Where nothing keeps them in place, what came in their place is copied too."""
+        """Every live pack. Where no lock protects them, their replacements are copied too."""
         for _ in range(1 if self._locked else _LISTINGS_MAX):
             names = self._fs.listdir(self._source.directory(PACK_DIR))
             listed = {stem for name in names if (stem := parse_pack(name)) is not None}
             new = sorted(listed - self._packs)
             if not new:
                 break
-            there = self._sizes(PACK_DIR, [f"{stem}.evp" for stem in new])
-            for at, stem in enumerate(new):
-                self._tell(at, len(new))
+            sizes = self._sizes(PACK_DIR, [f"{stem}.evp" for stem in new])
+            for number, stem in enumerate(new):
+                self._tell(number, len(new))
                 source, path = self._source.pack(stem), self._target.pack(stem)
                 try:
-                    self._report.packs += self._bring(source, path, there.get(f"{stem}.evp"), stem)
+                    self._report.packs += self._bring(source, path, sizes.get(f"{stem}.evp"), stem)
                 except UnreadableSource as error:
                     if not error.gone:
                         self._report.damaged.append(str(error))
@@ -282,17 +282,17 @@ class _Backup:
 
     def _copy_segments(self) -> None:
         entries = self._view.manifest.segments
-        there = self._sizes(SEGMENT_DIR, [entry.name for entry in entries])
-        for at, entry in enumerate(entries):
-            self._tell(at, len(entries))
+        sizes = self._sizes(SEGMENT_DIR, [entry.name for entry in entries])
+        for number, entry in enumerate(entries):
+            self._tell(number, len(entries))
             source, path = self._source.segment(entry.name), self._target.segment(entry.name)
-            self._report.segments += self._bring(source, path, there.get(entry.name), entry.blake3)
+            self._report.segments += self._bring(source, path, sizes.get(entry.name), entry.blake3)
         self._fs.fsync_dir(self._target.directory(SEGMENT_DIR))
 
     def _bring(self, source: str, path: str, size: "int | None", digest: str) -> bool:
         """One immutable file; whether it had to be copied. Args: size: of the one at `path`, if any.
 
-        Raises: Unread.
+        Raises: UnreadableSource.
         """
         try:
             wanted = self._fs.stat(source).st_size
@@ -317,16 +317,16 @@ class _Backup:
 
     def _sizes(self, directory: str, names: list[str]) -> dict[str, int]:
         """Which of the names the copy has, and their sizes."""
-        there = set(self._fs.listdir(self._target.directory(directory)))
+        present = set(self._fs.listdir(self._target.directory(directory)))
         root = self._target.directory(directory)
-        return {name: self._fs.stat(f"{root}/{name}").st_size for name in names if name in there}
+        return {name: self._fs.stat(f"{root}/{name}").st_size for name in names if name in present}
 
     def _copy_quarantine(self) -> None:
         directory = self._source.directory(QUARANTINE_DIR)
         names = [name for name in self._fs.listdir(directory) if self._is_file(f"{directory}/{name}")]
-        there = self._sizes(QUARANTINE_DIR, names)
+        sizes = self._sizes(QUARANTINE_DIR, names)
         for name in names:
-            if there.get(name) != self._fs.stat(f"{directory}/{name}").st_size:
+            if sizes.get(name) != self._fs.stat(f"{directory}/{name}").st_size:
                 self._copier.copy(f"{directory}/{name}", self._target.quarantine(name))
         if names:
             self._fs.fsync_dir(self._target.directory(QUARANTINE_DIR))
@@ -368,7 +368,7 @@ class _Backup:
         return manifests.read_current(self._fs, self._target, self._id)
 
     def _copy_journals(self) -> None:
-        """The true journals, lowest first, each durable before the next; then those in front go."""
+        """The true journals, lowest first, each durable before the next; then those before them go."""
         fs, target = self._fs, self._target
         present = set(journal_numbers(fs, target))
         for number in self._journals:
@@ -400,7 +400,7 @@ class _Backup:
     # -- is the copy's log the beginning of ours? ------------------------------------------------
 
     def _refuse_diverged(self) -> None:
-        """Raises: Refused when the copy holds what the store never had: somebody wrote to one of them."""
+        """Raises: Refused when the copy holds what the store never had: one of them was written to."""
         fs, target = self._fs, self._target
         own = manifests.numbers(fs, target)
         if own and not self._has_manifest(own[-1]):
@@ -411,7 +411,7 @@ class _Backup:
         last = present[-1]
         header = read_header(fs, target, self._id, last)
         if header.replaces == last:
-            return  # a stub: what a backup that was killed left
+            return  # a stub: a backup that was killed left it
         if last in self._journals:
             if not self._continues(last):
                 raise self._diverged()
@@ -435,8 +435,10 @@ class _Backup:
         """Whether the journal of that number is the beginning of the source's."""
         fs = self._fs
         size = fs.stat(self._target.journal(number)).st_size
-        here, there = (self._ends(layout.journal(number), size) for layout in (self._target, self._source))
-        return here == there
+        copy_ends, source_ends = (
+            self._ends(layout.journal(number), size) for layout in (self._target, self._source)
+        )
+        return copy_ends == source_ends
 
     def _ends(self, path: str, size: int) -> tuple[bytes, bytes]:
         fd = self._fs.open(path, os.O_RDONLY)
@@ -465,28 +467,28 @@ class _Backup:
 
     # -- what goes -------------------------------------------------------------------------------
 
-    def _expire_manifests(self, kept: int) -> None:
+    def _expire_manifests(self, count: int) -> None:
         numbers = manifests.numbers(self._fs, self._target)
-        for number in numbers[:-kept]:
+        for number in numbers[:-count]:
             self._fs.unlink(self._target.manifest(number))
 
     def _prune(self) -> None:
-        """Packs and segments that the source has no more."""
+        """Remove packs and segments that the source has no more."""
         fs, target = self._fs, self._target
         listed = {entry.name for entry in self._view.manifest.segments}
-        gone = []
+        dropped = []
         for name in fs.listdir(target.directory(SEGMENT_DIR)):
             if parse_segment(name) is not None and name not in listed:
-                gone.append(target.segment(name))
+                dropped.append(target.segment(name))
         for name in fs.listdir(target.directory(PACK_DIR)):
             stem = parse_pack(name)
             if stem is not None and stem not in self._packs:
-                gone.append(target.pack(stem))
+                dropped.append(target.pack(stem))
         fs.fsync_dir(target.directory(MANIFEST_DIR))  # none that lists one of them comes back
-        for path in gone:
+        for path in dropped:
             fs.unlink(path)
-        self._report.pruned = len(gone)
+        self._report.pruned = len(dropped)
 
-    def _tell(self, done: int, total: int) -> None:
+    def _tell(self, number: int, total: int) -> None:
         if self._progress is not None:
-            self._progress(done, total)
+            self._progress(number, total)

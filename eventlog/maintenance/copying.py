@@ -2,8 +2,8 @@
 
 A copy is written under `tmp/` of the target, hashed on the way, synced, and renamed to its name; the caller
 syncs the directory when it relies on the name. `rename` may be used here although a store commits by `link`
-only: whoever writes to a copy is alone, by a lock, and a disk that knows no links can hold one too. A
-failure to read is told apart from a failure to write, because they speak of different disks.
+only: a lock makes the writer of a copy the only one, and a disk without links can hold a copy too. A failure
+to read and a failure to write are different errors, because they concern different disks.
 """
 
 import errno
@@ -50,7 +50,7 @@ class Copier:
     def copy(self, source: str, target: str, *, size: "int | None" = None) -> str:
         """Copy a file, or its first `size` bytes; the digest of what was copied.
 
-        Raises: Unread; OSError of the target.
+        Raises: UnreadableSource; OSError of the target.
         """
         fs = self._fs
         fd = self._open(source)
@@ -58,25 +58,27 @@ class Copier:
             tmp, out = self._create()
             try:
                 digest = blake3()
-                at = 0
-                while size is None or at < size:
-                    data = self._read(fd, source, _CHUNK if size is None else min(_CHUNK, size - at), at)
+                offset = 0
+                while size is None or offset < size:
+                    data = self._read(
+                        fd, source, _CHUNK if size is None else min(_CHUNK, size - offset), offset
+                    )
                     if not data:
                         break
                     digest.update(data)
-                    write_all(fs, out, data, at)
-                    at += len(data)
+                    write_all(fs, out, data, offset)
+                    offset += len(data)
                 self._finish(out, tmp, target)
             except BaseException:
                 self._drop(out, tmp)
                 raise
         finally:
             fs.close(fd)
-        self.bytes += at
+        self.bytes += offset
         return digest.hexdigest()
 
     def write(self, target: str, data: bytes) -> None:
-        """A file of these bytes, in the place of the one of that name."""
+        """Write a file of these bytes, replacing the one of that name."""
         tmp, out = self._create()
         try:
             write_all(self._fs, out, data)
@@ -100,14 +102,14 @@ class Copier:
         return True
 
     def hash(self, path: str) -> str:
-        """The digest of a file. Raises: Unread."""
+        """The digest of a file. Raises: UnreadableSource."""
         digest = blake3()
         fd = self._open(path)
         try:
-            at = 0
-            while data := self._read(fd, path, _CHUNK, at):
+            offset = 0
+            while data := self._read(fd, path, _CHUNK, offset):
                 digest.update(data)
-                at += len(data)
+                offset += len(data)
         finally:
             self._fs.close(fd)
         return digest.hexdigest()
@@ -118,9 +120,9 @@ class Copier:
         except OSError as error:
             raise UnreadableSource(path, error) from error
 
-    def _read(self, fd: int, path: str, size: int, at: int) -> bytes:
+    def _read(self, fd: int, path: str, size: int, offset: int) -> bytes:
         try:
-            return self._fs.pread(fd, size, at)
+            return self._fs.pread(fd, size, offset)
         except OSError as error:
             raise UnreadableSource(path, error) from error
 

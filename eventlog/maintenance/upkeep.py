@@ -28,13 +28,13 @@ _PACKS_WITHOUT_IDX_MAX = 64
 
 def is_needed(store: "Store") -> bool:
     """Whether `maintain` has work to do, other than to check segments. Never raises for the store's state."""
-    from eventlog.log.compact import due_bytes
+    from eventlog.log.compact import mergeable_bytes
 
     try:
         return (
             bool(store.fs.listdir(store.layout.directory(TMP_DIR)))
             or is_long(store)
-            or due_bytes(store.fs, store.layout, store.identity.store_id) is not None
+            or mergeable_bytes(store.fs, store.layout, store.identity.store_id) is not None
             or _repack_pays(store)
         )
     except (EventLogError, OSError):
@@ -65,9 +65,9 @@ def maintain(store: "Store") -> bool:
 
 
 def _compact(store: "Store") -> bool:
-    from eventlog.log.compact import due_bytes
+    from eventlog.log.compact import mergeable_bytes
 
-    if due_bytes(store.fs, store.layout, store.identity.store_id) is None:
+    if mergeable_bytes(store.fs, store.layout, store.identity.store_id) is None:
         return False
     store.compact(lock_timeout_s=0.0)
     return True
@@ -86,15 +86,17 @@ def _repack(store: "Store") -> bool:
 
 
 def _repack_pays(store: "Store") -> bool:
-    from eventlog.gc.repack_policy import is_due
+    from eventlog.gc.repack_policy import is_worthwhile
 
-    return _count(store, PACK_DIR) >= _PACKS_MIN and is_due(store.fs, store.layout, _REPACKED_BYTES_MAX)
+    return _count(store, PACK_DIR) >= _PACKS_MIN and is_worthwhile(
+        store.fs, store.layout, _REPACKED_BYTES_MAX
+    )
 
 
 def _packs_need_an_idx(store: "Store") -> bool:
     """Whether readers open many packs one by one. Their headers are read only where there are many packs."""
     few = _PACKS_WITHOUT_IDX_MAX
-    return _count(store, PACK_DIR) > few and store.blobs.young_count() > few
+    return _count(store, PACK_DIR) > few and store.blobs.recent_count() > few
 
 
 def _count(store: "Store", directory: str) -> int:

@@ -22,7 +22,7 @@ from typing import Any, cast
 from blake3 import blake3
 
 from eventlog.base.errors import InvalidEvent, Unsupported
-from eventlog.base.fs import refusal
+from eventlog.base.fs import store_error
 from eventlog.base.jsontext import object_of
 from eventlog.base.locks import CONTEXT, acquire
 from eventlog.base.types import Event
@@ -219,7 +219,7 @@ class ContextStore:
                 replace_file(path.parent / ".gitignore", _IGNORE, mode=0o644)
             replace_file(path, data, mode=0o644)
         except OSError as error:
-            raise refusal(error, os.fspath(path), "write shared context") from error
+            raise store_error(error, os.fspath(path), "write shared context") from error
 
 
 def dashboard(phases: "dict[str, dict[EntryKey, Entry]]") -> bytes:

@@ -62,7 +62,7 @@ class Excerpt:
     ) -> "list[Event] | None":
         if sum(entry.bytes for entry in entries) > _SEGMENT_BYTES_MAX:
             return None
-        if not all(checked.is_sound(self._fs, self._layout, entry) for entry in entries):
+        if not all(checked.is_as_listed(self._fs, self._layout, entry) for entry in entries):
             return None
         if not entries:
             return []

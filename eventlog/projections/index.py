@@ -25,7 +25,7 @@ import duckdb
 from blake3 import blake3
 
 from eventlog.base.errors import EventLogError, QueryError
-from eventlog.base.fs import FileSystem, Refusals, write_all
+from eventlog.base.fs import FileSystem, translate_os_errors, write_all
 from eventlog.base.layout import INDEX_DIR, Layout, index_name, parse_index, parse_segment
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
@@ -163,7 +163,7 @@ def build(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fal
 
 def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "BuildReport | None":
     """`build`, with everything there is to say about it."""
-    with Refusals(layout.directory(INDEX_DIR), "build the index"):
+    with translate_os_errors(layout.directory(INDEX_DIR), "build the index"):
         try:
             return _make(fs, layout, view.manifest, fresh)
         except QueryError as error:

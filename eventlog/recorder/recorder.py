@@ -158,7 +158,7 @@ class Recorder:
             events.append(self._master())
         if left is not None and left.session_id != session_id:
             events.append(self._session_end(left, None, end_reason))
-        told = person.told(self.store.fs, os.environ, self.store.identity.store_id)
+        told = person.start_fields(self.store.fs, os.environ, self.store.identity.store_id)
         events.append(
             lifecycle.session_start(
                 session_id,

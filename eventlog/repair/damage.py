@@ -1,7 +1,7 @@
 """What is damaged in a store, and what could be done about it: the plan of a repair. Changes nothing.
 
-`look` reads every byte of the log and of the packs, beside anybody. What it finds is as of its reading;
-whoever acts on it looks again first.
+`Damage.scan` reads every byte of the log and of the packs, beside any process. Its findings are as of its
+reading; a repair scans again first.
 """
 
 import errno
@@ -43,16 +43,16 @@ from eventlog.log.verify import Finding, verify_quarantine
 from eventlog.log.verify_rules import verify_rules
 from eventlog.maintenance.copying import Copier, UnreadableSource
 from eventlog.repair import readable_parts
-from eventlog.repair.losses import turns_that_lose
-from eventlog.repair.patient import Patient
+from eventlog.repair.affected_turns import affected_turns
+from eventlog.repair.retrying_reader import RetryingReader
 from eventlog.store import Store
 
 # Kinds of steps. Files of the first six are set aside.
 SEGMENT, PACK, MANIFEST, JOURNAL, IDX = "segment", "pack", "manifest", "journal", "idx"
-RULES = "rules"  # what keeps secrets and erased texts out
+RULES = "rules"  # files that keep secrets and erased texts out
 MISSING = "missing"  # a file that should be there
 FRAMES = "frames"  # bytes inside of a journal: sealing sets them aside
-NAMED = "named"  # a loss of earlier, which is from here on known
+NAMED = "named"  # an earlier loss, which is noted as known
 ASIDE = (SEGMENT, PACK, MANIFEST, JOURNAL, IDX, RULES)
 # Positions that frames of an unreadable journal claim; more is not believed.
 _CLAIMED_MAX = 10_000_000
@@ -66,15 +66,16 @@ class RepairStep:
     kind: str
     path: str
     what: str  # is wrong with it
-    then: str  # what becomes of what it held
+    then: str  # what becomes of its content
 
 
 @dataclass(slots=True)
 class RepairPlan:
     """What a repair would do. `lost` are positions whose events go; `turns` lose `lost_contents` contents.
 
-    `older` says what stepping back from a broken newest manifest means, when that is needed. `unread` are the
-    files that the disk did not give, with its word: that may pass, so only `accept` takes them for damaged.
+    `older` explains what stepping back from a broken newest manifest means, when that is needed. `unread` are
+    the files that the disk did not give, with its error: that may pass, so only `accept` takes them as
+    damaged.
     """
 
     steps: list[RepairStep] = field(default_factory=list)
@@ -87,22 +88,22 @@ class RepairPlan:
 
 @dataclass(slots=True)
 class LogRange:
-    """A stretch of the log and its segment: kept, made anew of what verifies, or brought back."""
+    """A range of the log and its segment: as it is, made anew of what verifies, or brought back."""
 
     base: int
     end: int
     dropped: int
-    entry: "SegmentEntry | None" = None  # kept, or brought back from the copy
-    rows: "readable_parts.Rows | None" = None  # what can be read of a damaged one
+    entry: "SegmentEntry | None" = None  # as it is, or brought back from the copy
+    rows: "readable_parts.SegmentRows | None" = None  # what can be read of a damaged one
 
 
 class Damage:
-    """The plan, and what carrying it out has to know."""
+    """The plan, and the facts that carrying it out needs."""
 
     def __init__(self, store: Store, copy: "str | None") -> None:
         self._store = store
-        self.patient = Patient(store.fs)
-        self._fs = cast(FileSystem, self.patient)
+        self.reader = RetryingReader(store.fs)
+        self._fs = cast(FileSystem, self.reader)
         self._layout = store.layout
         self._id = store.identity.store_id
         self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
@@ -110,39 +111,39 @@ class Damage:
         self.plan = RepairPlan()
         self.numbers: list[int] = []
         self.base = Manifest(self._id.hex())
-        self.places: list[LogRange] = []
+        self.ranges: list[LogRange] = []
         self.new_log = False  # whether a manifest is to be written
         self.next_journal = 1
-        self.stubs: list[tuple[int, int, bool]] = []  # number, base, whether it takes the place of a file
+        self.stubs: list[tuple[int, int, bool]] = []  # number, base, whether it replaces a file
         self.back: list[tuple[str, str, str]] = []  # brought back: from, to, digest
         self.bad_packs: list[str] = []
         self.rescuable: set[bytes] = set()  # ids that verify in those, and are in no other
-        self.is_about_contents = False  # contents are lost, or may be: what is missing after it is noted
+        self.is_about_contents = False  # contents are lost, or may be: those missing afterwards are noted
         self._older = False
 
-    def look(self) -> RepairPlan:
-        self._look_at_manifests()
+    def scan(self) -> RepairPlan:
+        self._scan_manifests()
         for lost in self.base.damaged:
             if lost.journal:
                 what = f"the events at {_ranges([(lost.base, lost.end)])} were lost in journal {lost.journal}"
-                then = "noted as known, so that verify tells what is new"
+                then = "noted as known, so that verify reports only new damage"
                 self._step(NAMED, self._layout.manifest(self.base.number), what, then)
-        self._look_at_segments()
-        self._look_at_journals()
-        self._look_at_packs()
-        self._look_at_idx()
-        self._look_at_rules()
-        self._look_at_quarantine()
+        self._scan_segments()
+        self._scan_journals()
+        self._scan_packs()
+        self._scan_idx()
+        self._scan_rules()
+        self._scan_quarantine()
         if not self.plan.steps:
-            self._look_at_references()
+            self._scan_references()
         self.plan.lost = _merged(self.plan.lost)
-        self.plan.unread = dict(self.patient.refused)
+        self.plan.unread = dict(self.reader.refused)
         return self.plan
 
     def _step(self, kind: str, path: str, what: str, then: str) -> None:
         self.plan.steps.append(RepairStep(kind, path, what, then))
 
-    def _look_at_manifests(self) -> None:
+    def _scan_manifests(self) -> None:
         self.numbers = manifests.numbers(self._fs, self._layout)
         broken = []
         for number in self.numbers:
@@ -156,7 +157,7 @@ class Damage:
                 broken.append((number, path, what))
         newest = self.numbers[-1] if self.numbers else 0
         is_gone = not newest and self._has_sealed()
-        self._older = self.base.number != newest or is_gone or self._is_behind()
+        self._older = self.base.number != newest or is_gone or self._lacks_newer_manifest()
         for number, path, what in broken:
             then = "no reader needs it" if number < newest else "the log is put together from what is there"
             self._step(MANIFEST, path, what, then)
@@ -165,8 +166,8 @@ class Damage:
             what = "the manifest that follows is not there" if newest else "no manifest is there"
             self._step(MISSING, path, what, "one is made from the segments that are there")
 
-    def _is_behind(self) -> bool:
-        """Whether the journals begin behind the newest manifest: one that was newer is gone."""
+    def _lacks_newer_manifest(self) -> bool:
+        """Whether the journals begin after the newest manifest ends: a newer one is gone."""
         numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.base.next_journal]
         if not numbers or numbers[0] == self.base.next_journal:
             return False
@@ -180,75 +181,77 @@ class Damage:
         names = self._fs.listdir(self._layout.directory(SEGMENT_DIR))
         return any(parse_segment(name) is not None for name in names)
 
-    def _look_at_segments(self) -> None:
+    def _scan_segments(self) -> None:
         listed = {entry.base: entry for entry in self.base.segments}
         strays = self._unlisted() if self._older else {}
-        at = 0
-        while at in strays or at in listed:
-            entry = strays.get(at) or listed[at]
-            place = LogRange(at, entry.end, entry.dropped, entry)
-            if at not in strays:
-                self._check_segment(place, entry)
-            self.places.append(place)
-            at = entry.end
+        position = 0
+        while position in strays or position in listed:
+            entry = strays.get(position) or listed[position]
+            log_range = LogRange(position, entry.end, entry.dropped, entry)
+            if position not in strays:
+                self._check_segment(log_range, entry)
+            self.ranges.append(log_range)
+            position = entry.end
         self.next_journal = self.base.next_journal
         if self._older:
-            self._continue_at(at)
+            self._continue_at(position)
 
     def _unlisted(self) -> dict[int, SegmentEntry]:
         """Whole segments that the last good manifest does not list, by base; the longest of each."""
         listed = {entry.name for entry in self.base.segments}
-        found: dict[int, SegmentEntry] = {}
+        entries: dict[int, SegmentEntry] = {}
         for name in self._fs.listdir(self._layout.directory(SEGMENT_DIR)):
-            named = parse_segment(name)
-            if named is None or name in listed:
+            parsed = parse_segment(name)
+            if parsed is None or name in listed:
                 continue
             path = self._layout.segment(name)
             try:
                 digest = readable_parts.hash_of(self._fs, path)
-                rows = readable_parts.look(self._fs, path)
+                rows = readable_parts.scan_segment(self._fs, path)
             except OSError:
                 continue
-            if digest[:16] != named[2] or rows.problem is not None or rows.meta is None:
+            if digest[:16] != parsed[2] or rows.problem is not None or rows.meta is None:
                 continue
-            if rows.meta.store_id == self._id and (named[0] not in found or found[named[0]].end < named[1]):
+            if rows.meta.store_id == self._id and (
+                parsed[0] not in entries or entries[parsed[0]].end < parsed[1]
+            ):
                 size = self._fs.stat(path).st_size
-                found[named[0]] = entry_of(rows.meta, digest, size, readable_parts.tables(self._fs, rows))
-        return found
+                entries[parsed[0]] = entry_of(rows.meta, digest, size, readable_parts.tables(self._fs, rows))
+        return entries
 
-    def _check_segment(self, place: LogRange, entry: SegmentEntry) -> None:
+    def _check_segment(self, log_range: LogRange, entry: SegmentEntry) -> None:
         path = self._layout.segment(entry.name)
-        there = True
+        exists = True
         try:
             whole = readable_parts.hash_of(self._fs, path) == entry.blake3
             what = "its bytes do not match their digest"
         except OSError as error:
-            whole, there = False, not isinstance(error, FileNotFoundError)
-            what = f"the disk cannot read it ({error.strerror})" if there else "it is not there"
+            whole, exists = False, not isinstance(error, FileNotFoundError)
+            what = f"the disk cannot read it ({error.strerror})" if exists else "it is not there"
         if whole:
             return
         self.new_log = True
-        kind = SEGMENT if there else MISSING
+        kind = SEGMENT if exists else MISSING
         if self._is_in_copy("segment", entry.name, entry.blake3):
             self._step(kind, path, what, "it is brought back from the copy")
             return
-        place.entry = None
-        lost = [(place.base, place.end)]
-        if there:
+        log_range.entry = None
+        lost = [(log_range.base, log_range.end)]
+        if exists:
             try:
-                place.rows = readable_parts.look(self._fs, path)
+                log_range.rows = readable_parts.scan_segment(self._fs, path)
             except OSError:
-                place.rows = None
-            if place.rows is not None and place.rows.groups:
-                lost = place.rows.lost
+                log_range.rows = None
+            if log_range.rows is not None and log_range.rows.groups:
+                lost = log_range.rows.lost
             else:
-                place.rows = None
+                log_range.rows = None
         self.plan.lost += lost
-        saved = f"; {place.rows.rows} events in it can be read and stay" if place.rows else ""
+        saved = f"; {log_range.rows.rows} events in it can be read and stay" if log_range.rows else ""
         self._step(kind, path, what, f"the events at {_ranges(lost)} are lost{saved}")
 
     def _is_in_copy(self, kind: str, name: str, digest: str) -> bool:
-        """Whether the copy has the file, whole. Raises: Unread, so that no refusal passes for its absence."""
+        """Whether the copy has the file, whole. Raises: UnreadableSource: a failed read is no absence."""
         if self._copy is None:
             return False
         source, target = getattr(self._copy, kind)(name), getattr(self._layout, kind)(name)
@@ -262,8 +265,8 @@ class Damage:
         self.back.append((source, target, digest))
         return True
 
-    def _continue_at(self, at: int) -> None:
-        """Where a log that was put together goes on: the journal that begins there, or behind a gap."""
+    def _continue_at(self, position: int) -> None:
+        """Where the rebuilt log goes on: in the journal that begins there, or after a gap."""
         self.new_log = True
         bases: dict[int, JournalHeader] = {}
         for number in journal_numbers(self._fs, self._layout):
@@ -271,78 +274,86 @@ class Damage:
                 bases[number] = read_header(self._fs, self._layout, self._id, number)
             except (Corruption, OSError):
                 continue
-        fitting = [number for number, header in bases.items() if header.base >= at or begins_at(header, at)]
+        fitting = [
+            number
+            for number, header in bases.items()
+            if header.base >= position or begins_at(header, position)
+        ]
         numbers = journal_numbers(self._fs, self._layout)
         first = fitting[0] if fitting else (numbers[-1] + 1 if numbers else max(self.base.next_journal, 1))
-        gap = bases[first].base if fitting else at
-        if gap > at:
-            self.plan.lost.append((at, gap))
-            self.places.append(LogRange(at, gap, 0))
+        gap = bases[first].base if fitting else position
+        if gap > position:
+            self.plan.lost.append((position, gap))
+            self.ranges.append(LogRange(position, gap, 0))
         self.next_journal = first
         back = self.base.next_position
         newest = f"manifest {self.numbers[-1]} cannot be used" if self.numbers else "no manifest is there"
         if self.numbers and self.base.number == self.numbers[-1]:
             newest = f"what follows manifest {self.base.number} is not there"
-        lost = f"; the events at {_ranges([(at, gap)])} are lost" if gap > at else ""
+        lost = f"; the events at {_ranges([(position, gap)])} are lost" if gap > position else ""
         self.plan.older = (
             f"{self._layout.directory(MANIFEST_DIR)}: {newest}, so the log is put together from "
-            f"manifest {self.base.number} (up to position {back}) and the files behind it: segments up to "
-            f"position {at}, then journals from number {first} on{lost}. What only the newest manifest said "
-            "(a merge, an erasure) is forgotten."
+            f"manifest {self.base.number} (up to position {back}) and the files after it: segments up to "
+            f"position {position}, then journals from number {first} on{lost}. What only the newest manifest "
+            "said (a merge, an erasure) is forgotten."
         )
 
-    def _look_at_journals(self) -> None:
-        """Journals without a sound header, and the missing one where none follows the segments."""
-        at = self.places[-1].end if self.places else 0
+    def _scan_journals(self) -> None:
+        """Journals without a valid header, and the missing one where none follows the segments."""
+        position = self.ranges[-1].end if self.ranges else 0
         numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.next_journal]
         acknowledged = read_note(self._fs, self._layout, numbers[-1] if numbers else 0) or 0
         if not numbers:
-            if self.places or self.numbers or acknowledged:
-                self._lose_up_to(acknowledged, at)
+            if self.ranges or self.numbers or acknowledged:
+                self._lose_up_to(acknowledged, position)
                 path = self._layout.journal(self.next_journal)
-                self.stubs.append((self.next_journal, at, False))
-                if acknowledged > at:
+                self.stubs.append((self.next_journal, position, False))
+                if acknowledged > position:
                     self.stubs.append((self.next_journal + 1, acknowledged, False))
-                then = f"an empty one is made; events behind position {at} that were not sealed are lost"
+                then = f"an empty one is made; events after position {position} that were not sealed are lost"
                 self._step(MISSING, path, "no journal follows the segments", then)
             return
         for number in numbers:
             path = self._layout.journal(number)
             try:
                 scan = scan_journal(self._fs, path, store_id=self._id, number=number)
-                if not begins_at(scan.header, at) and scan.base < at:
-                    raise Corruption(path, f"it begins at position {scan.base}, but the log ends at {at}")
-                self._look_at_frames(scan, at)
-                at = max(at, scan.claimed)
-                if number == numbers[-1] and acknowledged > at:
-                    what = f"{_ranges([(at, acknowledged)])} were acknowledged and are not there"
-                    self._step(FRAMES, path, what, "they are lost; the log goes on behind them")
-                    self._lose_up_to(acknowledged, at)
+                if not begins_at(scan.header, position) and scan.base < position:
+                    raise Corruption(
+                        path, f"it begins at position {scan.base}, but the log ends at {position}"
+                    )
+                self._scan_frames(scan, position)
+                position = max(position, scan.claimed)
+                if number == numbers[-1] and acknowledged > position:
+                    what = f"{_ranges([(position, acknowledged)])} were acknowledged and are not there"
+                    self._step(FRAMES, path, what, "they are lost; the log goes on after them")
+                    self._lose_up_to(acknowledged, position)
                 continue
             except Corruption as error:
                 what = error.what
             except OSError as error:
                 what = f"the disk cannot read it ({error.strerror})"
-            claimed = max(at, self._claimed_end(path, at), acknowledged if number == numbers[-1] else 0)
-            then = "its events cannot be told from noise and are lost"
-            if claimed > at:
-                then += f": by what they say those at {_ranges([(at, claimed)])}"
-                self.plan.lost.append((at, claimed))
+            claimed = max(
+                position, self._claimed_end(path, position), acknowledged if number == numbers[-1] else 0
+            )
+            then = "its events cannot be distinguished from noise and are lost"
+            if claimed > position:
+                then += f": by what they say those at {_ranges([(position, claimed)])}"
+                self.plan.lost.append((position, claimed))
             self._step(JOURNAL, path, what, then)
-            self.stubs.append((number, at, True))
-            if number == numbers[-1] and claimed > at:
+            self.stubs.append((number, position, True))
+            if number == numbers[-1] and claimed > position:
                 self.stubs.append((number + 1, claimed, False))  # no position is given twice
 
-    def _lose_up_to(self, end: int, at: int) -> None:
-        if end > at:
-            self.plan.lost.append((at, end))
+    def _lose_up_to(self, end: int, start: int) -> None:
+        if end > start:
+            self.plan.lost.append((start, end))
 
-    def _look_at_frames(self, scan: JournalScan, at: int) -> None:
-        """A journal with a sound header. Args: at: where the log in front of it ends."""
-        if scan.base > at:
-            self.plan.lost.append((at, scan.base))
+    def _scan_frames(self, scan: JournalScan, position: int) -> None:
+        """A journal with a valid header. Args: position: where the log before it ends."""
+        if scan.base > position:
+            self.plan.lost.append((position, scan.base))
             then = "they are lost"
-            self._step(FRAMES, scan.path, f"{_ranges([(at, scan.base)])} are missing before it", then)
+            self._step(FRAMES, scan.path, f"{_ranges([(position, scan.base)])} are missing before it", then)
         bad = [(damage.offset, damage.size) for damage in scan.damaged if damage.size]
         bad += [scan.torn] if scan.torn is not None else []
         lost = [(damage.base, damage.end) for damage in scan.damaged if damage.end > damage.base]
@@ -358,8 +369,8 @@ class Damage:
                 then += f"; by what they say, the events at {_ranges([(scan.end, claimed)])}"
             self._step(FRAMES, scan.path, what, then)
 
-    def _claimed_end(self, path: str, at: int, offset: int = HEADER_SIZE) -> int:
-        """The highest position that anything like a frame claims; nothing vouches for it."""
+    def _claimed_end(self, path: str, position: int, offset: int = HEADER_SIZE) -> int:
+        """The highest position that anything like a frame claims, without proof."""
         try:
             fd = self._fs.open(path, os.O_RDONLY)
             try:
@@ -367,18 +378,18 @@ class Damage:
             finally:
                 self._fs.close(fd)
         except OSError:
-            return at
-        end = at
-        found = data.find(_FRAME_MAGIC, offset)
-        while 0 <= found <= len(data) - 24:
-            count = int.from_bytes(data[found + 6 : found + 8], "little")
-            base = int.from_bytes(data[found + 16 : found + 24], "little")
-            if found % 8 == 0 and count and at <= base < at + _CLAIMED_MAX:
+            return position
+        end = position
+        offset_of_frame = data.find(_FRAME_MAGIC, offset)
+        while 0 <= offset_of_frame <= len(data) - 24:
+            count = int.from_bytes(data[offset_of_frame + 6 : offset_of_frame + 8], "little")
+            base = int.from_bytes(data[offset_of_frame + 16 : offset_of_frame + 24], "little")
+            if offset_of_frame % 8 == 0 and count and position <= base < position + _CLAIMED_MAX:
                 end = max(end, base + count)
-            found = data.find(_FRAME_MAGIC, found + 1)
+            offset_of_frame = data.find(_FRAME_MAGIC, offset_of_frame + 1)
         return end
 
-    def _look_at_packs(self) -> None:
+    def _scan_packs(self) -> None:
         bad: dict[str, readable_parts.ReadablePack] = {}
         whole: set[bytes] = set()
         rescued: set[bytes] = set()
@@ -391,36 +402,36 @@ class Damage:
                 if readable_parts.hash_of(self._fs, path) == stem:
                     whole.update(_ids_of(self._fs, self._id, path, stem))
                     continue
-                found = readable_parts.ReadablePack(path)
-                rescued.update(id for id, _, _ in readable_parts.contents(self._fs, path, found))
+                pack = readable_parts.ReadablePack(path)
+                rescued.update(id for id, _, _ in readable_parts.contents(self._fs, path, pack))
             except FileNotFoundError:
                 continue
             except OSError as error:
-                found = readable_parts.ReadablePack(
+                pack = readable_parts.ReadablePack(
                     path, problem=f"the disk cannot read it ({error.strerror})"
                 )
             if self._is_in_copy("pack", stem, stem):
                 self._step(PACK, path, "its bytes do not match its name", "it is brought back from the copy")
                 continue
-            bad[path] = found
+            bad[path] = pack
             self.is_about_contents = True
         lost: set[bytes] = set()
-        for path, found in bad.items():
-            gone = found.named - whole - rescued
-            lost |= gone
+        for path, pack in bad.items():
+            pack_lost = pack.named - whole - rescued
+            lost |= pack_lost
             self.bad_packs.append(path)
-            kept = len(found.named) - len(gone)
-            then = f"{kept} of its {len(found.named)} contents stay, {len(gone)} are lost"
-            if not found.named:
+            staying = len(pack.named) - len(pack_lost)
+            then = f"{staying} of its {len(pack.named)} contents stay, {len(pack_lost)} are lost"
+            if not pack.named:
                 then = "which contents it held is unknown"
-            self._step(PACK, path, found.problem or "its bytes do not match its name", then)
+            self._step(PACK, path, pack.problem or "its bytes do not match its name", then)
         self.rescuable = rescued - whole
         self.plan.lost_contents = len(lost)
         if lost:
-            self.plan.turns = turns_that_lose(self._store, lost)
+            self.plan.turns = affected_turns(self._store, lost)
 
-    def _look_at_references(self) -> None:
-        """Contents of packs that are gone altogether, once all that is there can be read."""
+    def _scan_references(self) -> None:
+        """Contents of packs that are gone altogether, once all present packs can be read."""
         blobs = BlobStore(cast(FileSystem, _KeepsNames(self._fs)), self._layout, self._id)
         try:
             with self._store.view() as view:
@@ -432,12 +443,12 @@ class Damage:
         if missing:
             what = f"{len(missing)} contents that events name are in no pack"
             self.is_about_contents = True
-            then = "noted as known, so that verify tells what is new"
+            then = "noted as known, so that verify reports only new damage"
             self._step(NAMED, self._layout.directory(PACK_DIR), what, then)
             self.plan.lost_contents += len(missing)
-            self.plan.turns = sorted({*self.plan.turns, *turns_that_lose(self._store, missing)})
+            self.plan.turns = sorted({*self.plan.turns, *affected_turns(self._store, missing)})
 
-    def _look_at_idx(self) -> None:
+    def _scan_idx(self) -> None:
         directory = self._layout.directory(IDX_DIR)
         for name in self._fs.listdir(directory) if self._fs.exists(directory) else []:
             number = parse_idx(name)
@@ -455,15 +466,15 @@ class Damage:
             except (Corruption, OSError) as error:
                 what = error.what if isinstance(error, Corruption) else str(error)
                 self._step(IDX, path, what, "nothing is lost: it is made anew")
-        known = {step.path for step in self.plan.steps}
+        reported = {step.path for step in self.plan.steps}
         for finding in verify_idx_rows(self._store.blobs):
-            if finding.path not in known:
+            if finding.path not in reported:
                 self._step(IDX, finding.path, finding.what, "nothing is lost: it is made anew")
 
-    def _look_at_rules(self) -> None:
+    def _scan_rules(self) -> None:
         """The key of fingerprints is made anew; of the two files of rules one can replace the other."""
         layout = self._layout
-        wrong = {one.path: one.what.partition(". ")[0] for one in self._wrong_rules()}
+        wrong = {finding.path: finding.what.partition(". ")[0] for finding in self._wrong_rules()}
         if layout.redaction_key in wrong:
             then = "a new one is made: a secret that was met before gets another fingerprint"
             self._step(RULES, layout.redaction_key, wrong[layout.redaction_key], then)
@@ -482,15 +493,17 @@ class Damage:
         except EventLogError:  # the log is to be repaired first
             return list(verify_rules(self._fs, self._layout, self._id))
 
-    def _look_at_quarantine(self) -> None:
-        """Bytes that were set aside and that nobody has said to know of."""
-        found = list(verify_quarantine(self._fs, self._layout))
-        for one in after_acceptance(self._layout.root, found, self._store.view):
-            self._step(NAMED, one.path, one.what, "noted as known, so that verify tells what is new")
+    def _scan_quarantine(self) -> None:
+        """Bytes that were set aside and that no repair has noted yet."""
+        findings = list(verify_quarantine(self._fs, self._layout))
+        for finding in after_acceptance(self._layout.root, findings, self._store.view):
+            self._step(
+                NAMED, finding.path, finding.what, "noted as known, so that verify reports only new damage"
+            )
 
 
 class _KeepsNames:
-    """A file system for looking only: readers elsewhere remove derived files that they cannot use."""
+    """A file system without `unlink`: readers elsewhere remove derived files that they cannot use."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
@@ -503,7 +516,7 @@ class _KeepsNames:
 
 
 def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterator[pa.Table]") -> SegmentEntry:
-    """What a manifest says of a segment of these tables."""
+    """The manifest entry of a segment with these tables."""
     rows = 0
     times: list[int] = []
     for table in tables:

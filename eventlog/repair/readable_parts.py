@@ -1,6 +1,6 @@
 """What still verifies in a damaged file: rows of a segment, contents of a pack. Reads only.
 
-Bytes may be anybody's: what is wrong with them is told as text and never raised; a disk that refuses is.
+Bytes may come from anywhere: errors in them are reported as text and never raised; those of the disk are.
 Memory is that of one row group, or of one group of a pack.
 """
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _GROUP_ROW_SIZE = 20
 
-# What reading bytes that nobody vouches for may raise: pyarrow's errors are ValueErrors and others, and sizes
-# that are made up end in MemoryError. An OSError is the disk's.
-Unsound = (
+# Errors from parsing unverified bytes: pyarrow's errors are ValueErrors and others, and impossible sizes end
+# in MemoryError. An OSError is the disk's.
+PARSE_ERRORS = (
     EventLogError,
     ValueError,
     KeyError,
@@ -53,18 +53,18 @@ def hash_of(fs: FileSystem, path: str) -> str:
     digest = blake3()
     fd = fs.open(path, 0)
     try:
-        at = 0
-        while data := fs.pread(fd, _CHUNK, at):
+        offset = 0
+        while data := fs.pread(fd, _CHUNK, offset):
             digest.update(data)
-            at += len(data)
+            offset += len(data)
     finally:
         fs.close(fd)
     return digest.hexdigest()
 
 
 @dataclass(slots=True)
-class Rows:
-    """What a segment file holds: its own words about itself, and which row groups can be read."""
+class SegmentRows:
+    """The content of a segment file: its metadata, and which row groups can be read."""
 
     path: str
     meta: "SegmentMeta | None" = None
@@ -74,69 +74,69 @@ class Rows:
     problem: "str | None" = None
 
 
-def look(fs: FileSystem, path: str) -> Rows:
+def scan_segment(fs: FileSystem, path: str) -> SegmentRows:
     """Read all of a segment. Raises: OSError."""
-    found = Rows(path)
+    rows = SegmentRows(path)
     base = end = 0
-    named = parse_segment(path.rpartition("/")[2])
-    if named is not None:
-        base, end = named[:2]
+    parsed = parse_segment(path.rpartition("/")[2])
+    if parsed is not None:
+        base, end = parsed[:2]
     try:
         source = SeamFile(fs, path)
         try:
             file = open_segment(source, path)
-            found.meta = meta_of(file, path)
-            base, end = found.meta.base, found.meta.end
-            _look_at_groups(found, file, base, end)
+            rows.meta = meta_of(file, path)
+            base, end = rows.meta.base, rows.meta.end
+            _scan_groups(rows, file, base, end)
         finally:
             source.close()
-    except Unsound as error:
-        found.problem = _why(error)
-        found.groups, found.rows = [], 0
-        found.lost = [(base, end)] if end > base else []
-    return found
+    except PARSE_ERRORS as error:
+        rows.problem = _why(error)
+        rows.groups, rows.rows = [], 0
+        rows.lost = [(base, end)] if end > base else []
+    return rows
 
 
-def _look_at_groups(found: Rows, file: object, base: int, end: int) -> None:
-    at = base
+def _scan_groups(rows: SegmentRows, file: object, base: int, end: int) -> None:
+    position = base
     hole = False
     for group in range(file.num_row_groups):  # type: ignore[attr-defined]
         try:
-            positions = read_columns(file, found.path, None, group)["position"].to_pylist()
-            if not positions or positions[0] < at or positions[-1] >= end or not _ascends(positions):
-                raise Corruption(found.path, f"the positions of row group {group} are impossible")
-        except Unsound as error:
-            found.problem = _why(error)
+            positions = read_columns(file, rows.path, None, group)["position"].to_pylist()
+            if not positions or positions[0] < position or positions[-1] >= end or not _ascends(positions):
+                raise Corruption(rows.path, f"the positions of row group {group} are impossible")
+        except PARSE_ERRORS as error:
+            rows.problem = _why(error)
             hole = True
             continue
         if hole:
-            found.lost.append((at, positions[0]))
+            rows.lost.append((position, positions[0]))
         hole = False
-        at = positions[-1] + 1
-        found.groups.append(group)
-        found.rows += len(positions)
+        position = positions[-1] + 1
+        rows.groups.append(group)
+        rows.rows += len(positions)
     if hole:
-        found.lost.append((at, end))
+        rows.lost.append((position, end))
 
 
 def _ascends(positions: list[int]) -> bool:
     return all(a < b for a, b in pairwise(positions))
 
 
-def tables(fs: FileSystem, found: Rows) -> "Iterator[pa.Table]":
-    """The row groups that `look` found to be readable. Raises: as reading them does."""
-    source = SeamFile(fs, found.path)
+def tables(fs: FileSystem, rows: SegmentRows) -> "Iterator[pa.Table]":
+    """The row groups that are readable by `scan_segment`. Raises: as reading them does."""
+    source = SeamFile(fs, rows.path)
     try:
-        file = open_segment(source, found.path)
-        for group in found.groups:
-            yield read_columns(file, found.path, None, group)
+        file = open_segment(source, rows.path)
+        for group in rows.groups:
+            yield read_columns(file, rows.path, None, group)
     finally:
         source.close()
 
 
 @dataclass(slots=True)
 class ReadablePack:
-    """A pack that is looked through: which ids it should hold, and those of which the bytes are right."""
+    """A pack that is read through: the ids it should hold, and those whose bytes are wrong."""
 
     path: str
     named: set[bytes] = field(default_factory=set)
@@ -144,36 +144,36 @@ class ReadablePack:
     problem: "str | None" = None
 
 
-def contents(fs: FileSystem, path: str, found: ReadablePack) -> Iterator[tuple[bytes, int, bytes]]:
-    """(id, kind, bytes) of everything in a pack that hashes to its id; what does not joins `found`.
+def contents(fs: FileSystem, path: str, pack: ReadablePack) -> Iterator[tuple[bytes, int, bytes]]:
+    """(id, kind, bytes) of everything in a pack that hashes to its id; the rest is noted in `pack`.
 
     Tables that do not match their digest are used all the same: each content proves itself.
     Raises: OSError.
     """
     try:
-        rows = sorted(_rows(_tables(fs, path, found)), key=lambda row: row[2:])
-    except Unsound as error:
-        found.problem = _why(error)
+        entries = sorted(_rows(_tables(fs, path, pack)), key=lambda row: row[2:])
+    except PARSE_ERRORS as error:
+        pack.problem = _why(error)
         return
     reader = GroupReader(fs)
     try:
-        for id, kind, start, offset, length in rows:
-            found.named.add(id)
+        for id, kind, start, offset, length in entries:
+            pack.named.add(id)
             try:
                 data = reader.read(path, start, offset, length)
                 if (tree_id(data) if kind == TREE else blob_id(data)) != id:
                     raise Corruption(path, f"{to_text(id)} does not match its hash", start)
                 if kind == TREE:
                     decode_tree(data, to_text(id))
-            except Unsound as error:
-                found.bad[id] = _why(error)
+            except PARSE_ERRORS as error:
+                pack.bad[id] = _why(error)
                 continue
             yield id, kind, data
     finally:
         reader.close()
 
 
-def _tables(fs: FileSystem, path: str, found: ReadablePack) -> PackTables:
+def _tables(fs: FileSystem, path: str, pack: ReadablePack) -> PackTables:
     fd = fs.open(path, 0)
     try:
         size = fs.fstat(fd).st_size
@@ -186,7 +186,7 @@ def _tables(fs: FileSystem, path: str, found: ReadablePack) -> PackTables:
     try:
         return decode_tables(header, data, footer, size, path, "")
     except Corruption as error:
-        found.problem = error.what
+        pack.problem = error.what
         split = int.from_bytes(footer[:4], "little") * _GROUP_ROW_SIZE
         return PackTables(path, "", header[8:24], size, base, data[:split], data[split:])
 
@@ -197,7 +197,7 @@ def _rows(tables: PackTables) -> Iterator[tuple[bytes, int, int, int, int]]:
         try:
             yield id, kind, tables.group(group).offset, offset, length
         except Corruption:
-            continue  # a row that is impossible says nothing
+            continue  # the row is impossible
 
 
 def _why(error: BaseException) -> str:

@@ -1,10 +1,10 @@
 """Everything that verifies, out of a directory in any state, into a new store.
 
 For a store that no longer opens: without STORE, with broken manifests, half files, or files of another store
-among its own. Each file speaks for itself: a frame by its digest, a page of a segment by its checksum, a
-content by its hash. Nothing in the source is changed and no lock is taken. Whatever the bytes are, they end
-in the report and not in an error; a disk that refuses to write does (NotDurable). Contents are durable before
-the events that name them (I24).
+among its own. Each file is verified by itself: a frame by its digest, a page of a segment by its checksum, a
+content by its hash. Nothing in the source is changed and no lock is taken. Bad bytes are reported and raise
+nothing; a disk that refuses to write does (NotDurable). Contents are durable before the events that name
+them (I24).
 
 Memory: one journal, row group or content, and eight bytes for each event.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import identity, jsontext
 from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused
-from eventlog.base.fs import REAL, FileSystem, Refusals, publish, read_file
+from eventlog.base.fs import REAL, FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.base.types import Event
 from eventlog.blobs.pack import TREE
@@ -44,10 +44,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class SalvageReport:
-    """What was saved. `skipped` names each file, or part of one, that was left behind, and why.
+    """What was saved. `skipped` names each file, or part of one, that was left out, and why.
 
-    `gaps` are positions of the source that no event was found for, but for those of repeated events;
-    `ledger_left_out` are notes of consumers' positions which would be wrong where positions moved.
+    `gaps` are positions of the source without an event, but for those of repeated events;
+    `ledger_left_out` counts cursors that would be wrong where positions moved.
     """
 
     source: str
@@ -76,7 +76,7 @@ def salvage(
     real, inside = os.path.realpath(root), os.path.realpath(target)
     if inside == real or inside.startswith(real + "/"):
         raise Refused(f"{target} is inside what is to be saved; choose a directory elsewhere")
-    with Refusals(root, "salvage"):
+    with translate_os_errors(root, "salvage"):
         if not fs.exists(root):
             raise NotFound(f"{root} is not there")
         if fs.exists(target) and fs.listdir(target):
@@ -86,12 +86,12 @@ def salvage(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One file of events, and the positions it says to hold."""
+    """One file of events, and the positions it claims to hold."""
 
     path: str
     base: int
     end: int
-    rows: "readable_parts.Rows | None"  # None: a journal
+    rows: "readable_parts.SegmentRows | None"  # None: a journal
 
 
 class _Salvage:
@@ -107,7 +107,7 @@ class _Salvage:
         self._hashes: list[int] = []
         self._bytes = 0
         self._next = 0  # the position that the source's next event should have
-        self._at = 0  # the position that the next event gets
+        self._next_new = 0  # the position that the next event gets
 
     def run(self) -> SalvageReport:
         sources = self._sources()
@@ -133,7 +133,7 @@ class _Salvage:
     # -- what there is -----------------------------------------------------------------------------
 
     def _walk(self, below: str) -> Iterator[str]:
-        """Paths of regular files, relative to the root; what cannot be looked at is told as skipped."""
+        """Paths of regular files, relative to the root; what cannot be read is reported as skipped."""
         path = f"{self._layout.root}/{below}" if below else self._layout.root
         try:
             names = self._fs.listdir(path)
@@ -160,26 +160,26 @@ class _Salvage:
 
     def _sources(self) -> list[_Source]:
         """Segments and journals by the positions they begin with; the larger of two first."""
-        found: list[tuple[bytes, _Source]] = []
+        sources: list[tuple[bytes, _Source]] = []
         for name in self._names:
             path = f"{self._layout.root}/{name}"
             try:
                 if ".parquet" in name:
-                    found += self._segment(path)
+                    sources += self._segment(path)
                 elif name.endswith(".evj"):
-                    found += self._journal(path)
+                    sources += self._journal(path)
             except OSError as error:
                 self._skip(path, f"the disk cannot read it ({error.strerror or error})")
-        wanted = self._wanted_id([store_id for store_id, _ in found])
+        wanted = self._wanted_id([store_id for store_id, _ in sources])
         self._report.store_id = wanted.hex() if wanted else None
-        for store_id, source in found:
+        for store_id, source in sources:
             if store_id != wanted:
                 self._skip(source.path, f"it belongs to another store ({store_id.hex()})")
-        ours = [source for store_id, source in found if store_id == wanted]
-        return sorted(ours, key=lambda one: (one.base, -one.end, one.rows is None, one.path))
+        ours = [source for store_id, source in sources if store_id == wanted]
+        return sorted(ours, key=lambda source: (source.base, -source.end, source.rows is None, source.path))
 
     def _segment(self, path: str) -> Iterator[tuple[bytes, _Source]]:
-        rows = readable_parts.look(self._fs, path)
+        rows = readable_parts.scan_segment(self._fs, path)
         if rows.problem is not None:
             self._skip(path, rows.problem)
         if rows.meta is not None and rows.groups:
@@ -189,8 +189,11 @@ class _Salvage:
         fd = self._fs.open(path, os.O_RDONLY)
         try:
             header = decode_header(self._fs.pread(fd, HEADER_SIZE, 0), path)
-        except readable_parts.Unsound as error:
-            self._skip(path, f"its header does not verify, so nothing in it can be told from noise ({error})")
+        except readable_parts.PARSE_ERRORS as error:
+            self._skip(
+                path,
+                f"its header does not verify, so nothing in it can be distinguished from noise ({error})",
+            )
             return
         finally:
             self._fs.close(fd)
@@ -207,7 +210,7 @@ class _Salvage:
     # -- contents ----------------------------------------------------------------------------------
 
     def _note(self, store: Store) -> None:
-        """Where the new store is from; and what makes secrets come out as they did."""
+        """Write the origin of the new store, and the files that keep redaction as it was."""
         note = {"source": self._report.source, "store_id": self._report.store_id}
         files = {NOTE: json.dumps(note).encode() + b"\n"}
         for name in ("config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
@@ -223,24 +226,24 @@ class _Salvage:
                 if self._progress is not None:
                     self._progress(number, len(packs))
                 path = f"{self._layout.root}/{name}"
-                found = readable_parts.ReadablePack(path)
+                pack = readable_parts.ReadablePack(path)
                 try:
-                    for id, kind, data in readable_parts.contents(self._fs, path, found):
+                    for id, kind, data in readable_parts.contents(self._fs, path, pack):
                         if writer.holds(id):
                             continue
                         if kind == TREE:
                             writer.put_encoded_tree(data)
                         else:
-                            writer.put(data, look=False)  # the log says which of them hold a secret
+                            writer.put(data, scan=False)  # the log names those with a secret
                         self._report.contents += 1
                         if writer.pending_bytes() >= _PACK_BYTES:
                             writer.flush()
                 except OSError as error:
                     self._skip(path, f"the disk cannot read it ({error.strerror or error})")
-                if found.problem is not None:
-                    self._skip(path, found.problem)
-                if found.bad:
-                    self._skip(path, f"{len(found.bad)} of its {len(found.named)} contents do not verify")
+                if pack.problem is not None:
+                    self._skip(path, pack.problem)
+                if pack.bad:
+                    self._skip(path, f"{len(pack.bad)} of its {len(pack.named)} contents do not verify")
             writer.flush()
 
     # -- events ------------------------------------------------------------------------------------
@@ -248,22 +251,22 @@ class _Salvage:
     def _save_events(self, store: Store, source: _Source) -> None:
         if source.base > self._next:
             self._lose_to(source.base)
-        told = len(self._report.gaps)
+        gaps_before = len(self._report.gaps)
         try:
             for position, event_id, event_type, line in self._lines(source):
                 self._take(store, position, event_id, event_type, line)
             if source.end > self._next:
                 self._lose_to(source.end)
-            missing = sum(end - base for base, end in self._report.gaps[told:])
+            missing = sum(end - base for base, end in self._report.gaps[gaps_before:])
             if (
                 source.rows is not None
                 and source.rows.meta is not None
                 and missing == source.rows.meta.dropped
             ):
-                del self._report.gaps[told:]  # sealing left them out: each is there at an earlier position
+                del self._report.gaps[gaps_before:]  # sealing left out duplicates of earlier events
         except OSError as error:
             self._skip(source.path, f"the disk cannot read it ({error.strerror or error})")
-        except readable_parts.Unsound as error:
+        except readable_parts.PARSE_ERRORS as error:
             if isinstance(error, EventLogError) and not isinstance(error, (InvalidEvent, Corruption)):
                 raise  # of the new store: NotDurable, LockTimeout
             self._skip(source.path, str(error))
@@ -280,7 +283,7 @@ class _Salvage:
         for damage in scan.damaged:
             self._skip(source.path, f"{damage.size} bytes at byte {damage.offset} do not verify")
         if scan.torn is not None:
-            self._skip(source.path, f"{scan.torn[1]} bytes behind the last frame are none")
+            self._skip(source.path, f"{scan.torn[1]} bytes after the last frame are no frame")
         for frame in scan.frames:
             for position, line in enumerate(frame.lines, frame.base):
                 try:
@@ -310,7 +313,7 @@ class _Salvage:
         if position > self._next:
             self._lose_to(position)
         self._next = max(self._next, position + 1)
-        if position != self._at:
+        if position != self._next_new:
             self._report.same_positions = False
             if event_type == _CURSOR:
                 self._report.ledger_left_out += 1
@@ -320,7 +323,7 @@ class _Salvage:
         self._batch.append(line)
         self._hashes.append(key)
         self._bytes += len(line) + 1
-        self._at += 1
+        self._next_new += 1
 
     def _lose_to(self, position: int) -> None:
         self._report.gaps.append((self._next, position))
@@ -337,7 +340,7 @@ class _Salvage:
         if key in self._hashes:
             return True
         for ids in self._ids:
-            at = bisect_left(ids, key)
-            if at < len(ids) and ids[at] == key:
+            index = bisect_left(ids, key)
+            if index < len(ids) and ids[index] == key:
                 return True
         return False

@@ -1,9 +1,9 @@
 """The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
 
 Every journal and every manifest names the store's id under a digest of its own; events name the repository
-and the project. What nothing proves: when the store was made (its first event stands for it), whether its
-trees may keep modes (they may from here on, so that no tree is damage), and the turn limit of what was
-never sealed. Killed anywhere, it is done again.
+and the project. Three facts have no proof: the time of the store's making (that of its first event is
+used), whether its trees may hold modes (they may from now on, so that no tree is damage), and the turn limit
+of events that were never sealed. Killed anywhere, it is done again.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from eventlog.base import identity, store_location
 from eventlog.base.errors import Corruption, EventLogError, NoStore, Refused
-from eventlog.base.fs import FileSystem, Refusals, read_file, replace
+from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
 from eventlog.base.identity import Identity
 from eventlog.base.layout import QUARANTINE_DIR, Layout
 from eventlog.base.locks import MAINTAIN, acquire
@@ -26,7 +26,7 @@ _READ = ("repo", "event_type", "title", "recorded_at", "agent", "session_id", "t
 
 
 def why_unusable(fs: FileSystem, layout: Layout) -> "str | None":
-    """What is wrong with STORE where a log is; None where it can be used, or nothing is to be made good.
+    """What is wrong with STORE beside a log; None where it can be used, or there is no log.
 
     Raises: Unsupported, Refused, EventLogError.
     """
@@ -40,24 +40,24 @@ def why_unusable(fs: FileSystem, layout: Layout) -> "str | None":
 
 
 def proven(fs: FileSystem, layout: Layout) -> Identity:
-    """What STORE has to say. Raises: Refused where nothing proves it, or a store is somebody else's."""
+    """The identity for STORE. Raises: Refused where nothing proves it, or the store is another user's."""
     root = layout.root
     identity.refuse_foreign(root)
     counts = Counter(_ids(fs, layout))
     if len(counts) != 1:
         what = f"belong to {len(counts)} stores" if counts else "that can be read are none"
         raise Refused(
-            f"{root}: journals and manifests {what}, so nobody can tell what STORE said. Bring it back from "
+            f"{root}: journals and manifests {what}, so the content of STORE is unknown. Bring it back from "
             "a backup, or write what verifies into a new store: `locus store salvage DEST`."
         )
     store_id = next(iter(counts))
     around = repo_hash_of(root.rpartition("/")[0])
-    who = Identity(store_id, around[0] if around else "", "roots", "", 0, required=(identity.MODES,))
+    provisional = Identity(store_id, around[0] if around else "", "roots", "", 0, required=(identity.MODES,))
     repos: Counter[str] = Counter()
     highest: "dict[tuple[str, str], int]" = {}
     named = first = None
     try:
-        with Store(fs, layout, who) as store:
+        with Store(fs, layout, provisional) as store:
             for event in store.rows(columns=_READ):
                 first = event["recorded_at"] if first is None else first
                 if event["agent"] and event["session_id"] and event["turn"]:
@@ -68,9 +68,9 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
                 if event["event_type"] == "sessions" and event["title"]:
                     named = str(event["title"])
     except EventLogError:
-        pass  # what was read until there counts; the repair that follows settles the rest
+        pass  # the events read so far count; the repair that follows settles the rest
     limit = _turn_limit(highest)
-    repo_hash = repos.most_common(1)[0][0] if repos else who.repo_hash
+    repo_hash = repos.most_common(1)[0][0] if repos else provisional.repo_hash
     origin = "roots" if around and around[0] == repo_hash else "random"
     return Identity(
         store_id,
@@ -90,27 +90,29 @@ def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
 
     Args: highest: the last turn of each session, by its agent and id.
     """
-    turns = {one: last for one, last in highest.items() if one[0] != "git"}
+    turns = {session: last for session, last in highest.items() if session[0] != "git"}
     full = [last for (agent, id), last in turns.items() if (agent, next_session_id(agent, id)) in turns]
     limit = max(full, default=identity.TURN_LIMIT)
     return limit if max(turns.values(), default=0) <= limit else None
 
 
-def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: float = 10.0) -> None:
-    """Write STORE; what stands there gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
+def put_back(fs: FileSystem, layout: Layout, identity_: Identity, lock_timeout_s: float = 10.0) -> None:
+    """Write STORE; an old file gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
     with (
-        Refusals(layout.store_file, "write it anew"),
+        translate_os_errors(layout.store_file, "write it anew"),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         if fs.exists(layout.store_file):
-            kept = f"STORE-{fs.random_bytes(8).hex()}"
-            fs.link(layout.store_file, layout.quarantine(kept))
+            name = f"STORE-{fs.random_bytes(8).hex()}"
+            fs.link(layout.store_file, layout.quarantine(name))
             fs.fsync_dir(layout.directory(QUARANTINE_DIR))
-        replace(fs, layout.tmp(f"STORE-{fs.random_bytes(8).hex()}"), layout.store_file, identity.encode(who))
+        replace(
+            fs, layout.tmp(f"STORE-{fs.random_bytes(8).hex()}"), layout.store_file, identity.encode(identity_)
+        )
 
 
 def _ids(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
-    """The store's id as each file of the log says it that verifies by itself."""
+    """The store's id in each file of the log that verifies by itself."""
     try:
         journals, sealed = journal_numbers(fs, layout), manifests.numbers(fs, layout)
     except FileNotFoundError:

@@ -20,7 +20,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, InvalidEvent
-from eventlog.base.fs import FileSystem, Refusals, read_file, replace
+from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
 from eventlog.base.layout import INDEX_DIR, Layout
 from eventlog.base.locks import SEARCH, try_acquire
 from eventlog.base.paths import path_bytes
@@ -113,7 +113,7 @@ class LineCounts:
 
         ask = partial(query, limits=Limits(rows_max=1 << 40, timeout_s=None))
         pairs = [*ask(views.PAIRS).rows, *(pair for _, pair in self.deferred(ask))]
-        with Refusals(self._layout.directory(INDEX_DIR), "keep counted lines"):
+        with translate_os_errors(self._layout.directory(INDEX_DIR), "keep counted lines"):
             return self.save(pairs)
 
     def save(self, pairs: "Sequence[Pair]") -> int:
@@ -212,7 +212,7 @@ def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
 
 
 def _is_large(blobs: "BlobStore", id: bytes) -> bool:
-    place = blobs.places((id,)).get(id)
+    place = blobs.locations((id,)).get(id)
     return place is not None and place[-1] > CONTENT_MAX
 
 

@@ -1,4 +1,4 @@
-"""What stands in a directory compared with what is wanted: the steps of a plan (design.md §18.1).
+"""A directory compared with what is wanted there: the steps of a plan (design.md §18.1).
 
 For `restore.make_plan`. Reads, and changes nothing. What the stat cache proves to be as wanted is not read;
 whatever a step would touch is.
@@ -19,39 +19,45 @@ from eventlog.blobs.tree import (
     unsafe_path,
 )
 from eventlog.checkout.parallel import Listed
+from eventlog.restore.directory import FILES, NO_ID, OTHER, RestoreDirectory, State, same
 from eventlog.restore.journal import RestoreStep
+from eventlog.restore.known_files import KnownFiles
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.place import FILES, NO_ID, OTHER, RestoreDirectory, State, same
-from eventlog.restore.seen import Seen
 from eventlog.restore.wanted import Wanted, is_below, ways
 from eventlog.worktree.kept_ignored import database_name, journals_of
 from eventlog.worktree.statcache import pack_fields
 
 _DIRECTORY = DIRECTORY[0]
-# What an older part of the log saw is kept too: only what came later may go.
+# Files that only an older part of the log saw stay too: only later ones may go.
 _NOT_LATER = "not in that turn, and not recorded after it"
 _NO_DELETE = "not in that turn, and nothing is to be deleted"
 
 
 class RestoreComparison:
-    """One walk over the wanted paths, and what it found.
+    """One walk over the wanted paths, and its results.
 
-    Args: protected: the path of the store, where that is in the target. delete: whether what came later goes.
+    Args: protected: the path of the store, where that is in the target. delete: whether later files go.
     """
 
     def __init__(
-        self, place: RestoreDirectory, wanted: Wanted, seen: Seen, protected: bytes | None, *, delete: bool
+        self,
+        target: RestoreDirectory,
+        wanted: Wanted,
+        known_files: KnownFiles,
+        protected: bytes | None,
+        *,
+        delete: bool,
     ) -> None:
-        self.place = place
+        self.target = target
         self.wanted = wanted
-        self.seen = seen
+        self.known_files = known_files
         self.protected = protected
         self.steps: list[RestoreStep] = []
         self.believed: set[bytes] = set()  # as wanted, and not read
         self.unchanged = 0
-        self.kept: Listed = []
+        self.staying: Listed = []
         self.conflicts: Listed = []
-        self._why_kept = _NOT_LATER if delete else _NO_DELETE
+        self._why_staying = _NOT_LATER if delete else _NO_DELETE
         self._listings: dict[bytes, dict[bytes, bool] | None] = {}
         self._doomed: set[bytes] = set()  # files, links and directories that will be gone
         self._blocked: set[bytes] = set()
@@ -59,22 +65,22 @@ class RestoreComparison:
     def find_deletes(self) -> None:
         """The files and links that go, then the directories that are empty without them."""
         candidates = [path for path in sorted(self.wanted.gone) if self._is_dir(path) is False]
-        # An undo takes away what the restore made, whatever git says of it.
-        ignored = _ignored(self.place.path, candidates) if self.wanted.whole else set()
+        # An undo removes what the restore made, whether git ignores it or not.
+        ignored = _ignored(self.target.path, candidates) if self.wanted.whole else set()
         for path in candidates:
             if (ignored is None or path in ignored) and not self._is_journal(path):
                 why = "git ignores it" if ignored else "git cannot be asked whether it ignores it"
-                self.kept.append((path, why))
+                self.staying.append((path, why))
                 continue
             if self.protected is not None and is_below(path, self.protected):
                 continue
             try:
-                state = self.place.look(path)[0]
+                state = self.target.state_at(path)[0]
             except OSError as error:
-                self.kept.append((path, f"it cannot be read, so it could not be saved: {error.strerror}"))
+                self.staying.append((path, f"it cannot be read, so it could not be saved: {error.strerror}"))
                 continue
             if state is None or state.kind in (OTHER, DIRECTORY):
-                self.kept.append((path, "it is no longer a file"))
+                self.staying.append((path, "it is no longer a file"))
                 continue
             self._doomed.add(path)
             self.steps.append(RestoreStep(path, state, None))
@@ -83,7 +89,7 @@ class RestoreComparison:
     def _find_emptied(self) -> None:
         entries = self.wanted.entries
         candidates = set(self.wanted.gone_dirs)
-        if self.wanted.whole:  # an undo says of each directory whether it goes
+        if self.wanted.whole:  # the plan of an undo names each directory that goes
             candidates |= {above for path in self._doomed for above in ways(path)[1:]}
         for parent in {path.rpartition(b"/")[0] for path in entries}:
             for name in [name for name, is_dir in (self._names(parent) or {}).items() if is_dir]:
@@ -99,8 +105,8 @@ class RestoreComparison:
                 continue
             self._doomed.add(path)
             if wanted is None:
-                found = self.place.lstat(path)
-                self.steps.append(RestoreStep(path, _directory(found), None))
+                stat = self.target.lstat(path)
+                self.steps.append(RestoreStep(path, _directory(stat), None))
 
     def compare(self) -> None:
         """A step for every wanted path that is not there as wanted."""
@@ -123,13 +129,13 @@ class RestoreComparison:
                 self.steps.append(RestoreStep(path, None, State(DIRECTORY, None, NO_ID, 0)))
 
     def _believed(self) -> set[bytes]:
-        """The wanted files and links that are proven to stand there as wanted."""
-        entries, lstat, pack = self.wanted.entries, self.place.calls.lstat, pack_fields
+        """The wanted files and links that are proven to be there as wanted."""
+        entries, lstat, pack = self.wanted.entries, self.target.calls.lstat, pack_fields
         believed: set[bytes] = set()
         last: bytes | None = None
         names: dict[bytes, bool] = {}
         fd = -1
-        for path, kind, (id,), (proof,) in self.seen.rows():
+        for path, kind, (id,), (proof,) in self.known_files.rows():
             want = entries.get(path)
             if want is None or want[2] != id or want[0][0] != PLAIN[kind] or kind == _DIRECTORY:
                 continue
@@ -139,17 +145,15 @@ class RestoreComparison:
                     last = parent
                     hidden = self.protected is not None and is_below(parent, self.protected)
                     names = {} if hidden else self._names(parent) or {}
-                    fd = self.place.dir(parent) if names else -1
+                    fd = self.target.dir(parent) if names else -1
                 if names.get(name) is not False:
                     continue
-                found = lstat(fd, name)
+                stat = lstat(fd, name)
             except OSError:
-                continue  # it is looked at like any other, and what is wrong is told
-            if want[1] is not None and kind_of_mode(found.st_mode) != kind_of_mode(want[1]):
+                continue  # it is compared like any other, which reports the error
+            if want[1] is not None and kind_of_mode(stat.st_mode) != kind_of_mode(want[1]):
                 continue
-            if proof == pack(
-                found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-            ):
+            if proof == pack(stat.st_mode, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
                 believed.add(path)
         return believed
 
@@ -160,83 +164,84 @@ class RestoreComparison:
         elif want.kind == DIRECTORY:
             self.unchanged += 1
         elif path in self._doomed:
-            self.steps.append(RestoreStep(path, _directory(self.place.lstat(path)), want))
+            self.steps.append(RestoreStep(path, _directory(self.target.lstat(path)), want))
         else:
-            self._block(path, "a directory stands there, and something in it would stay")
+            self._block(path, "there is a directory, and something in it would stay")
 
     def _compare_file(self, path: bytes, want: State) -> None:
         try:
-            state, found = self.place.look(path)
+            state, stat = self.target.state_at(path)
         except OSError as error:
-            self._block(path, f"what stands there cannot be read, and so not be saved: {error.strerror}")
+            self._block(path, f"the old file cannot be read, and so not be saved: {error.strerror}")
             return
         if state is None or state.kind in (OTHER, DIRECTORY):
-            self._block(path, "what stands there is no file: a pipe, a socket, a device")
+            self._block(path, "there is something other than a file: a pipe, a socket, a device")
         elif want.kind == DIRECTORY and state.kind == SYMLINK and path not in self.wanted.links:
             self._block(
-                path, "a symlink stands where a directory is wanted, and it was not recorded after that turn"
+                path,
+                "there is a symlink where a directory is wanted, and it was not recorded after that turn",
             )
         elif same(state, want):
             self.unchanged += 1
-            if found is not None:
-                self.seen.learn(path, state, found)
+            if stat is not None:
+                self.known_files.learn(path, state, stat)
         else:
             self.steps.append(RestoreStep(path, state, _with_mode(want, state)))
 
     def _is_journal(self, path: bytes) -> bool:
-        """Whether a path is the journal of a database that is restored: another one would change that."""
+        """Whether a path is the journal of a database that is restored: another journal would change it."""
         database = database_name(path)
         return database != path and database in self.wanted.entries
 
     def find_stale_journals(self) -> None:
-        """Journals that nobody recorded beside databases that change: they would be applied to these."""
+        """Unrecorded journals beside databases that change: they would be applied to these."""
         for step in [step for step in self.steps if step.after is not None]:
             for path in journals_of(step.path):
                 if path in self.wanted.entries or path in self._doomed or self._is_dir(path) is not False:
                     continue
                 try:
-                    state = self.place.look(path)[0]
+                    state = self.target.state_at(path)[0]
                 except OSError as error:
                     self._block(path, f"it cannot be read, and so not be saved: {error.strerror}")
                     continue
                 if state is not None and state.kind in FILES:
                     self._doomed.add(path)
                     self.steps.append(RestoreStep(path, state, None))
-                    self.kept = [entry for entry in self.kept if entry[0] != path]
+                    self.staying = [entry for entry in self.staying if entry[0] != path]
 
     def spare_open_databases(self) -> None:
         """Make a conflict of each database that a process has open, instead of steps."""
-        open_ones = openers(self.place.path, databases_in([step.path for step in self.steps]))
+        open_ones = openers(self.target.path, databases_in([step.path for step in self.steps]))
         for database, process in open_ones.items():
             self.steps = [step for step in self.steps if database_name(step.path) != database]
             self._block(database, has_open(process))
 
-    def find_kept(self) -> None:
-        """What nobody asked about in the directories that are wanted whole."""
+    def find_staying(self) -> None:
+        """The other files in the directories that are wanted whole."""
         if not self.wanted.whole:
             return
-        said = {path for path, _ in self.kept}
+        listed = {path for path, _ in self.staying}
         directories = [b"", *(p for p, state in self.wanted.entries.items() if state.kind == DIRECTORY)]
         for directory in directories:
             if directory in self._blocked:
                 continue
             for name, is_dir in (self._names(directory) or {}).items():
                 path = directory + b"/" + name if directory else name
-                known = path in self.wanted.entries or path in self._doomed or path in said
+                known = path in self.wanted.entries or path in self._doomed or path in listed
                 if known or not self.wanted.selects(path) or unsafe_path(path) is not None:
                     continue
                 if is_dir and is_store_name(name) and self._names(path) is None:
                     continue
                 if self.wanted.left_alone(path) or (self.protected and is_below(self.protected, path)):
                     continue
-                self.kept.append((path + b"/" if is_dir else path, self._why_kept))
+                self.staying.append((path + b"/" if is_dir else path, self._why_staying))
 
     def _block(self, path: bytes, why: str) -> None:
         self._blocked.add(path)
         self.conflicts.append((path, why))
 
     def _is_dir(self, path: bytes) -> bool | None:
-        """Whether what stands at a path is a directory; None when nothing stands there."""
+        """Whether there is a directory at a path; None when there is nothing."""
         parent, _, name = path.rpartition(b"/")
         names = self._names(parent)
         return None if names is None else names.get(name)
@@ -245,14 +250,14 @@ class RestoreComparison:
         """What is in a directory; None when there is none, or when it cannot be read."""
         if directory not in self._listings:
             try:
-                self._listings[directory] = self.place.names(directory)
+                self._listings[directory] = self.target.names(directory)
             except PermissionError:
                 self._listings[directory] = None
         return self._listings[directory]
 
 
-def _directory(found: os.stat_result | None) -> State:
-    return State(DIRECTORY, None if found is None else found.st_mode & 0o777, NO_ID, 0)
+def _directory(stat: os.stat_result | None) -> State:
+    return State(DIRECTORY, None if stat is None else stat.st_mode & 0o777, NO_ID, 0)
 
 
 def _with_mode(want: State, state: State) -> State:
@@ -271,15 +276,15 @@ def _ignored(target: str, paths: Collection[bytes]) -> set[bytes] | None:
         return set()
     command = ["git", "-C", target, "-c", "core.fsmonitor=false", "check-ignore", "--stdin", "-z"]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, env=git_environment(), input=b"".join(b"./%b\0" % path for path in paths),
             capture_output=True, check=False,
         )  # fmt: skip
     except OSError:
         return None
-    if done.returncode not in (0, 1):
+    if completed.returncode not in (0, 1):
         return None
-    return {path.removeprefix(b"./") for path in done.stdout.split(b"\0") if path}
+    return {path.removeprefix(b"./") for path in completed.stdout.split(b"\0") if path}
 
 
 def _in_repository(directory: str) -> bool:

@@ -2,7 +2,7 @@
 
 Formats and protocol: docs/design.md §18.3 and §18.2. The codec is pure; reading refuses a document that
 names a path outside its target (I28), so that neither a pack nor a file in the store can lead out.
-The functions on files are for the holder of the restore lock; reading what is there is for everybody.
+The functions that write files need the restore lock; any process may call those that read.
 """
 
 import os
@@ -13,11 +13,11 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, Refused, Unsupported
-from eventlog.base.fs import FileSystem, Refusals, publish, read_file
+from eventlog.base.fs import FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.tree import DIRECTORY, SYMLINK, unsafe_path
-from eventlog.restore.place import FILES, State
+from eventlog.restore.directory import FILES, State
 
 FORMAT = 1
 _KINDS = frozenset((*FILES, DIRECTORY, SYMLINK))
@@ -27,7 +27,7 @@ CREATE, OVERWRITE, CHMOD, RETYPE, DELETE = ACTIONS = ("create", "overwrite", "ch
 
 @dataclass(frozen=True, slots=True)
 class RestoreStep:
-    """One path, what stands there, and what shall."""
+    """One path, with its states before and after."""
 
     path: bytes
     before: State | None
@@ -35,7 +35,7 @@ class RestoreStep:
 
     @property
     def action(self) -> str:
-        """What people call it."""
+        """The word for it in messages."""
         before, after = self.before, self.after
         if before is None:
             return CREATE
@@ -136,18 +136,18 @@ def _path(text: str) -> bytes:
 def unfinished(fs: FileSystem, layout: Layout) -> list[str]:
     """The paths of the restore journals that are there, oldest first."""
     directory = layout.directory(RESTORE_DIR)
-    if not fs.exists(directory):  # a store that was made before there were restores
+    if not fs.exists(directory):  # the store is older than restores
         return []
-    with Refusals(directory, "see whether a restore is unfinished"):
+    with translate_os_errors(directory, "see whether a restore is unfinished"):
         return [f"{directory}/{name}" for name in fs.listdir(directory) if parse_restore(name) is not None]
 
 
 def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:
     """Raises: Refused while a restore waits for its recovery."""
-    found = unfinished(fs, layout)
-    if found:
+    paths = unfinished(fs, layout)
+    if paths:
         raise Refused(
-            f"an earlier restore did not finish ({found[0]}). `locus restore --recover` finishes it, "
+            f"an earlier restore did not finish ({paths[0]}). `locus restore --recover` finishes it, "
             "`locus restore --recover --undo` takes it back."
         )
 
@@ -169,6 +169,6 @@ def read(fs: FileSystem, path: str) -> Document:
 
 
 def drop(fs: FileSystem, path: str) -> None:
-    """The restore is settled."""
+    """Remove the journal of a restore that is settled."""
     fs.unlink(path)
     fs.fsync_dir(os.path.dirname(path))

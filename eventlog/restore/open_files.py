@@ -1,7 +1,7 @@
-"""Which processes have a file open, as far as this system says: for databases that a restore would change.
+"""Which processes have a file open, as far as this system shows: for databases that a restore would change.
 
-`/proc` shows the descriptors of our own processes (root sees all), and not those of other machines that share
-the disk, of other users, or of processes in a container with a `/proc` of its own. Where there is no `/proc`
+`/proc` shows the descriptors of our own processes (root sees all). It does not show those of other machines
+that share the disk, of other users, or of processes in a container with a `/proc` of its own. Without `/proc`
 nothing is known. Reads only.
 """
 
@@ -29,15 +29,15 @@ def openers(root: str, databases: Collection[bytes]) -> dict[bytes, str]:
     for database in databases:
         for path in (database, *journals_of(database), database + b"-shm"):
             try:
-                found = os.stat(os.path.join(os.fsencode(root), path))
+                stat = os.stat(os.path.join(os.fsencode(root), path))
             except OSError:
                 continue
-            inodes[found.st_dev, found.st_ino] = database
+            inodes[stat.st_dev, stat.st_ino] = database
     return _open_by(inodes) if inodes else {}
 
 
 def has_open(process: str) -> str:
-    """What is said of a database that a process has open."""
+    """The message about a database that a process has open."""
     return f"{process} has this database open; end it, and restore then"
 
 
@@ -49,17 +49,17 @@ def _open_by(inodes: dict[tuple[int, int], bytes]) -> dict[bytes, str]:
     except OSError:
         return {}
     for process in processes:
-        place = f"{_PROC}/{process}/fd"
+        directory = f"{_PROC}/{process}/fd"
         try:
-            descriptors = os.listdir(place)
+            descriptors = os.listdir(directory)
         except OSError:
             continue  # it has ended, or is another user's
         for descriptor in descriptors:
             try:
-                found = os.stat(f"{place}/{descriptor}")
+                stat = os.stat(f"{directory}/{descriptor}")
             except OSError:
                 continue
-            database = inodes.get((found.st_dev, found.st_ino))
+            database = inodes.get((stat.st_dev, stat.st_ino))
             if database is not None:
                 open_ones.setdefault(database, f"process {process} ({_name_of(process)})")
     return open_ones

@@ -1,7 +1,7 @@
-"""The plan of a restore: every path that would change, what stands there, and what shall (design.md §18.1).
+"""The plan of a restore: every path that would change, with its states before and after (design.md §18.1).
 
-Planning reads the working directory and changes nothing; anybody may plan at any time. A plan is a value,
-and its token binds it to what was found: the same token later means that nothing it touches has changed.
+Planning reads the working directory and changes nothing; any process may plan at any time. A plan is a value,
+and its token binds it to the states it read: the same token later means that nothing it touches has changed.
 """
 
 import os
@@ -25,9 +25,9 @@ from eventlog.replay.certainty import EXACT, Certainty
 from eventlog.replay.trees import Events, Running, trees_of
 from eventlog.restore import wanted as restore_wanted
 from eventlog.restore.compare import RestoreComparison
+from eventlog.restore.directory import RestoreDirectory, State
 from eventlog.restore.journal import ACTIONS, Document, RestoreStep, decode
-from eventlog.restore.place import RestoreDirectory, State
-from eventlog.restore.seen import Seen
+from eventlog.restore.known_files import KnownFiles
 from eventlog.restore.wanted import Wanted, wanted_of_turn, wanted_of_undo, ways
 from eventlog.worktree.entries import BY_CHOICE
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 EVENT_TYPE = "restore"
 
-# What is read of the events of restores.
+# The columns that are read of the events of restores.
 _COLUMNS = ("event_id", "operation", "cause", "success", "payload")
 
 
@@ -48,7 +48,7 @@ class RestorePlan:
     """What a restore would do. Lists are of (path, reason).
 
     `kept` stays although the wanted tree lacks it; `missing` cannot be restored; `conflicts` make
-    the restore refuse, unless they are to be left as they are. `redo` says that what it undoes is an undo.
+    the restore refuse, unless they are to be left as they are. With `redo` it undoes an undo.
     """
 
     store_id: bytes
@@ -114,27 +114,27 @@ def plan_of_turn(
     (state,) = trees_of(events, blobs, ref, at, running=running)
     last = state.applied[-1] if state.applied else state.snapshot
     columns = (*restore_wanted.COLUMNS_OF_LATER, "position", "event_id")
-    with place_of(blobs.layout.root, into) as place:
+    with target_directory(blobs.layout.root, into) as target:
         restores: list[int] = []
 
         def later() -> Iterator[Event]:
-            is_behind = False
+            is_later = False
             for event in events(ref.since, event_types=("file", "snapshot", EVENT_TYPE), columns=columns):
-                if not is_behind:
-                    is_behind = event["event_id"] == last
+                if not is_later:
+                    is_later = event["event_id"] == last
                 elif event["event_type"] == EVENT_TYPE:
                     restores.append(int(str(event["position"])))
                 else:
                     yield event
 
         def restored() -> Iterator[Document]:
-            if restores:  # known when all that is later was seen
+            if restores:  # complete when all later events were read
                 begun = events(restores[0], event_types=(EVENT_TYPE,), columns=_COLUMNS)
-                yield from _restored_there(blobs, begun, place, state.tree_hash)
+                yield from _restored_there(blobs, begun, target, state.tree_hash)
 
         wanted = wanted_of_turn(state, later(), restored(), paths, delete=delete)
         plan = make_plan(
-            place, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
+            target, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
         )
         return replace(plan, certainty=state.certainty, ignored_count=state.ignored_count)
 
@@ -149,9 +149,9 @@ def plan_of_undo(
     plan = _plan_to_undo(events(event_types=(EVENT_TYPE,), columns=_COLUMNS), start)
     document = read_plan(blobs, plan)
     wanted = wanted_of_undo(document)
-    with place_of(blobs.layout.root, into or os.fsdecode(document.target)) as place:
+    with target_directory(blobs.layout.root, into or os.fsdecode(document.target)) as target:
         return make_plan(
-            place,
+            target,
             wanted,
             blobs,
             turn=document.turn,
@@ -162,12 +162,10 @@ def plan_of_undo(
         )
 
 
-def place_of(store_root: str, into: str | os.PathLike[str] | None) -> RestoreDirectory:
-    """The directory to restore into: `into`, else the one that the store stands in."""
+def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> RestoreDirectory:
+    """The directory to restore into: `into`, else the one that the store is in."""
     if into is None and os.path.basename(store_root) != STORE_DIRECTORY:
-        raise Refused(
-            f"the store {store_root} stands in no working directory; say with --into which one is meant"
-        )
+        raise Refused(f"the store {store_root} is in no working directory; name one with --into")
     return RestoreDirectory(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 
@@ -213,26 +211,26 @@ def read_plan(blobs: "BlobStore", plan: str) -> Document:
 
 
 def _restored_there(
-    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], place: RestoreDirectory, tree: str
+    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], target: RestoreDirectory, tree: str
 ) -> Iterator[Document]:
     """The plans of the restores that changed this very directory, as far as they can be read.
 
     Those are left out that brought the tree `tree` itself: all they made is wanted.
     """
-    target = path_text(os.fsencode(place.path))
+    target_text = path_text(os.fsencode(target.path))
     for payload in _done(events).values():
-        if payload.get("target") != target or payload.get("tree") == tree:
+        if payload.get("target") != target_text or payload.get("tree") == tree:
             continue
         try:
             document = read_plan(blobs, str(payload.get("plan")))
         except (NotFound, Corruption, Unsupported, InvalidEvent):
-            continue  # what it made was not seen then, and stays
-        if document.target == os.fsencode(place.path):
+            continue  # then the files that it made are unknown, and stay
+        if document.target == os.fsencode(target.path):
             yield document
 
 
 def make_plan(
-    place: RestoreDirectory,
+    target: RestoreDirectory,
     wanted: Wanted,
     blobs: "BlobStore",
     *,
@@ -252,31 +250,31 @@ def make_plan(
         bound: what the token binds besides.
     Raises: Refused for a target inside the store, or `/`; OSError when the directory cannot be read.
     """
-    protected = _protected(place, blobs.layout.root)
-    seen = Seen(blobs.fs, blobs.layout, blobs.store_id, place)
-    comparison = RestoreComparison(place, wanted, seen, protected, delete=delete)
+    protected = _protected(target, blobs.layout.root)
+    known_files = KnownFiles(blobs.fs, blobs.layout, blobs.store_id, target)
+    comparison = RestoreComparison(target, wanted, known_files, protected, delete=delete)
     comparison.find_deletes()
     comparison.compare()
     comparison.find_stale_journals()
     comparison.spare_open_databases()
-    comparison.find_kept()
+    comparison.find_staying()
     if wanted.whole and not wanted.paths:
-        seen.keep(comparison.believed)
+        known_files.store(comparison.believed)
     contents = contents or {}
     lost, lengths = _unreadable(blobs, comparison.steps, contents)
-    # A directory that cannot become a file keeps what is in it.
+    # A directory that cannot become a file keeps its content.
     possible = (
         [s for s in comparison.steps if lost.keys().isdisjoint(ways(s.path))] if lost else comparison.steps
     )
     steps = tuple(sorted(possible, key=lambda step: step.path))
     new = sum(lengths.get(s.after.id, 0) for s in steps if s.after is not None)
-    refuse_without_room_for_both(new, place.path, _unsaved(blobs, steps), blobs.layout.root)
+    refuse_without_room_for_both(new, target.path, _unsaved(blobs, steps), blobs.layout.root)
     token = blake3(
         jsontext.encode(
             {
                 "store_id": blobs.store_id.hex(),
-                "target": path_text(os.fsencode(place.path)),
-                "inode": place.inode,
+                "target": path_text(os.fsencode(target.path)),
+                "inode": target.inode,
                 "tree": tree,
                 "undo_of": undo_of,
                 "paths": [path_text(path) for path in wanted.paths],
@@ -288,15 +286,15 @@ def make_plan(
     ).hexdigest()[:32]
     return RestorePlan(
         store_id=blobs.store_id,
-        target=place.path,
-        inode=place.inode,
+        target=target.path,
+        inode=target.inode,
         turn=turn,
         at=at,
         tree=tree,
         undo_of=undo_of,
         steps=steps,
         unchanged=comparison.unchanged,
-        kept=sorted(comparison.kept),
+        kept=sorted(comparison.staying),
         missing=sorted([*wanted.missing, *lost.items()]),
         submodules=sorted(wanted.submodules),
         conflicts=sorted(comparison.conflicts),
@@ -306,15 +304,15 @@ def make_plan(
     )
 
 
-def _protected(place: RestoreDirectory, store_root: str) -> bytes | None:
+def _protected(target: RestoreDirectory, store_root: str) -> bytes | None:
     """The path of the store in the target; None when it is elsewhere."""
-    store, target = os.path.realpath(store_root), place.path
-    if os.path.commonpath((store, target)) == store:
-        raise Refused(f"{target} is inside the store {store}; name another directory")
-    if target == "/":
+    store, path = os.path.realpath(store_root), target.path
+    if os.path.commonpath((store, path)) == store:
+        raise Refused(f"{path} is inside the store {store}; name another directory")
+    if path == "/":
         raise Refused("/ is no working directory; name another one")
-    if os.path.commonpath((store, target)) == target:
-        return os.fsencode(os.path.relpath(store, target))
+    if os.path.commonpath((store, path)) == path:
+        return os.fsencode(os.path.relpath(store, path))
     return None
 
 
@@ -348,8 +346,8 @@ def _unreadable(
 def _unsaved(blobs: "BlobStore", steps: Iterable[RestoreStep]) -> int:
     """Bytes of the contents that are replaced, and that the store does not have."""
     sizes = {s.before.id: s.before.size for s in steps if s.before is not None and s.before.kind != DIRECTORY}
-    known = blobs.places(sizes)
-    return sum(size for id, size in sizes.items() if id not in known)
+    locations = blobs.locations(sizes)
+    return sum(size for id, size in sizes.items() if id not in locations)
 
 
 def _named(state: State | None, *, mode: bool = False) -> list[object] | None:

@@ -1,8 +1,8 @@
 """Carrying out a restore, settling one that was killed, and saving what either replaces (docs/design.md §18).
 
 Every step has a state before and a state after, and all contents are in the store, so one procedure does
-everything: `carry_out` reads what stands at each path and brings it to the one side or the other. A first
-run, the way back after a failure and a recovery differ only in the direction and in what they were told.
+everything: `carry_out` reads the state of each path and brings it to the one side or the other. A first
+run, the way back after a failure and a recovery differ only in the direction and in their arguments.
 
 One restore at a time: all of this holds the restore lock, and `gc` shared, so that no content is collected
 meanwhile. It may be killed at any call (I32), and repeated (I12).
@@ -26,11 +26,11 @@ from eventlog.checkout.parallel import Listed
 from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.restore import journal as restore_journal
+from eventlog.restore.directory import FILES, RestoreDirectory, State, same
 from eventlog.restore.journal import Document, RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.place import FILES, RestoreDirectory, State, same
 from eventlog.restore.plan import EVENT_TYPE, RestorePlan
-from eventlog.restore.switch import Found, carry_out, changed_since
+from eventlog.restore.switch import Observed, carry_out, changed_since
 from eventlog.worktree.userfiles import UserFiles
 
 AGENT = "locus"
@@ -42,8 +42,8 @@ Append = Callable[[Event], int]
 class RestoreOutcome:
     """What a restore did. `event` is the id of its start event, None when there was nothing to do.
 
-    `left` are paths that somebody changed meanwhile: they are as they were found. `undone` says that a
-    recovery went back.
+    `left` are paths that somebody changed meanwhile: they are as they were found. With `undone` a recovery
+    went back.
     """
 
     event: str | None
@@ -64,8 +64,8 @@ def run(
     """Carry out a plan, whole or not at all.
 
     Args: force: leave the paths in conflict as they are.
-    Raises: Refused (a conflict, an unfinished restore, a change since the plan), and whatever kept it from
-        its work; in each case everything is as it was, unless the message says otherwise.
+    Raises: Refused (a conflict, an unfinished restore, a change since the plan), and the errors of disk and
+        store; in each case everything is as it was, unless the message says otherwise.
     """
     if plan.conflicts and not force:
         path, why = plan.conflicts[0]
@@ -79,33 +79,33 @@ def run(
         restore_journal.refuse_unfinished(fs, layout)
         if not plan.steps:
             return RestoreOutcome(None, plan.target, 0, [])
-        with RestoreDirectory(plan.target, calls) as place:
-            open_ones = openers(place.path, databases_in([step.path for step in plan.steps]))
+        with RestoreDirectory(plan.target, calls) as target:
+            open_ones = openers(target.path, databases_in([step.path for step in plan.steps]))
             for path, process in open_ones.items():
                 raise Refused(f"{path_text(path)}: {has_open(process)}; nothing was touched.")
-            if place.inode != plan.inode:
+            if target.inode != plan.inode:
                 raise Refused(f"{plan.target} is another directory than when the plan was made. Plan again.")
-            return _run(plan, place, blobs, append)
+            return _run(plan, target, blobs, append)
 
 
-def _run(plan: RestorePlan, place: RestoreDirectory, blobs: BlobStore, append: Append) -> RestoreOutcome:
+def _run(plan: RestorePlan, target: RestoreDirectory, blobs: BlobStore, append: Append) -> RestoreOutcome:
     fs, layout = blobs.fs, blobs.layout
     document = plan.document(fs.random_bytes(16).hex())
     encoded = restore_journal.encode(document)
     with blobs.writer() as writer:  # holds gc until the end
-        known: dict[bytes, Found] = {}
+        observed: dict[bytes, Observed] = {}
         saved = EditedTree(no_trees)
         # A recovery finds all contents in the store, whatever becomes of git's objects.
-        kept = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
-        kept += [writer.put(data) for _, data in sorted(plan.contents.items())]
+        extra = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
+        extra += [writer.put(data) for _, data in sorted(plan.contents.items())]
         for step in plan.steps:
-            state, found = _save(place, step, writer.put)
-            known[step.path] = (state, found)
+            state, path_stat = _save(target, step, writer.put)
+            observed[step.path] = (state, path_stat)
             if state is not None and state.kind != DIRECTORY:
                 saved.put(step.path, _kind_of(state, blobs), state.id, state.size)
         safety, plan_id = saved.write(writer.put_encoded_tree), writer.put(encoded)
         writer.flush()
-        position = append(start_event(plan, document.id, safety, plan_id, kept))
+        position = append(start_event(plan, document.id, safety, plan_id, extra))
         try:
             journal = restore_journal.write(fs, layout, position, encoded)
         except OSError as error:
@@ -115,9 +115,9 @@ def _run(plan: RestorePlan, place: RestoreDirectory, blobs: BlobStore, append: A
                 "make room or restore access, and try again."
             ) from error
         try:
-            carry_out(document, place, blobs, forward=True, known=known)
+            carry_out(document, target, blobs, forward=True, observed=observed)
         except BaseException as error:
-            _go_back(document, place, blobs, append, journal, error)
+            _go_back(document, target, blobs, append, journal, error)
             raise
         try:
             append(end_event(document, undone=None))
@@ -141,10 +141,10 @@ def _kind_of(state: State, blobs: BlobStore) -> bytes:
     return state.kind
 
 
-def _save(place: RestoreDirectory, step: RestoreStep, put: Callable[[bytes], bytes]) -> Found:
-    """Put what stands at a path into the store, if it is still what was planned for."""
+def _save(target: RestoreDirectory, step: RestoreStep, put: Callable[[bytes], bytes]) -> Observed:
+    """Put the content of a path into the store, if its state is still the planned one."""
     try:
-        state, found, data = place.read(step.path)
+        state, path_stat, data = target.read(step.path)
     except OSError as error:
         raise Refused(
             f"{path_text(step.path)} cannot be read, and so not be saved: {error.strerror}. "
@@ -154,20 +154,20 @@ def _save(place: RestoreDirectory, step: RestoreStep, put: Callable[[bytes], byt
         raise changed_since(step.path)
     if state is not None and state.kind != DIRECTORY:
         put(data)
-    return state, found
+    return state, path_stat
 
 
 def _go_back(
     document: Document,
-    place: RestoreDirectory,
+    target: RestoreDirectory,
     blobs: BlobStore,
     append: Append,
     journal: str,
     error: BaseException,
 ) -> None:
-    """After a failure: everything as it was, or an error that says how to go on."""
+    """After a failure: everything as it was, or an error with the next step."""
     try:
-        left = carry_out(document, place, blobs, forward=False)
+        left = carry_out(document, target, blobs, forward=False)
         append(end_event(document, undone=str(error) or type(error).__name__, left=left))
         restore_journal.drop(blobs.fs, journal)
     except (EventLogError, OSError) as second:
@@ -213,44 +213,48 @@ def recover(
             document = restore_journal.read(fs, path)
             if document.store_id != blobs.store_id:
                 raise Corruption(path, "it belongs to another store")
-            target = os.fsdecode(document.target)
+            target_path = os.fsdecode(document.target)
             if ended is not None and document.id in ended:
                 restore_journal.drop(fs, path)
-                outcomes.append(RestoreOutcome(document.id, target, 0, [], undone=not ended[document.id]))
+                outcomes.append(
+                    RestoreOutcome(document.id, target_path, 0, [], undone=not ended[document.id])
+                )
                 continue
             gc = acquire(fs, layout, GC, exclusive=False)
             try:
-                with _place_of(document, path, calls) as place:
-                    known = {step.path: place.look(step.path) for step in document.steps}
-                    begun = any(same(known[step.path][0], step.after) for step in document.steps)
+                with _open_target(document, path, calls) as target:
+                    observed = {step.path: target.state_at(step.path) for step in document.steps}
+                    begun = any(same(observed[step.path][0], step.after) for step in document.steps)
                     forward = begun and not undo
-                    left = carry_out(document, place, blobs, forward=forward, known=known, strict=False)
+                    left = carry_out(
+                        document, target, blobs, forward=forward, observed=observed, strict=False
+                    )
             finally:
                 gc.release()
             undone = None if forward else "the restore was killed, and taken back"
             append(end_event(document, undone=undone, left=left))
             restore_journal.drop(fs, path)
-            outcomes.append(RestoreOutcome(document.id, target, len(document.steps), left, not forward))
+            outcomes.append(RestoreOutcome(document.id, target_path, len(document.steps), left, not forward))
     return outcomes
 
 
-def _place_of(document: Document, journal: str, calls: UserFiles | None) -> RestoreDirectory:
-    target = os.fsdecode(document.target)
+def _open_target(document: Document, journal: str, calls: UserFiles | None) -> RestoreDirectory:
+    target_path = os.fsdecode(document.target)
     try:
-        place = RestoreDirectory(target, calls)
+        target = RestoreDirectory(target_path, calls)
     except (NotFound, Refused) as error:
         raise Refused(f"{error}. Bring it back, or remove {journal} to give the restore up.") from error
-    if place.inode != document.inode or place.path != target:
-        place.__exit__()
+    if target.inode != document.inode or target.path != target_path:
+        target.__exit__()
         raise Refused(
-            f"{target} is another directory than the one that was being restored. Bring that one back, or "
-            f"remove {journal} to give the restore up."
+            f"{target_path} is another directory than the one that was being restored. Bring that one back, "
+            f"or remove {journal} to give the restore up."
         )
-    return place
+    return target
 
 
 class _Locked:
-    """The restore lock, and words for a store that cannot be written."""
+    """The restore lock, and the message about a store that cannot be written."""
 
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         try:
@@ -274,9 +278,9 @@ class _Locked:
 
 
 def start_event(
-    plan: RestorePlan, id: str, safety: bytes, plan_id: bytes, kept: Sequence[bytes] = ()
+    plan: RestorePlan, id: str, safety: bytes, plan_id: bytes, extra: Sequence[bytes] = ()
 ) -> Event:
-    """Args: kept: contents that are in the store for this restore alone."""
+    """Args: extra: contents that are in the store for this restore alone."""
     return {
         "event_id": id,
         "event_type": EVENT_TYPE,
@@ -286,7 +290,7 @@ def start_event(
         "operation": "start",
         "title": plan.title or _title(plan),
         "tree_hash": to_text(safety),
-        "blobs": [to_text(one) for one in (safety, plan_id, *kept)],
+        "blobs": [to_text(id) for id in (safety, plan_id, *extra)],
         "payload": {
             "turn": plan.turn,
             "at": plan.at,
@@ -305,7 +309,7 @@ def _title(plan: RestorePlan) -> str:
 
 
 def end_event(document: Document, *, undone: str | None, left: Sequence[tuple[bytes, str]] = ()) -> Event:
-    """Its id says which way the restore ended, so that a repeated recovery writes it once."""
+    """Its id depends on how the restore ended, so that a repeated recovery writes it once."""
     outcome = "end" if undone is None else "undone"
     return {
         "event_id": names.event_id_of(AGENT, EVENT_TYPE, document.id, outcome),

@@ -1,6 +1,6 @@
 """Bringing the paths of a restore from one state to another: staged, synced, switched (docs/design.md §18.2).
 
-For the holder of the restore lock. `carry_out` works from what it finds at each path, so it may be stopped
+For the holder of the restore lock. `carry_out` works from the state of each path, so it may be stopped
 at any call and called again, in the same direction or in the other (I12, I32).
 """
 
@@ -14,21 +14,21 @@ from eventlog.base.paths import path_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, SYMLINK
 from eventlog.checkout.parallel import Listed
+from eventlog.restore.directory import RestoreDirectory, State, same, untouched
 from eventlog.restore.journal import Document
-from eventlog.restore.place import RestoreDirectory, State, same, untouched
 from eventlog.restore.wanted import ways
 from eventlog.worktree.userfiles import TEMPORARY
 
-# Descriptors that wait to be dealt with together: of files that are written and not synced, and of
-# files that lost their name.
+# Descriptors that are handled together: of files that are written and not synced, and of files that lost
+# their name.
 _WAITING_MAX = 256
 
 # What waits for the disk at the same time shares its trips: to sync 100 small files on ext4 took 25 ms
 # with eight threads, and 45 ms to 290 ms one by one.
 _THREADS = 8
 
-# What stood at a path when it was looked at.
-Found = tuple[State | None, os.stat_result | None]
+# The state of a path when it was read, and its stat.
+Observed = tuple[State | None, os.stat_result | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Change:
 
     @property
     def replaces(self) -> bool:
-        """Whether what stands there must go before anything else can come."""
+        """Whether the old file must go before the new one can come."""
         if self.source is None:
             return False
         return self.goal is None or DIRECTORY in (self.source.kind, self.goal.kind)
@@ -50,26 +50,26 @@ class _Change:
 
 def carry_out(
     document: Document,
-    place: RestoreDirectory,
+    target: RestoreDirectory,
     blobs: BlobStore,
     *,
     forward: bool,
-    known: Mapping[bytes, Found] | None = None,
+    observed: Mapping[bytes, Observed] | None = None,
     strict: bool | None = None,
 ) -> Listed:
     """Bring every path of the plan to its state after (forward) or before.
 
     Args:
-        known: what was found at the paths, where that was looked at before.
-        strict: what is neither before nor after is an error (the default with `known`), else it is
-            left and listed.
-    Raises: Refused, OSError, Corruption: with a part of it done.
+        observed: the states of the paths, where they were read before.
+        strict: a state that is neither before nor after is an error (the default with `observed`), else it
+            is left and listed.
+    Raises: Refused, OSError, Corruption: with a part of the work done.
     """
-    first = known is not None and strict is None
-    run_ = _Switch(document, place, blobs, forward=forward)
+    first = observed is not None and strict is None
+    run_ = _Switch(document, target, blobs, forward=forward)
     if not first:
         run_.sweep()
-    run_.examine(known, strict=first)
+    run_.examine(observed, strict=first)
     run_.stage()
     try:
         run_.switch(strict=first)
@@ -83,10 +83,10 @@ class _Switch:
     """One pass over the steps of a restore in one direction."""
 
     def __init__(
-        self, document: Document, place: RestoreDirectory, blobs: BlobStore, *, forward: bool
+        self, document: Document, target: RestoreDirectory, blobs: BlobStore, *, forward: bool
     ) -> None:
-        self.place = place
-        self.calls = place.calls
+        self.target = target
+        self.calls = target.calls
         self.blobs = blobs
         self.left: Listed = []
         self._mark = TEMPORARY + document.id[:16].encode("ascii") + b"-"
@@ -95,31 +95,33 @@ class _Switch:
             for n, s in enumerate(document.steps)
         ]
         self._changes: list[_Change] = []
-        self._found: dict[bytes, Found] = {}
+        self._observed: dict[bytes, Observed] = {}
         self._staged: dict[int, bytes] = {}  # number → directory
         self._dirty: set[bytes] = set()  # directories in which a name changed
-        self._held: list[int] = []  # what lost its name and is still there
+        self._held: list[int] = []  # files that lost their name and are still there
 
     def sweep(self) -> None:
-        """Remove what an earlier pass staged. Nobody else uses names with this restore's id."""
-        self.place.forget()
+        """Remove what an earlier pass staged. Only this restore uses names with its id."""
+        self.target.forget()
         for directory in {b"", *(above for step in self._steps for above in ways(step.path)[1:])}:
-            for name in self.place.names(directory) or ():
+            for name in self.target.names(directory) or ():
                 if name.startswith(self._mark):
-                    self.calls.unlink(self.place.dir(directory), name)
+                    self.calls.unlink(self.target.dir(directory), name)
 
-    def examine(self, known: Mapping[bytes, Found] | None, *, strict: bool) -> None:
+    def examine(self, observed: Mapping[bytes, Observed] | None, *, strict: bool) -> None:
         """Find out what is left to do."""
         foreign: set[bytes] = set()
         for step in self._steps:
-            state, found = known[step.path] if known is not None else self.place.look(step.path)
+            state, path_stat = (
+                observed[step.path] if observed is not None else self.target.state_at(step.path)
+            )
             if foreign and not foreign.isdisjoint(ways(step.path)[1:]):
                 self.left.append((step.path, "the directory above it was changed since"))
             elif same(state, step.goal):
                 continue
             elif same(state, step.source) or (state is None and _has_gap(step)):
                 self._changes.append(step)
-                self._found[step.path] = (state, found)
+                self._observed[step.path] = (state, path_stat)
             elif strict:
                 raise changed_since(step.path)
             else:
@@ -148,14 +150,14 @@ class _Switch:
     def _stage(self, change: _Change, data: bytes, unsynced: list[int]) -> None:
         goal = change.goal
         assert goal is not None
-        directory = self.place.deepest(change.path)
+        directory = self.target.deepest(change.path)
         name = self._temporary(change)
-        dir_fd = self.place.dir(directory)
+        dir_fd = self.target.dir(directory)
         self._staged[change.number] = directory
         if goal.kind == SYMLINK:
             self.calls.symlink(data, dir_fd, name)
             return
-        # No wider than git's two modes, of which nothing more is known (docs/trees.md).
+        # No wider than git's two modes: no more is known of them (docs/trees.md).
         new = 0o755 if goal.kind == EXECUTABLE else 0o644
         fd = self.calls.create(dir_fd, name, new if goal.mode is None else 0o600)
         unsynced.append(fd)
@@ -177,9 +179,9 @@ class _Switch:
     def switch(self, *, strict: bool) -> None:
         """Remove what goes, make directories, and give the staged files their names."""
         for change in sorted(self._changes, key=lambda c: (-c.path.count(b"/"), c.path)):
-            if change.replaces and self._found[change.path][0] is not None:
+            if change.replaces and self._observed[change.path][0] is not None:
                 self._remove(change, strict)
-        self.place.forget()  # other directories may stand there from here on
+        self.target.forget()  # other directories may be there from here on
         for change in self._changes:
             if change.goal is not None and change.goal.kind == DIRECTORY:
                 self._make_directory(change)
@@ -191,7 +193,7 @@ class _Switch:
                 self._take_name(change)
         for change in reversed(self._changes):  # last, and from below: one may forbid to write in it
             if change.goal is not None and change.goal.kind == DIRECTORY and change.goal.mode is not None:
-                self.calls.fchmod(self.place.dir(change.path), change.goal.mode)
+                self.calls.fchmod(self.target.dir(change.path), change.goal.mode)
         if left:
             self.sweep()
 
@@ -216,7 +218,7 @@ class _Switch:
 
     def _take_name(self, change: _Change) -> None:
         if change.replaces:
-            self._found[change.path] = (None, None)
+            self._observed[change.path] = (None, None)
         self._check(change)
         to_fd, name = self._parent(change.path)
         staged_in = self._staged[change.number]
@@ -225,22 +227,22 @@ class _Switch:
             return
         to_fd = os.dup(to_fd)  # the next look-up may close it
         try:
-            self.calls.move(self.place.dir(staged_in), self._temporary(change), to_fd, name)
+            self.calls.move(self.target.dir(staged_in), self._temporary(change), to_fd, name)
         finally:
             self.calls.close(to_fd)
         self._dirty.add(staged_in)
 
     def _check(self, change: _Change) -> None:
-        """Refuse when a path does not hold any more what was found there; what loses its name is held.
+        """Refuse when the state of a path has changed; a file that loses its name is held.
 
-        Who takes the last name of a file waits until the file system has freed its blocks, with `discard`
-        until the disk was told: 0.5 ms for each. Held, they are all given up together.
+        Removing the last name of a file waits until the file system has freed its blocks, with `discard`
+        until the disk has been informed: 0.5 ms for each. Held, they are all freed together.
         """
-        found = self._found[change.path][1]
-        present = self.place.lstat(change.path) if found is None else self._hold(change.path)
-        if (found is None) != (present is None):
+        path_stat = self._observed[change.path][1]
+        present = self.target.lstat(change.path) if path_stat is None else self._hold(change.path)
+        if (path_stat is None) != (present is None):
             raise changed_since(change.path)
-        if found is not None and present is not None and not untouched(found, present):
+        if path_stat is not None and present is not None and not untouched(path_stat, present):
             raise changed_since(change.path)
 
     def _hold(self, path: bytes) -> os.stat_result | None:
@@ -248,24 +250,24 @@ class _Switch:
             self.release()
         parent, _, name = path.rpartition(b"/")
         try:
-            fd = self.calls.hold(self.place.dir(parent), name)
+            fd = self.calls.hold(self.target.dir(parent), name)
         except OSError:
             fd = -1
         if fd < 0:
-            return self.place.lstat(path)
+            return self.target.lstat(path)
         self._held.append(fd)
         return self.calls.fstat(fd)
 
     def release(self) -> None:
         """Give up what is held."""
-        held, self._held = self._held, []
-        _of_each(self.calls.close, held)
+        descriptors, self._held = self._held, []
+        _of_each(self.calls.close, descriptors)
 
     def _parent(self, path: bytes) -> tuple[int, bytes]:
         """The directory of a path that is about to change, and the name in it."""
         directory, _, name = path.rpartition(b"/")
         self._dirty.add(directory)
-        return self.place.dir(directory), name
+        return self.target.dir(directory), name
 
     def _temporary(self, change: _Change) -> bytes:
         return self._mark + b"%d" % change.number
@@ -276,9 +278,9 @@ class _Switch:
         try:
             for directory in sorted(self._dirty):
                 try:
-                    changed.append(os.dup(self.place.dir(directory)))  # the next look-up may close it
+                    changed.append(os.dup(self.target.dir(directory)))  # the next look-up may close it
                 except (FileNotFoundError, NotADirectoryError):
-                    continue  # it went too; its own name is its parent's to sync
+                    continue  # it went too; the sync of its parent covers its name
                 if len(changed) >= _WAITING_MAX:
                     self._sync_files(changed)
             self._sync_files(changed)
@@ -288,15 +290,15 @@ class _Switch:
 
 
 def _of_each(call: Callable[[int], None], fds: Sequence[int]) -> None:
-    """`call` of each descriptor, by several threads. Raises: what one of the calls raised."""
+    """`call` each descriptor, by several threads. Raises: the error of one of the calls."""
     if len(fds) < _THREADS:
         for fd in fds:
             call(fd)
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    def of_all(some: Sequence[int]) -> None:
-        for fd in some:
+    def of_all(share: Sequence[int]) -> None:
+        for fd in share:
             call(fd)
 
     with ThreadPoolExecutor(_THREADS, "locus-restore") as pool:
@@ -304,9 +306,9 @@ def _of_each(call: Callable[[int], None], fds: Sequence[int]) -> None:
 
 
 def _has_gap(step: _Change) -> bool:
-    """Whether there is a moment at which nothing stands there."""
+    """Whether there is a moment at which nothing is there."""
     return step.source is not None and step.goal is not None and step.replaces
 
 
 def changed_since(path: bytes) -> Refused:
-    return Refused(f"{path_text(path)} was changed since the plan was made. Look at the plan again.")
+    return Refused(f"{path_text(path)} was changed since the plan was made. Make a new plan.")

@@ -1,8 +1,8 @@
 """What a restore wants at which path, and what it may delete: from the log and its trees alone.
 
-Nothing of the working directory is looked at here. A path may be deleted when the log saw it behind the
-moment that is restored and the wanted tree lacks it: later trees are compared with the wanted one
-directory by directory, and equal ids are not entered. Deterministic, and reads only.
+The working directory is not read here. A path may be deleted when the log saw it after the moment that is
+restored and the wanted tree lacks it: later trees are compared with the wanted one directory by directory,
+and equal ids are not entered. Deterministic, and reads only.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from eventlog.checkout.parallel import Listed
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
 from eventlog.replay.trees import TreeState
+from eventlog.restore.directory import NO_ID, State
 from eventlog.restore.journal import Document
-from eventlog.restore.place import NO_ID, State
 from eventlog.worktree.kept_ignored import database_name
 
-# What is read of the events behind the moment.
+# The columns that are read of the events after the moment.
 COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
 
 
@@ -42,7 +42,7 @@ COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
 class Wanted:
     """`entries`: the state wanted at each path. `gone`: paths that may be deleted, and `gone_dirs`
     directories. `links`: where the log saw a symlink. `alone`: nothing at or below these is touched.
-    `whole` says that `entries` are all that is wanted in their directories.
+    With `whole`, `entries` are all that is wanted in their directories.
     """
 
     entries: dict[bytes, State] = field(default_factory=dict)
@@ -77,11 +77,11 @@ def is_below(path: bytes, above: bytes) -> bool:
 
 def ways(path: bytes) -> list[bytes]:
     """A path and the directories above it, without the root."""
-    found = [path]
+    paths = [path]
     while b"/" in path:
         path = path.rpartition(b"/")[0]
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def wanted_of_turn(
@@ -95,8 +95,8 @@ def wanted_of_turn(
     """What `state` holds.
 
     Args:
-        later: the file and snapshot events behind it; read when `delete` is set, as is
-        restored: the plans of the restores behind it.
+        later: the file and snapshot events after it; read when `delete` is set, as is
+        restored: the plans of the restores after it.
     Raises: NotFound when a path is neither in the tree nor was seen later.
     """
     wanted = Wanted(paths=selection(paths))
@@ -110,9 +110,9 @@ def wanted_of_turn(
         for path in [path for path in (*wanted.gone, *wanted.gone_dirs) if wanted.left_alone(path)]:
             wanted.gone.discard(path)
             wanted.gone_dirs.discard(path)
-    known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
+    paths_met = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
     for wish in wanted.paths:
-        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in known):
+        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in paths_met):
             raise NotFound(f"{path_text(wish)} is not in {state.turn} at {state.at}, and was not seen later")
     return wanted
 
@@ -125,15 +125,15 @@ def _leave_alone(wanted: Wanted, text: str, reason: str) -> None:
     elif _legal(text) is None:
         return  # nothing of that name is touched in any case
     else:
-        for known in [known for known in wanted.entries if is_below(known, path)]:
-            del wanted.entries[known]
+        for entry_path in [entry_path for entry_path in wanted.entries if is_below(entry_path, path)]:
+            del wanted.entries[entry_path]
     if all(path != listed for listed, _ in wanted.missing):
         wanted.missing.append((path, reason))
     wanted.alone.add(b"" if path == b"." else path)
 
 
 def wanted_of_undo(document: Document) -> Wanted:
-    """What stood there before the restore of `document`."""
+    """The states before the restore of `document`."""
     wanted = Wanted(whole=False)
     for step in document.steps:
         if step.before is not None:
@@ -161,31 +161,31 @@ def selection(paths: Sequence[str]) -> tuple[bytes, ...]:
 
 
 def _read(wanted: Wanted, state: TreeState) -> Callable[[bytes], Entries]:
-    """A reader of the wanted directories of a tree, after a count of what they add up to."""
+    """A reader of the wanted directories of a tree, after a count of their entries."""
     read: dict[bytes, Entries | EventLogError] = {}
 
     def get(id: bytes) -> Entries:
-        found = read.get(id)
-        if found is None:
+        entries = read.get(id)
+        if entries is None:
             try:
-                found = state.stored_tree(id)
+                entries = state.stored_tree(id)
             except (NotFound, Corruption) as error:
-                found = error
-            read[id] = found
-        if isinstance(found, EventLogError):
-            raise found
-        return found
+                entries = error
+            read[id] = entries
+        if isinstance(entries, EventLogError):
+            raise entries
+        return entries
 
     refuse_too_large(state.blobs, get, state.root, wish_of(wanted.paths), "nothing was touched")
     return get
 
 
 def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
-    """Fill in what the tree holds; the id of each of its directories."""
+    """Add the entries of the tree; the id of each of its directories."""
     directories = {b"": state.root}
     read = _read(wanted, state)
     stack = [(b"", state.deferred.entries(read(state.root), b""))]
-    some, make = bool(wanted.paths), tuple.__new__
+    is_selective, make = bool(wanted.paths), tuple.__new__
     leaves: dict[bytes, tuple[bytes, int | None]]
     leaves = {kind: (kind, None) for kind in (FILE, EXECUTABLE, SYMLINK)}
     leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
@@ -195,7 +195,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
         for entry in entries:
             name, kind, id, size = entry
             path = prefix + name
-            if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
+            if is_selective and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
             if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
                 wanted.missing.append((path, f"it is not written: it {problem}"))
@@ -238,11 +238,11 @@ def _take_later(
             try:
                 _see_tree(wanted, state, directories, visited, from_text(str(event["tree_hash"])))
             except InvalidEvent:
-                continue  # a hash of somebody else's; nothing is known to be seen there
+                continue  # a hash of another system; it shows no paths
 
 
 def _take_restored(wanted: Wanted, document: Document) -> None:
-    """What a restore made was seen too."""
+    """Count what a restore made as seen."""
     for step in document.steps:
         if step.after is None:
             continue
@@ -273,7 +273,7 @@ def _see_tree(
         try:
             entries = state.get_tree(id, path)
         except (NotFound, Corruption):
-            continue  # what cannot be read was not seen, and stays
+            continue  # a tree that cannot be read shows no paths, so files stay
         walked.met(1 + len(entries))
         for entry in entries:
             below = path + b"/" + entry.name if path else entry.name

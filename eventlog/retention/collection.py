@@ -1,9 +1,9 @@
 """Collection: what no retained event needs goes, after a plan (docs/maintenance.md §4 and §5).
 
-A plan tells which packs would go, how many bytes, and which sessions could not be replayed any more. It is
+A plan lists the packs that would go, how many bytes, and which sessions could not be replayed any more. It is
 made from a pinned view without a lock; carrying it out releases the sessions that rules chose, condemns the
 packs, and unlinks what an earlier collection condemned a day ago. Any number of processes may plan; of two
-who carry out, one is refused (I29). What a writer names meanwhile is kept (I24, `gc/condemn.py`).
+that carry out, one is refused (I29). Contents that a writer names meanwhile stay (I24, `gc/condemn.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import config, jsontext
 from eventlog.base.errors import EventLogError
-from eventlog.base.fs import Refusals, read_file, replace
+from eventlog.base.fs import read_file, replace, translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.blobs.ids import from_texts
 from eventlog.blobs.tree import DIRECTORY
@@ -23,7 +23,7 @@ from eventlog.gc.condemn import (
     plan_collection,
     sweep_condemned,
 )
-from eventlog.gc.live_contents import live_ids, read_trees, told_trees, tree_rows
+from eventlog.gc.live_contents import baseline_trees, live_ids, read_trees, tree_rows
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView
 from eventlog.log.retained import (
@@ -35,18 +35,18 @@ from eventlog.log.retained import (
     stored_in,
 )
 from eventlog.retention import retention
-from eventlog.retention.retention import MAX_BYTES, Due
+from eventlog.retention.retention import MAX_BYTES, ReleaseCandidate
 from eventlog.retention.trigger import has_old_condemned
 from eventlog.store import Store
 
-# Somebody asked for the room, so a pack is written anew when this share of it is dead.
+# The user asked for the room, so a pack is written anew when this share of it is dead.
 _DEAD_SHARE_MAX = 0.1
 
 # A budget that releasing does not reach is tried again when the store has grown by this, or a day later.
 _GROWTH_BYTES_MIN = 1 << 20
 _BUDGET_NOTE = "budget"
 
-# They are released in one batch, or none.
+# So many are released in one batch, or none.
 _RELEASED_AT_ONCE_MAX = 10_000
 
 _POSITION_MAX = 2**63 - 1
@@ -64,14 +64,14 @@ class UnreplayableSession:
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """What a collection would do. `due` are the sessions that it releases first, by rule.
+    """What a collection would do. `candidates` are the sessions that it releases first, by rule.
 
-    `waiting` are the bytes in `condemned/`, of which a run a day after they were condemned frees the disk.
+    `waiting` are the bytes in `condemned/`, which a run a day after their condemnation frees.
     `over_budget` is by how many bytes packs and segments exceed `max_bytes` even then; None without one.
     """
 
     packs: CollectPlan
-    due: tuple[Due, ...]
+    candidates: tuple[ReleaseCandidate, ...]
     lost: tuple[UnreplayableSession, ...]
     waiting: int
     over_budget: int | None
@@ -99,27 +99,27 @@ class Collected:
 def plan(store: Store) -> CollectionPlan:
     """What a collection would do now; changes nothing. Raises: Corruption, EventLogError."""
     with store.view() as view:
-        said = retention_in(view)
-        due = retention.due(store, said)
-        due, live, packs = _chosen(store, view, said, due[:_RELEASED_AT_ONCE_MAX])
-        limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
+        retained = retention_in(view)
+        candidates = retention.candidates(store, retained)
+        candidates, live, packs = _chosen(store, view, retained, candidates[:_RELEASED_AT_ONCE_MAX])
+        limits = retained.limits | {candidate.session_id: _POSITION_MAX for candidate in candidates}
         gone = _gone(store, live, packs)
-        lost = _lost(store, view, said, due, limits, live, gone) if gone else []
+        lost = _lost(store, view, retained, candidates, limits, live, gone) if gone else []
         end = view.next_position
     budget = config.read(store.fs, store.layout).max_bytes
     over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
     waiting = _bytes_in(store, CONDEMNED_DIR)
-    return CollectionPlan(packs, tuple(due), tuple(lost), waiting, over, live, end)
+    return CollectionPlan(packs, tuple(candidates), tuple(lost), waiting, over, live, end)
 
 
 def collect(store: Store, plan: CollectionPlan, *, lock_timeout_s: float = 10.0) -> Collected:
-    """Carry out a plan, once. What went is noted in an event.
+    """Carry out a plan, once. An event notes the result.
 
     Raises: Refused (another collection came between, a session was pinned), LockTimeout, NotDurable,
         Corruption.
     """
     blobs = store.blobs
-    released = retention.release_due(store, plan.due)
+    released = retention.release_all(store, plan.candidates)
     with store.view() as view:
         view.make_durable()  # nothing goes because of a release that a power cut could undo (I5)
 
@@ -144,39 +144,39 @@ def collect(store: Store, plan: CollectionPlan, *, lock_timeout_s: float = 10.0)
 
 
 def maintain(store: Store) -> bool:
-    """What the detached maintainer does of this when it is due; whether something was done.
+    """Plan and collect where that is needed, for the detached maintainer; whether something was done.
 
     Never raises for the store's state, as `Store.maintain`.
     """
     try:
-        if not _is_due(store):
+        if not _has_work(store):
             return False
-        made = plan(store)
-        if made.over_budget:
+        chosen_plan = plan(store)
+        if chosen_plan.over_budget:
             _note_budget(store)
-        done = collect(store, made, lock_timeout_s=0.0)
+        collected = collect(store, chosen_plan, lock_timeout_s=0.0)
     except (EventLogError, OSError):
         return False
-    return bool(done.released or done.condemned or done.swept.unlinked)
+    return bool(collected.released or collected.condemned or collected.swept.unlinked)
 
 
-def _is_due(store: Store) -> bool:
+def _has_work(store: Store) -> bool:
     if has_old_condemned(store.fs, store.layout) or _is_uncollected(store):
         return True
     budget = config.read(store.fs, store.layout).max_bytes
     if budget is not None and _kept_bytes(store) > budget and not _budget_was_tried(store):
         return True
     with store.view() as view:
-        said = retention_in(view)
-    return bool(retention.due(store, said))
+        retained = retention_in(view)
+    return bool(retention.candidates(store, retained))
 
 
 def _is_uncollected(store: Store) -> bool:
-    """Whether a release came behind the last collection."""
+    """Whether a release came after the last collection."""
     with store.view() as view:
-        said = retention_in(view)
-    last = said.collected[-1][0] if said.collected else -1
-    return any(release.position > last for release in said.released.values())
+        retained = retention_in(view)
+    last = retained.collected[-1][0] if retained.collected else -1
+    return any(release.position > last for release in retained.released.values())
 
 
 # -- roots -------------------------------------------------------------------------------------------
@@ -184,24 +184,24 @@ def _is_uncollected(store: Store) -> bool:
 
 def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
     yield from from_texts(hashes_in(view, limits, since))
-    with Refusals(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
-        told = told_trees(store.fs, store.layout)
-    yield from told
+    with translate_os_errors(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
+        baselines = baseline_trees(store.fs, store.layout)
+    yield from baselines
 
 
 def _stored(view: LogView, since: int = 0) -> dict[bytes, list[bytes]]:
-    """What became of deferred contents: list → trees."""
-    found: dict[bytes, list[bytes]] = {}
+    """The stored deferred contents: list → trees."""
+    trees_by_list: dict[bytes, list[bytes]] = {}
     for text, trees in stored_in(view, since).items():
         for list_id in from_texts((text,)):
-            found[list_id] = list(from_texts(trees))
-    return found
+            trees_by_list[list_id] = list(from_texts(trees))
+    return trees_by_list
 
 
 def _late(store: Store, end: int) -> Iterator[bytes]:
     """What the log names since position `end`; when a session was held or pinned since, all that it names.
 
-    What became of deferred contents is among it whether their list is needed or not: the next plan knows.
+    Stored deferred contents are included whether their list is needed or not: the next plan decides.
     """
     with store.view() as view:
         news = retention_in(view, end)
@@ -217,34 +217,34 @@ def _late(store: Store, end: int) -> Iterator[bytes]:
 def _lost(
     store: Store,
     view: LogView,
-    said: Retention,
-    due: Sequence[Due],
+    retained: Retention,
+    candidates: Sequence[ReleaseCandidate],
     limits: dict[str, int],
     live: set[bytes],
     gone: set[bytes],
 ) -> list[UnreplayableSession]:
-    """The released sessions that name something which goes, or a tree that holds something of it."""
-    rules = {session: release.rule for session, release in said.released.items()}
-    rules |= {one.session_id: one.rule for one in due}
+    """The released sessions that name contents which go, or a tree that holds some of them."""
+    rules = {session: release.rule for session, release in retained.released.items()}
+    rules |= {candidate.session_id: candidate.rule for candidate in candidates}
     dead: dict[bytes, set[str]] = {}
     for session, text in hashes_by_session(view, limits):
         for id in from_texts((text,)):
             if id not in live:
                 dead.setdefault(id, set()).add(session)
     sessions = {session for id in _leading_to(store, set(dead), gone, live) for session in dead[id]}
-    known = {state.session_id: state for state in retention.states(store)} if sessions else {}
-    found = []
+    states = {state.session_id: state for state in retention.states(store)} if sessions else {}
+    lost = []
     for session in sorted(sessions):
-        state = known.get(session)
+        state = states.get(session)
         turns = 0 if state is None else state.turns
-        found.append(
+        lost.append(
             UnreplayableSession(session, None if state is None else state.title, turns, rules[session])
         )
-    return found
+    return lost
 
 
 def _gone(store: Store, live: set[bytes], packs: CollectPlan) -> set[bytes]:
-    """The contents that a plan takes out of all packs; what is dead in other packs stays."""
+    """The contents that a plan takes out of all packs; those that are dead in other packs stay."""
     leaving = {share.name for share in (*packs.dead, *packs.partial)}
     gone: set[bytes] = set()
     staying: set[bytes] = set()
@@ -254,9 +254,9 @@ def _gone(store: Store, live: set[bytes], packs: CollectPlan) -> set[bytes]:
 
 
 def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[bytes]) -> set[bytes]:
-    """Those of the dead `roots` that are in `gone`, or have something of it below them."""
+    """Those of the dead `roots` that are in `gone`, or have some of it below them."""
     above: dict[bytes, set[bytes]] = {}
-    level, seen = roots, set(roots)
+    level, visited = roots, set(roots)
     while level:
         below = set()
         for tree, encoding in read_trees(store.blobs, level):
@@ -265,8 +265,8 @@ def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[byt
                     above.setdefault(id, set()).add(tree)
                     if kind == DIRECTORY:
                         below.add(id)
-        level = below - seen
-        seen |= level
+        level = below - visited
+        visited |= level
     reached, todo = set(gone), list(gone)
     while todo:
         more = above.get(todo.pop(), set()) - reached
@@ -279,16 +279,16 @@ def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[byt
 
 
 def _chosen(
-    store: Store, view: LogView, said: Retention, due: list[Due]
-) -> tuple[list[Due], set[bytes], CollectPlan]:
-    """`due`, and the oldest sessions that must go besides so that packs and segments fit `max_bytes`; what is
-    live without them all; and what goes then.
+    store: Store, view: LogView, retained: Retention, candidates: list[ReleaseCandidate]
+) -> tuple[list[ReleaseCandidate], set[bytes], CollectPlan]:
+    """The candidates with the oldest sessions that must go too so that packs and segments fit `max_bytes`;
+    what is live without them all; and what goes then.
 
-    As few as do it, and all that may go when that is not enough. What is live without more sessions is live
+    As few as are enough, and all that may go when that is not. What is live without more sessions is live
     without fewer, so each try begins with the last that freed enough: all tries together read a tree about
     as often as one.
     """
-    limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
+    limits = retained.limits | {candidate.session_id: _POSITION_MAX for candidate in candidates}
 
     def mark(count: int, live: set[bytes]) -> tuple[set[bytes], CollectPlan]:
         chosen = limits | dict.fromkeys(order[:count], _POSITION_MAX)
@@ -300,8 +300,8 @@ def _chosen(
     budget = config.read(store.fs, store.layout).max_bytes
     needed = 0 if budget is None else _kept_bytes(store) - budget
     if needed > 0:
-        order = [session for session in retention.releasable(store, said) if session not in limits]
-        order = order[: _RELEASED_AT_ONCE_MAX - len(due)]
+        order = [session for session in retention.releasable(store, retained) if session not in limits]
+        order = order[: _RELEASED_AT_ONCE_MAX - len(candidates)]
     low, high = 0, len(order)
     live, packs = mark(high, set())
     if packs.freed < needed:
@@ -313,7 +313,7 @@ def _chosen(
             high, (live, packs) = middle, tried
         else:
             low = middle + 1
-    return due + [Due(session, MAX_BYTES) for session in order[:high]], live, packs
+    return candidates + [ReleaseCandidate(session, MAX_BYTES) for session in order[:high]], live, packs
 
 
 def _kept_bytes(store: Store) -> int:
@@ -322,7 +322,7 @@ def _kept_bytes(store: Store) -> int:
 
 def _bytes_in(store: Store, directory: str) -> int:
     path, total = store.layout.directory(directory), 0
-    with Refusals(path, "count its files"):
+    with translate_os_errors(path, "count its files"):
         for name in store.fs.listdir(path):
             try:
                 total += store.fs.stat(f"{path}/{name}").st_size
@@ -332,7 +332,7 @@ def _bytes_in(store: Store, directory: str) -> int:
 
 
 def _budget_was_tried(store: Store) -> bool:
-    """Whether lately, with hardly less in the store, all was released that may be, and did not suffice."""
+    """Whether a recent try, with about as much in the store, released all it may and did not suffice."""
     path = store.layout.live(_BUDGET_NOTE)
     try:
         noted = jsontext.decode(read_file(store.fs, path, 1000).decode())
@@ -344,7 +344,7 @@ def _budget_was_tried(store: Store) -> bool:
 
 
 def _note_budget(store: Store) -> None:
-    """Not synced: without it the next maintainer tries once more."""
+    """Note the try. It is not synced: without it the next maintainer tries once more."""
     fs = store.fs
     note = jsontext.encode({"bytes": _kept_bytes(store), "at": fs.time_ns() / 1e9})
     tmp = store.layout.tmp(f"budget-{fs.random_bytes(8).hex()}")

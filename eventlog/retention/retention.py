@@ -1,8 +1,8 @@
 """Which sessions' contents may go: pins, archived sessions, and rules (docs/maintenance.md §4).
 
-Everything said here is an event of type `retention`, which stands in no session; `log/retained.py` is the
-fold. A session that is active, pinned or has a pinned turn is never released. Any number of processes may
-release at once: who decides the same on the same ground writes the same event (I8).
+Each decision is an event of type `retention`, which belongs to no session; `log/retained.py` is the fold. A
+session that is active, pinned or has a pinned turn is never released. Any number of processes may release at
+once: those that decide the same from the same state write the same event (I8).
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ ARCHIVED = "archived"
 _TRIES_MAX = 50
 MAX_AGE, MAX_SESSIONS, MAX_BYTES = "max_age_days", "max_sessions", "max_bytes"
 
-# An agent that was killed leaves its session active for good; one in which nothing was recorded for so long
-# is not under way any more. A git history goes on whenever somebody commits.
+# An agent that was killed leaves its session active for good; a session without events for so long is not
+# under way any more. A git history goes on with the next commit.
 _LEFT_AFTER_S = 7 * 24 * 3600
 _DAY_US = 24 * 3600 * 1_000_000
 
@@ -48,25 +48,25 @@ class SessionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ReleaseCandidate:
     """A session that a rule releases."""
 
     session_id: str
     rule: str
 
 
-def pin(store: Store, what: "TurnRef | str", *, undo: bool = False, lock_timeout_s: float = 10.0) -> bool:
-    """Keep the contents of a session (its id) or of a turn, whatever a rule says; whether that is new.
+def pin(store: Store, target: "TurnRef | str", *, undo: bool = False, lock_timeout_s: float = 10.0) -> bool:
+    """Keep the contents of a session (its id) or of a turn, whatever the rules; whether that is new.
 
-    Raises: LockTimeout while somebody collects.
+    Raises: LockTimeout during a collection.
     """
-    session, turn = (what.session_id, what.turn) if isinstance(what, TurnRef) else (what, None)
+    session, turn = (target.session_id, target.turn) if isinstance(target, TurnRef) else (target, None)
     with _no_collection(store, lock_timeout_s):
-        said = _said(store)
-        there = session in said.pinned if turn is None else (session, turn) in said.pinned_turns
-        if there is not undo:
+        retained = _retained(store)
+        is_pinned = session in retained.pinned if turn is None else (session, turn) in retained.pinned_turns
+        if is_pinned is not undo:
             return False
-        store.append_rows([_event(said, UNPIN if undo else PIN, session, turn)])
+        store.append_rows([_event(retained, UNPIN if undo else PIN, session, turn)])
         return True
 
 
@@ -83,84 +83,90 @@ def archive(
     Raises: Refused for a session that is active, pinned, or has a pinned turn; LockTimeout as `pin`.
     """
     with _no_collection(store, lock_timeout_s):
-        said = _said(store)
-        if (session_id in said.released) is not undo:
+        retained = _retained(store)
+        if (session_id in retained.released) is not undo:
             return False
         if not undo:
-            _refuse_kept(store, said, session_id)
+            _refuse_kept(store, retained, session_id)
         operation = HOLD if undo else RELEASE
-        store.append_rows([_event(said, operation, session_id, None, rule=ARCHIVED, reason=reason)])
+        store.append_rows([_event(retained, operation, session_id, None, rule=ARCHIVED, reason=reason)])
         return True
 
 
-def release_due(store: Store, due: Iterable[Due]) -> list[str]:
+def release_all(store: Store, candidates: Iterable[ReleaseCandidate]) -> list[str]:
     """Release the sessions that rules chose; the ids of those that were not by now.
 
     Raises: Refused when one was pinned meanwhile; none is released then.
     """
-    chosen = list(due)
+    chosen = list(candidates)
     for _ in range(_TRIES_MAX):
         with store.view() as view:
-            said, end = retention_in(view), view.next_position
-        pinned = next((one.session_id for one in chosen if one.session_id in said.held), None)
+            retained, end = retention_in(view), view.next_position
+        pinned = next(
+            (candidate.session_id for candidate in chosen if candidate.session_id in retained.held), None
+        )
         if pinned is not None:
             raise Refused(
                 f"session {pinned} was pinned since this plan was made; nothing was done. Plan again."
             )
-        new = [one for one in chosen if one.session_id not in said.released]
-        events = [_event(said, RELEASE, one.session_id, None, rule=one.rule) for one in new]
+        new = [candidate for candidate in chosen if candidate.session_id not in retained.released]
+        events = [
+            _event(retained, RELEASE, candidate.session_id, None, rule=candidate.rule) for candidate in new
+        ]
         try:
             if events:
                 # A pin that comes between must not be overruled.
                 store.append_rows(events, expect_position=end)
-            return [one.session_id for one in new]
+            return [candidate.session_id for candidate in new]
         except Conflict:
             continue
     raise LockTimeout("others append without a pause, so nothing was released; try again")
 
 
-def due(store: Store, said: Retention) -> list[Due]:
-    """What the rules of age and number release now; nothing where there are none."""
+def candidates(store: Store, retained: Retention) -> list[ReleaseCandidate]:
+    """The sessions that the rules of age and number release now; none without such rules."""
     settings = config.read(store.fs, store.layout)
     if settings.max_age_days is None and settings.max_sessions is None:
         return []
-    found: dict[str, Due] = {}
-    kept = [state for state in states(store) if state.session_id not in said.released]
-    free = [state for state in kept if _is_free(state, said)]
+    candidates: dict[str, ReleaseCandidate] = {}
+    unreleased = [state for state in states(store) if state.session_id not in retained.released]
+    free = [state for state in unreleased if _is_free(state, retained)]
     if settings.max_age_days is not None:
         oldest = store.fs.time_ns() // 1000 - settings.max_age_days * _DAY_US
         for state in free:
             if state.last_at is not None and state.last_at < oldest:
-                found[state.session_id] = Due(state.session_id, MAX_AGE)
+                candidates[state.session_id] = ReleaseCandidate(state.session_id, MAX_AGE)
     if settings.max_sessions is not None:
-        too_many = {state.session_id for state in kept[: max(0, len(kept) - settings.max_sessions)]}
+        too_many = {
+            state.session_id for state in unreleased[: max(0, len(unreleased) - settings.max_sessions)]
+        }
         for state in free:
             if state.session_id in too_many:
-                found.setdefault(state.session_id, Due(state.session_id, MAX_SESSIONS))
-    return list(found.values())
+                candidates.setdefault(state.session_id, ReleaseCandidate(state.session_id, MAX_SESSIONS))
+    return list(candidates.values())
 
 
-def releasable(store: Store, said: Retention) -> list[str]:
+def releasable(store: Store, retained: Retention) -> list[str]:
     """The sessions that a rule may release, oldest first."""
     return [
         state.session_id
         for state in states(store)
-        if state.session_id not in said.released and _is_free(state, said)
+        if state.session_id not in retained.released and _is_free(state, retained)
     ]
 
 
 def states(store: Store) -> list[SessionState]:
-    """All sessions, that in which something was recorded last at the end."""
+    """All sessions, in the order of their last events."""
     now = store.fs.time_ns() // 1000
-    found = []
+    states_ = []
     for session_id, goes_on, agent, title, turns, last_at in store.query(_SESSIONS).rows:
-        left = last_at is not None and now - last_at > _LEFT_AFTER_S * 1_000_000 and agent != "git"
-        found.append(SessionState(session_id, title, turns, last_at, bool(goes_on) and not left))
-    return found
+        is_left = last_at is not None and now - last_at > _LEFT_AFTER_S * 1_000_000 and agent != "git"
+        states_.append(SessionState(session_id, title, turns, last_at, bool(goes_on) and not is_left))
+    return states_
 
 
-def told(store: Store) -> Retention:
-    """What is released and pinned, asked of the index; knows of no collections."""
+def indexed_retention(store: Store) -> Retention:
+    """What is released and pinned, by the index; without collections."""
     names = ("position", "event_type", "operation", "recorded_at", "payload")
     rows = store.query(
         "select position, event_type, operation, epoch_us(recorded_at), payload from events "
@@ -170,35 +176,35 @@ def told(store: Store) -> Retention:
     return retention_of(dict(zip(names, row, strict=True)) for row in rows)
 
 
-def _said(store: Store) -> Retention:
+def _retained(store: Store) -> Retention:
     with store.view() as view:
         return retention_in(view)
 
 
 def _no_collection(store: Store, timeout_s: float) -> Lock:
-    """While it is held nothing is condemned or unlinked: who is told that a session is kept relies on it."""
+    """While it is held nothing is condemned or unlinked: a caller that keeps a session relies on it."""
     return acquire(store.fs, store.layout, GC, exclusive=False, timeout_s=timeout_s)
 
 
-def _is_free(state: SessionState, said: Retention) -> bool:
-    return not state.active and state.session_id not in said.held
+def _is_free(state: SessionState, retained: Retention) -> bool:
+    return not state.active and state.session_id not in retained.held
 
 
-def _refuse_kept(store: Store, said: Retention, session_id: str) -> None:
-    if session_id in said.pinned:
+def _refuse_kept(store: Store, retained: Retention, session_id: str) -> None:
+    if session_id in retained.pinned:
         raise Refused(f"session {session_id} is pinned; `locus store unpin {session_id}` first")
-    turns = sorted(turn for session, turn in said.pinned_turns if session == session_id)
+    turns = sorted(turn for session, turn in retained.pinned_turns if session == session_id)
     if turns:
         name = f"{session_id}_{turn_id_of(turns[0])}"
         raise Refused(f"turn {name} is pinned, so its session stays; `locus store unpin {name}` first")
     row = sessions.by_id(store, session_id)
-    state = next((one for one in states(store) if one.session_id == session_id), None)
+    state = next((state for state in states(store) if state.session_id == session_id), None)
     if row is not None and state is not None and state.active:
         raise Refused(f"session {session_id} is active. `locus session end` ends it; then it can be archived")
 
 
 def _event(
-    said: Retention,
+    retained: Retention,
     operation: str,
     session: str,
     turn: int | None,
@@ -206,11 +212,11 @@ def _event(
     rule: str | None = None,
     reason: str | None = None,
 ) -> Event:
-    """Its id is that of the word before it, so that two who say the same at once say it once."""
-    before = said.last.get((session, turn), -1)
+    """An event whose id depends on the one before, so that two equal decisions at once are one event."""
+    last_position = retained.last.get((session, turn), -1)
     name = session if turn is None else f"{session}_{turn_id_of(turn)}"
     return {
-        "event_id": event_id_of("locus", RETENTION, operation, name, str(before)),
+        "event_id": event_id_of("locus", RETENTION, operation, name, str(last_position)),
         "event_type": RETENTION,
         "event_kind": "fact",
         "source": "user" if rule in (None, ARCHIVED) else "system",

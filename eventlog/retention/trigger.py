@@ -1,4 +1,4 @@
-"""Whether the maintainer should look what may be collected. Every command asks: it imports little."""
+"""Whether the maintainer should plan a collection. Every command asks, so this imports little."""
 
 from eventlog.base import config
 from eventlog.base.fs import FileSystem

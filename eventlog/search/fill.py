@@ -177,7 +177,7 @@ class Filler:
 
     def _parted(self, files: "list[Named]") -> "tuple[list[Named], list[Named]]":
         """Those whose contents are here, and the others."""
-        places = self._blobs.places({named[2] for named in files})
+        places = self._blobs.locations({named[2] for named in files})
         parts: tuple[list[Named], list[Named]] = [], []
         for position, path, id in files:
             parts[id not in places].append((position, document.clean(path), id))
@@ -185,7 +185,7 @@ class Filler:
 
     def _put_contents(self, files: "list[Named]", stretch: int, *, backward: bool, wanted: bool) -> None:
         """Index what files held, path by path, each in the order in which its stretch grows."""
-        places = self._blobs.places({named[2] for named in files})
+        places = self._blobs.locations({named[2] for named in files})
         by_path: dict[str, list[IndexedVersion]] = {}
         for position, path, id in reversed(files) if backward else files:
             if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:

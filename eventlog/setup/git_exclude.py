@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from eventlog.base.errors import EventLogError, Refused
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.base.repository import GIT_ENVIRONMENT, git_environment
 from eventlog.setup import receipts, settings_file
 from eventlog.setup.settings_file import SettingsEdit
@@ -142,7 +142,7 @@ def take_back(fs: FileSystem, state: str, claim: str, *, dry_run: bool = False) 
     with settings_file.locked(fs, kept):
         for one in _all(fs, kept):
             if _has(one, claim):
-                with Refusals(one.exclude, "edit git's list of ignored files"):
+                with translate_os_errors(one.exclude, "edit git's list of ignored files"):
                     change, left = _cut(fs, one, claim)
                     _write(fs, change, one.made_directory)
                     _keep(fs, kept, left)

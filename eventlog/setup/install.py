@@ -17,7 +17,7 @@ from typing import Any
 
 from eventlog.agents.opencode import plugin
 from eventlog.base.errors import Refused
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.setup import receipts, settings, settings_file
 from eventlog.setup.receipts import EditReceipt
 from eventlog.setup.settings import Edit, Handler
@@ -211,7 +211,7 @@ def edit_text(
         after = make(None if before is None else _text(before, path))
         return SettingsEdit(agent, path, file, before, None if after is None else after.encode())
 
-    with Refusals(path, "edit the settings"):
+    with translate_os_errors(path, "edit the settings"):
         if dry_run:
             return planned()
         with settings_file.locked(fs, receipts.directory(homes.state)):
@@ -365,7 +365,7 @@ def _edit(
     fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, make: Any, *, is_end: bool = False
 ) -> SettingsEdit:
     """Args: is_end: nothing of ours is to be in the file from now on, whether it was there or not."""
-    with Refusals(path, "edit the settings"):
+    with translate_os_errors(path, "edit the settings"):
         if dry_run:
             return _planned(fs, agent, path, homes, make)[0]
         kept = receipts.directory(homes.state)

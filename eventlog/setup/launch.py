@@ -16,7 +16,7 @@ import sys
 
 from eventlog import __version__
 from eventlog.base.errors import EventLogError
-from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.base.fs import FileSystem, read_file, translate_os_errors
 from eventlog.setup import launch_modules
 
 STUB = "locus-hook.py"
@@ -128,7 +128,7 @@ def make_stub(fs: FileSystem, commands: str, data_home: str) -> str:
         modules=modules,
         head_size=launch_modules.HEAD_SIZE,
     ).encode()
-    with Refusals(path, "write the files that start hooks"):
+    with translate_os_errors(path, "write the files that start hooks"):
         os.makedirs(directory, exist_ok=True)
         launch_modules.renew(fs, modules, commands)
         if not os.path.exists(path) or read_file(fs, path) != text:

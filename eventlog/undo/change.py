@@ -23,7 +23,7 @@ from eventlog.blobs.tree import (
 )
 from eventlog.replay.line_counts import deferred_content
 from eventlog.replay.trees import kind_of_mode
-from eventlog.restore.place import NO_ID, State, same
+from eventlog.restore.directory import NO_ID, State, same
 
 if TYPE_CHECKING:
     from eventlog.replay.deferred import DeferredContents

@@ -21,8 +21,8 @@ from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, hashed, told_in
 from eventlog.replay.trees import Running, TreeState, trees_of
 from eventlog.restore import journal
-from eventlog.restore.place import NO_ID, RestoreDirectory, State
-from eventlog.restore.plan import RestorePlan, make_plan, place_of, read_plan
+from eventlog.restore.directory import NO_ID, RestoreDirectory, State
+from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, is_below, selection, ways
 from eventlog.undo import operations
@@ -135,9 +135,9 @@ def plan_of_undo(
         else:
             ref = store.turn(name)
             refs = [r for r in _turns_of(store, ref.session_id) if r.turn >= ref.turn] if since else [ref]
-            for one in refs:
-                _refuse_running(store, running, one, force)
-                targets.append(_of_turn(store, running, one, done, must=not since))
+            for each in refs:
+                _refuse_running(store, running, each, force)
+                targets.append(_of_turn(store, running, each, done, must=not since))
     return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
 
 
@@ -190,27 +190,27 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
         condition = "session_id in (select session_id from events where agent = $1 and agent_session_id = $2)"
         parameters = list(session)
     agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
-    found = store.query(
+    rows = store.query(
         "select session_id, turn, first_position, last_position from turns where agent is not null "
         f"and agent not in ({agents}) and rewritten is not true and len(files_modified) > 0 and {condition} "
         f"order by {TURNS_NEWEST_FIRST}",
         parameters,
     ).rows
-    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in found]
+    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
 
 
 def _turns_of(store: UndoStore, session: str) -> list[TurnRef]:
     """The turns of a session in order. Raises: NotFound."""
-    found = store.query(
+    rows = store.query(
         "select session_id, turn, first_position, last_position from turns where starts_with(session_id, $1) "
         "order by session_id, turn",
         [session],
     ).rows
-    if not found:
+    if not rows:
         raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
-    if len({row[0] for row in found}) > 1:
+    if len({row[0] for row in rows}) > 1:
         raise NotFound(f"{session!r} fits several sessions. Give more of the name.")
-    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in found]
+    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
 
 
 def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
@@ -374,8 +374,8 @@ def _plan(
         raise NotFound(
             f"{', '.join(of)} did not change {names}. `locus undo --dry-run` shows what it changed."
         )
-    with place_of(store.layout.root, into) as place:
-        work = _work(store, place, of[0] if of else "", conflicts)
+    with target_directory(store.layout.root, into) as directory:
+        work = _work(store, directory, of[0] if of else "", conflicts)
         work.take_back(changes)
         skipped += work.missing
         refused = [(conflict.path, conflict.why) for conflict in work.conflicts]
@@ -383,7 +383,7 @@ def _plan(
             skipped += refused
             refused = []
         plan = make_plan(
-            place,
+            directory,
             _wanted(work),
             store.blobs,
             turn=of[0].partition(":")[2] if of else "",
@@ -415,20 +415,20 @@ def _plan(
     return UndoPlan(**values)
 
 
-def _work(store: UndoStore, place: RestoreDirectory, name: str, conflicts: str) -> TakeBack:
+def _work(store: UndoStore, directory: RestoreDirectory, name: str, conflicts: str) -> TakeBack:
     states: dict[bytes, State | None] = {}
 
-    def look(path: bytes) -> State | None:
+    def state_at(path: bytes) -> State | None:
         if path not in states:
             try:
-                states[path] = place.look(path)[0]
+                states[path] = directory.state_at(path)[0]
             except OSError as error:
                 raise NotFound(f"{path_text(path)} cannot be read: {error.strerror}") from error
         return states[path]
 
     return TakeBack(
-        look=look,
-        read=lambda path: place.read(path)[2],
+        state_at=state_at,
+        read=lambda path: directory.read(path)[2],
         content=store.blobs.get,
         moved=_moved(store),
         name=name,
@@ -449,11 +449,11 @@ def _moved(store: UndoStore) -> Any:
                 for e in events
                 if e["operation"] == "rename"
             ]
-        here, found = path, False
+        here, is_moved = path, False
         for position, old, new in renames:
             if position > since and old == here:
-                here, found = new, True
-        return here if found else None
+                here, is_moved = new, True
+        return here if is_moved else None
 
     return moved
 
@@ -461,7 +461,7 @@ def _moved(store: UndoStore) -> Any:
 def _wanted(work: TakeBack) -> Wanted:
     wanted = Wanted(whole=False)
     for path, state in work.writes().items():
-        now = work.look(path)
+        now = work.state_at(path)
         if now is not None and now.kind == SYMLINK:
             wanted.links.add(path)
         if state is not None:

@@ -16,8 +16,8 @@ from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
 from eventlog.replay.deferred import DeferredContents, told_in
 from eventlog.restore import journal
-from eventlog.restore.place import State
-from eventlog.restore.plan import RestorePlan, make_plan, place_of, read_plan
+from eventlog.restore.directory import State
+from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
 from eventlog.restore.wanted import Wanted
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, state_of_entry
 from eventlog.undo.plan import UndoStore, directories_above, operations_of
@@ -54,19 +54,19 @@ def recorded_states(store: UndoStore, pattern: str) -> list[RecordedState]:
     Args: pattern: a path of the repository, or one with `*`, `?` or `[…]`, of which `*` fits a slash too.
     """
     wish = path_bytes(pattern) if pattern.startswith('"') else os.fsencode(pattern)
-    found = [*_of_events(store, wish), *_of_trees(store, wish), *_of_restores(store, wish)]
-    found.sort(key=lambda state: (state.position, state.source == "event"))
+    states = [*_of_events(store, wish), *_of_trees(store, wish), *_of_restores(store, wish)]
+    states.sort(key=lambda state: (state.position, state.source == "event"))
     newest: dict[str, RecordedState] = {}
-    states: list[RecordedState] = []
-    for state in found:
+    distinct: list[RecordedState] = []
+    for state in states:
         last = newest.get(state.path)
         if last is not None and last.hash == state.hash and last.state.kind == state.state.kind:
             if state.deleted_in or state.deleted_by:
-                states[states.index(last)] = newest[state.path] = state
+                distinct[distinct.index(last)] = newest[state.path] = state
             continue
         newest[state.path] = state
-        states.append(state)
-    return [_checked(store, state) for state in reversed(states)]
+        distinct.append(state)
+    return [_checked(store, state) for state in reversed(distinct)]
 
 
 def plan_of_recovery(
@@ -76,12 +76,12 @@ def plan_of_recovery(
     journal.refuse_unfinished(store.fs, store.layout)
     path = path_bytes(recorded.path)
     wanted = Wanted(whole=False, entries={**directories_above(path), path: recorded.state})
-    with place_of(store.layout.root, into) as place:
-        now = place.lstat(path)
+    with target_directory(store.layout.root, into) as directory:
+        now = directory.lstat(path)
         if now is not None and (now.st_mode & 0o170000) == 0o120000:
             wanted.links.add(path)
         plan = make_plan(
-            place, wanted, store.blobs, turn=recorded.turn or "", at="end", tree=None,
+            directory, wanted, store.blobs, turn=recorded.turn or "", at="end", tree=None,
             bound=["recover", recorded.hash, recorded.path],
         )  # fmt: skip
     values = {name: getattr(plan, name) for name in plan.__slots__}
@@ -211,7 +211,7 @@ def _of_restores(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
 
 def _checked(store: UndoStore, recorded: RecordedState) -> RecordedState:
     """The state, with why its content is not to be had, where it is not."""
-    stored = store.blobs.places([recorded.state.id]).get(recorded.state.id)
+    stored = store.blobs.locations([recorded.state.id]).get(recorded.state.id)
     if stored is not None:
         return replace(recorded, state=recorded.state._replace(size=stored[4]))
     try:

@@ -11,7 +11,7 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import DIRECTORY, SYMLINK
-from eventlog.restore.place import FILES, State, same
+from eventlog.restore.directory import FILES, State, same
 from eventlog.undo.change import RecordedChange
 from eventlog.undo.merge import MergeConflict, has_markers, is_text, merge
 
@@ -44,12 +44,12 @@ class _MissingError(Exception):
 class TakeBack:
     """Takes changes back, newest first; those that share a path together, or not at all.
 
-    `look` gives what stands at a path in the directory, `read` its bytes, `content` a stored content. `moved`
-    gives the path to which recorded renames lead from a path since a position, None where there is none or
-    more than one. With `markers`, lines in conflict are written between markers named after `name`.
+    `state_at` gives what stands at a path in the directory, `read` its bytes, `content` a stored content.
+    `moved` gives the path to which recorded renames lead from a path since a position, None where there is
+    none. With `markers`, lines in conflict are written between markers named after `name`.
     """
 
-    look: Callable[[bytes], State | None]
+    state_at: Callable[[bytes], State | None]
     read: Callable[[bytes], bytes]
     content: Callable[[bytes], bytes]
     moved: Callable[[bytes, int], bytes | None]
@@ -80,7 +80,7 @@ class TakeBack:
 
     def writes(self) -> Mapping[bytes, State | None]:
         """What has to stand where; what stands there already is left out."""
-        return {path: state for path, state in self.states.items() if not same(state, self.look(path))}
+        return {path: state for path, state in self.states.items() if not same(state, self.state_at(path))}
 
     def _take_back(self, change: RecordedChange) -> None:
         old, new = change.old_path, change.new_path
@@ -179,7 +179,7 @@ class TakeBack:
         return self.content(state.id) if path in self.states else self.read(path)
 
     def _now(self, path: bytes) -> State | None:
-        return self.states[path] if path in self.states else self.look(path)
+        return self.states[path] if path in self.states else self.state_at(path)
 
     def _refuse_file_above(self, path: bytes) -> None:
         """Where a directory was, a file may stand now: nothing can be put below it."""

@@ -14,7 +14,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Refused
-from eventlog.base.fs import Refusals
+from eventlog.base.fs import translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text, tree_id
 from eventlog.blobs.tree import FILES, PLAIN, SKIPPED, encode_tree
@@ -208,7 +208,7 @@ def capture(
     key = CacheKey(
         blobs.store_id, blake3(path).digest(16), _options(place, include, size_max, keep_ignored), path
     )
-    with Refusals(layout.gc_generation, "read how often contents were collected"):
+    with translate_os_errors(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)

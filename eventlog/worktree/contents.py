@@ -102,9 +102,9 @@ class ContentReader:
         from eventlog.blobs.deferred import encode_list, sentence_of
 
         put = self._entries.writer.put
-        list_id = put(encode_list(rows), look=False)
+        list_id = put(encode_list(rows), scan=False)
         self._lists.add(list_id, in_git=True)
-        return put(sentence_of(list_id), look=False)
+        return put(sentence_of(list_id), scan=False)
 
     def _may_read(self, size: int) -> bool:
         if size > self._entries.size_max:
@@ -154,8 +154,8 @@ class ContentReader:
         for one, found in later:
             self.new.append(DeferredFile((one.path, self._entries.kind_of(found), *stat_of(found), None)))
         put = self._entries.writer.put
-        list_id = put(encode_list(self.new), look=False)
-        sentence = put(sentence_of(list_id), look=False)
+        list_id = put(encode_list(self.new), scan=False)
+        sentence = put(sentence_of(list_id), scan=False)
         self._lists.add(list_id, self.new)
         for one, found in later:
             yield one, (SKIPPED, sentence, found.st_size, self._entries.proof(found))

@@ -89,7 +89,7 @@ WORKS: list[Work] = [merge, collect]
 
 def resolve(blobs: BlobStore, id: bytes) -> None:
     """Read all below a tree, hashed on the way; a copy that is condemned does not count."""
-    if not blobs.places((id,)):
+    if not blobs.locations((id,)):
         raise NotFound(f"{id.hex()} is in no live pack")
     if blobs.kind_of(id) == "tree":
         for entry in blobs.get_tree(id):

@@ -54,21 +54,21 @@ def test_a_writer_opens_no_young_pack(layout: Layout, contents: list[bytes]) -> 
 def test_the_file_may_be_gone_or_damaged(layout: Layout, contents: list[bytes]) -> None:
     """I22: whatever happens to it, packs answer, and the next writer makes it anew."""
     rng = random.Random(7)
-    with open(layout.young, "rb") as file:
+    with open(layout.recent_packs, "rb") as file:
         good = file.read()
     damaged = [b"", good[:-5], good + b"\0" * 9, b"x" + good]
     for _ in range(8):
         at = rng.randrange(len(good))
         damaged.append(good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :])
     for number, data in enumerate(damaged):
-        with open(layout.young, "wb") as out:
+        with open(layout.recent_packs, "wb") as out:
             out.write(data)
         with open_store(layout) as store:
             ids = put_all(store, *contents)
             assert [store.get(id) for id in ids] == contents
         opened_by_a_put(layout, b"new %d" % number)
         assert opened_by_a_put(layout, b"newer %d" % number) == 0
-        os.unlink(layout.young)
+        os.unlink(layout.recent_packs)
         assert opened_by_a_put(layout, b"newest %d" % number) > 0
         assert opened_by_a_put(layout, b"last %d" % number) == 0
 
@@ -85,7 +85,7 @@ def test_an_idx_takes_its_place(layout: Layout, contents: list[bytes]) -> None:
     """Making an idx removes the file; packs made behind it begin a new one."""
     with open_store(layout) as store:
         store.build_idx()
-    assert not os.path.exists(layout.young)
+    assert not os.path.exists(layout.recent_packs)
     assert opened_by_a_put(layout, b"one") == 0
     assert opened_by_a_put(layout, b"two") <= 1
     assert opened_by_a_put(layout, b"three") == 0

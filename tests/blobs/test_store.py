@@ -126,7 +126,7 @@ def test_a_large_blob_takes_a_group_of_its_own(layout, blobs):
     large = bytes(17 << 20)
     ids = put_all(blobs, b"before", large, b"after")
     assert [blobs.get(id) for id in ids] == [b"before", large, b"after"]
-    places = blobs.places(ids)
+    places = blobs.locations(ids)
     assert places[ids[0]][2] == places[ids[2]][2] != places[ids[1]][2]
 
 
@@ -161,7 +161,7 @@ def test_a_store_sees_packs_that_another_process_adds(layout, blobs):
     (id,) = put_all(other, b"new")
     assert blobs.get(id) == b"new"
     (later,) = put_all(other, b"later")
-    assert blobs.contains(later) and blobs.places([later])
+    assert blobs.contains(later) and blobs.locations([later])
 
 
 # -- resolve -----------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_an_idx_over_many_packs_finds_every_id(layout, blobs):
             put_all(store, *contents[start : start + 300])
     blobs.build_idx()
     store = open_store(layout)
-    assert store.young_count() == 0
+    assert store.recent_count() == 0
     assert all(store.get(blob_id(content)) == content for content in contents)
     assert not any(store.contains(blob_id(content + b"?")) for content in contents[:300])
 

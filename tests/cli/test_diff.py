@@ -254,7 +254,7 @@ def test_damage_is_named_and_the_rest_is_shown(locus: Locus, own: Path) -> None:
         end = to_text(store_node(store.blobs, bad, codec="raw"))
         begin(store, {}).snapshot_of(end)
         entry = next(e for e in store.blobs.get_tree(from_text(end)) if e.name == b"bad")
-        path, _, group_offset, *_ = store.blobs.places([entry.id])[entry.id]
+        path, _, group_offset, *_ = store.blobs.locations([entry.id])[entry.id]
     data = bytearray(Path(path).read_bytes())
     data[group_offset + 100] ^= 0xFF
     overwrite(path, bytes(data))

@@ -516,10 +516,10 @@ def test_a_name_that_is_too_long_is_told(command: str, recorded: Recorded, locus
 
 def test_errors_say_where_and_what_next(tmp_path: Path) -> None:
     """P7: what the machine refuses is told with the path, the reason and the way out."""
-    from eventlog.base.fs import refusal
+    from eventlog.base.fs import store_error
 
-    full = refusal(OSError(28, "No space left on device", str(tmp_path)), "elsewhere", "do this")
-    odd = refusal(OSError("no errno at all"), "some/path", "do that")
+    full = store_error(OSError(28, "No space left on device", str(tmp_path)), "elsewhere", "do this")
+    odd = store_error(OSError("no errno at all"), "some/path", "do that")
 
     assert isinstance(full, EventLogError)
     assert str(full).startswith(f"{tmp_path}: cannot do this: No space left on device. ")

@@ -205,7 +205,7 @@ def test_a_hook_ends_its_look_for_erased_texts_in_time(
     contents.main([str(work / ".locus")])
     with Store.open(work / ".locus") as store:
         told = {e["title"]: e["payload"]["kinds"] for e in store.events(event_types=["withheld"])}  # type: ignore[index]
-        assert store.blobs.places([blob_id(b"large\n" * 300_000)])
+        assert store.blobs.locations([blob_id(b"large\n" * 300_000)])
     assert told.pop(HASH) == ["github-token"]
     assert list(told.values()) == [["not_looked_through"]]
     assert to_text(blob_id(b"large\n" * 300_000)) not in told

@@ -270,14 +270,16 @@ def test_a_note_is_of_one_user_one_store_one_machine(
         REAL, ours, store_id, person.Person("A U Thor", "a@example.org", {person.machine(): "here"})
     )
 
-    assert person.told(REAL, ours, store_id) == {
+    assert person.start_fields(REAL, ours, store_id) == {
         "person": {"name": "A U Thor", "email": "a@example.org"},
         "host": "here",
     }
-    assert person.told(REAL, ours, b"\2" * 16) == {}
-    assert person.told(REAL, {"HOME": str(tmp_path / "other")}, store_id) == {}
+    assert person.start_fields(REAL, ours, b"\2" * 16) == {}
+    assert person.start_fields(REAL, {"HOME": str(tmp_path / "other")}, store_id) == {}
     monkeypatch.setattr(person, "machine", lambda: "another")
-    assert person.told(REAL, ours, store_id) == {"person": {"name": "A U Thor", "email": "a@example.org"}}
+    assert person.start_fields(REAL, ours, store_id) == {
+        "person": {"name": "A U Thor", "email": "a@example.org"}
+    }
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"[" * 40_000, b'{"name": 1, "hosts": []}', b"\xff"])
@@ -288,4 +290,4 @@ def test_a_note_that_cannot_be_read_says_nothing(tmp_path: Path, data: bytes) ->
     os.makedirs(os.path.dirname(path))
     Path(path).write_bytes(data)
 
-    assert person.told(REAL, {"HOME": str(tmp_path)}, b"\1" * 16) == {}
+    assert person.start_fields(REAL, {"HOME": str(tmp_path)}, b"\1" * 16) == {}

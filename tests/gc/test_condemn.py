@@ -27,7 +27,7 @@ from eventlog.gc.condemn import (
     plan_collection,
     sweep_condemned,
 )
-from eventlog.gc.live_contents import live_ids, told_trees
+from eventlog.gc.live_contents import baseline_trees, live_ids
 from eventlog.worktree import statcache
 from tests.blobs.support import Node, open_store, overwrite, pack_paths, put_all, put_node, store_node
 from tests.gc import collecting
@@ -310,8 +310,8 @@ def test_the_tree_that_hooks_told_last_is_a_root(layout: Layout) -> None:
     write_told(layout, "a" * 16, CaptureCheckpoint(root, "n", {}))
     write_told(layout, "b" * 16, CaptureCheckpoint(None, "n", {}))
     Path(layout.live("c.told")).write_text("{torn")
-    assert told_trees(REAL, layout) == [root]
-    collect(blobs, told_trees(REAL, layout))
+    assert baseline_trees(REAL, layout) == [root]
+    collect(blobs, baseline_trees(REAL, layout))
     assert verify_tree(blobs, root) == []
 
 

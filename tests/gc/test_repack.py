@@ -57,7 +57,7 @@ def test_packs_become_one_and_everything_is_found(layout: Layout) -> None:
             ((name, kind, id, _),) = store.get_tree(root)
             assert (name, kind) == (b"src", DIRECTORY)
             assert {entry.name: store.get(entry.id) for entry in store.get_tree(id)} == files
-        assert store.young_count() == 0  # an idx covers the new pack
+        assert store.recent_count() == 0  # an idx covers the new pack
     assert verify(blobs, "read") == []
 
 

@@ -64,7 +64,7 @@ def test_reuse_counts_every_naming_in_full(store: Store) -> None:
     """P6: named is what each snapshot and each change holds; a second turn of the same tree doubles it."""
     with store.view() as view:
         first = usage.reuse(store.blobs, view)
-    assert first.kept == pack_bytes(store) and first.factor is not None
+    assert first.stored == pack_bytes(store) and first.factor is not None
     assert first.named > first.distinct
     snapshots = list(store.events(event_types=("snapshot",)))
     for number, event in enumerate(snapshots):
@@ -73,4 +73,4 @@ def test_reuse_counts_every_naming_in_full(store: Store) -> None:
     with store.view() as view:
         second = usage.reuse(store.blobs, view)
     assert second.named - first.named == first.named - 4 * 40_000
-    assert (second.distinct, second.kept) == (first.distinct, first.kept)
+    assert (second.distinct, second.stored) == (first.distinct, first.stored)

@@ -26,7 +26,15 @@ from eventlog.base.types import Event
 from eventlog.log import compact as compaction
 from eventlog.log import manifest as manifests
 from eventlog.log import merge, pins
-from eventlog.log.compact import GRACE_S, RUN_MIN, CompactReport, all_runs, compact, due_bytes, due_run
+from eventlog.log.compact import (
+    GRACE_S,
+    RUN_MIN,
+    CompactReport,
+    all_runs,
+    compact,
+    mergeable_bytes,
+    mergeable_run,
+)
 from eventlog.log.manifest import Manifest, SegmentEntry, Superseded
 from eventlog.log.reader import open_view
 from eventlog.log.segment import with_anchors_apart
@@ -218,7 +226,7 @@ def entries(*sizes: int) -> tuple[SegmentEntry, ...]:
 def test_the_newest_segments_are_merged_when_they_have_grown(sizes: "list[int]", taken: int) -> None:
     """P6: a run from the newest on, each smaller than twice what is newer, of eight or more."""
     found = entries(*sizes)
-    run = due_run(found)
+    run = mergeable_run(found)
 
     assert len(run) == taken
     assert run == found[len(found) - len(run) :]
@@ -232,7 +240,7 @@ def test_a_log_has_few_segments_and_rewrites_little(sizes: "list[int]") -> None:
     for n, size in enumerate(sizes):
         (entry,) = entries(size)
         held.append(replace(entry, base=n, end=n + 1))
-        run = due_run(held)
+        run = mergeable_run(held)
         if run:
             total = sum(one.bytes for one in run)
             assert total <= compaction.RESULT_BYTES_MAX
@@ -258,13 +266,13 @@ def test_all_segments_are_taken_in_runs_of_bounded_size() -> None:
 def test_what_is_due_is_known_without_reading_segments(log: Log) -> None:
     """P4: seven segments are left alone, eight are merged; then nothing is due."""
     seal_each(log, [[event(n)] for n in range(7)])
-    assert due_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
     assert compacted(log, everything=False) == CompactReport()
     seal_each(log, [[event(7)]])
-    assert due_bytes(REAL, log.layout, STORE_ID) == sum(e.bytes for e in current(log).segments)
+    assert mergeable_bytes(REAL, log.layout, STORE_ID) == sum(e.bytes for e in current(log).segments)
 
     assert compacted(log, everything=False).merged == 8
-    assert due_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
 
 
 # -- readers, and the files that were replaced -------------------------------------------------------------
@@ -296,10 +304,10 @@ def test_replaced_files_stay_for_a_minute(log: Log) -> None:
     """I17: who reads without a pin, such as a copy of the directory, has time to finish."""
     filled(log)
     compacted(log)
-    assert due_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
     assert (compacted(log).removed, len(log.segments())) == ([], 4)
     grow_old(log)
-    assert due_bytes(REAL, log.layout, STORE_ID) == 0
+    assert mergeable_bytes(REAL, log.layout, STORE_ID) == 0
 
     assert len(compacted(log).removed) == 3
 

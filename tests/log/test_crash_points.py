@@ -621,7 +621,7 @@ class _NoQuarantine(Journal):
 
 
 class _QuarantineNotDurable(Journal):
-    def _keep(self, name: str, data: bytes) -> None:
+    def _store_quarantined(self, name: str, data: bytes) -> None:
         fd = self._fs.open(self._layout.quarantine(name), os.O_WRONLY | os.O_CREAT)
         write_all(self._fs, fd, data)
         self._fs.close(fd)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.base.names import next_session_id, session_id_of
-from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, Numbering, PrefixRow
+from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, NUMBERING_COLUMNS, Numbering, PrefixRow
 
 SID = session_id_of("pi", "one")
 SECOND = next_session_id("pi", SID)
-COLUMNS = (*INPUT_COLUMNS, *PLACE_COLUMNS)
+COLUMNS = (*INPUT_COLUMNS, *NUMBERING_COLUMNS)
 
 
 def happening(event_type: str = "action", **columns: Any) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def test_an_event_without_a_session_has_no_place() -> None:
     """Null is the honest answer where nobody said which session it was (P7)."""
     row = numbered([happening(agent=None)])[0]
 
-    assert [row[name] for name in PLACE_COLUMNS] == [None] * 6
+    assert [row[name] for name in NUMBERING_COLUMNS] == [None] * 6
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -22,7 +22,7 @@ from eventlog.gc import condemn as condemning
 from eventlog.gc.live_contents import live_ids
 from eventlog.log.retained import hashes_in, retention_in
 from eventlog.retention import collection, retention
-from eventlog.retention.retention import Due
+from eventlog.retention.retention import ReleaseCandidate
 from eventlog.store import Store
 from tests.blobs.support import as_process
 from tests.recorder.kept import DAY_S, files_of, record
@@ -60,7 +60,7 @@ def due_plan(store: Store) -> collection.CollectionPlan:
     """As `collection.plan`, for a rule that chose the session; without questions to the projections."""
     with store.view() as view:
         said = retention_in(view)
-        due = [] if GONE in said.ever else [Due(GONE, "max_sessions")]
+        due = [] if GONE in said.ever else [ReleaseCandidate(GONE, "max_sessions")]
         limits = said.limits | {one.session_id: 1 << 62 for one in due}
         live = live_ids(store.blobs, collection._roots(store, view, limits))
         packs = condemning.plan_collection(store.blobs, live, dead_share_max=0.1)
@@ -146,7 +146,7 @@ def test_a_collection_without_one_of_its_steps_is_noticed(monkeypatch: pytest.Mo
     if how == "all is collected":
         monkeypatch.setattr(collection, "hashes_in", lambda *given: iter(()))
     elif how == "the release is not looked at":
-        monkeypatch.setattr(retention, "release_due", lambda store, due: [])
+        monkeypatch.setattr(retention, "release_all", lambda store, candidates: [])
     else:
         real = hashes_in
         limits = {KEPT: 1 << 62, GONE: 1 << 62}

@@ -42,7 +42,7 @@ def content(desk: Desk, name: str) -> bytes:
 
 
 def has(desk: Desk, name: str) -> bool:
-    return bool(desk.store.blobs.places([content(desk, name)]))
+    return bool(desk.store.blobs.locations([content(desk, name)]))
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -71,7 +71,7 @@ def test_a_list_that_only_the_tree_told_last_needs_is_kept_with_what_became_of_i
     retention.archive(desk.store, A)
     collection.collect(desk.store, collection.plan(desk.store))
     (listed,) = done.deferred
-    assert desk.store.blobs.places([listed.list_id])
+    assert desk.store.blobs.locations([listed.list_id])
     desk.store_all()
     assert has(desk, "a")
     assert desk.store.verify("deep") == []

@@ -10,7 +10,7 @@ import pytest
 
 from eventlog.base.errors import Refused
 from eventlog.base.types import Event
-from eventlog.log.numbering import PLACE_COLUMNS
+from eventlog.log.numbering import NUMBERING_COLUMNS
 from eventlog.maintenance.backup import backup
 from eventlog.repair.repair import plan_repair, repair
 from eventlog.store import Store
@@ -97,7 +97,7 @@ def test_after_a_repair_nothing_is_lost_but_what_it_names(example, root, kind, h
         assert report.remaining == []
         at = store.append([event(99)])[0]
     # Unsealed events are numbered by what there is: behind a lost one they close up (§5).
-    left_out = PLACE_COLUMNS if kind == "journal" else ()
+    left_out = NUMBERING_COLUMNS if kind == "journal" else ()
     whole = by_position(rows(example), left_out)
     noted = [one["position"] for one in rows(root) if one["operation"] == "repair"]
     after = by_position([one for one in rows(root) if one["position"] not in (at, *noted)], left_out)

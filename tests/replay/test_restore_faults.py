@@ -17,7 +17,7 @@ from eventlog.blobs.tree import FILE, SYMLINK
 from eventlog.restore import journal
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.place import RestoreDirectory
+from eventlog.restore.directory import RestoreDirectory
 from eventlog.restore.run import recover, run
 from eventlog.store import Store
 from eventlog.worktree.userfiles import UserFiles

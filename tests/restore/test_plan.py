@@ -16,8 +16,8 @@ from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE,
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
 from eventlog.restore import journal
+from eventlog.restore.directory import State
 from eventlog.restore.journal import ACTIONS, Document, RestoreStep
-from eventlog.restore.place import State
 from eventlog.restore.plan import RestorePlan
 from eventlog.store import Store
 from tests.blobs.support import Node, overwrite, read_node

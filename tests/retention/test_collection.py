@@ -321,7 +321,7 @@ def test_a_budget_releases_the_oldest_and_no_more_than_it_takes(store: Store, tm
     budget = pack_bytes(store) * 6 // 10
     configure(store, f"max_bytes = {budget}")
     plan = collection.plan(store)
-    chosen = {one.session_id: collection._POSITION_MAX for one in plan.due}
+    chosen = {one.session_id: collection._POSITION_MAX for one in plan.candidates}
     with store.view() as view:  # what the tries found one after the other is what one mark finds
         assert plan.live == live_ids(store.blobs, collection._roots(store, view, chosen))
         fewer = dict(list(chosen.items())[:-1])
@@ -350,10 +350,10 @@ def test_a_budget_that_cannot_be_met_is_said_and_not_tried_for_ever(store: Store
     record(store, A, end=False, size=100_000, noise=True)
     configure(store, "max_bytes = '1 kB'")
     plan = collection.plan(store)
-    assert plan.due == () and plan.over_budget == pack_bytes(store) - 1000
+    assert plan.candidates == () and plan.over_budget == pack_bytes(store) - 1000
     collection.maintain(store)
     assert os.path.exists(store.layout.live("budget"))
-    assert not collection._is_due(store)
+    assert not collection._has_work(store)
 
 
 def test_two_who_say_the_same_say_it_once(store: Store) -> None:

@@ -34,9 +34,9 @@ def test_what_only_one_side_changed_is_taken(base: bytes, ours: bytes, theirs: b
 def test_no_line_is_made_up(base: bytes, ours: bytes, theirs: bytes) -> None:
     """A clean merge has only lines of the two sides; a conflict stands at the line that it names."""
     done = merge(base, ours, theirs)
-    if done.data is not None:
-        assert set(done.data.splitlines(keepends=True)) <= set((ours + theirs).splitlines(keepends=True))
     mine = BytesIO(ours).readlines()
+    if done.data is not None:
+        assert set(BytesIO(done.data).readlines()) <= {*mine, *BytesIO(theirs).readlines()}
     for conflict in done.conflicts:
         assert conflict.ours != conflict.theirs
         first = conflict.line - 1

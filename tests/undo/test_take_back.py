@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
-from eventlog.restore.place import State, same
+from eventlog.restore.directory import State, same
 from eventlog.undo.change import RecordedChange, joined
 from eventlog.undo.merge import has_markers
 from eventlog.undo.take_back import TakeBack
@@ -66,7 +66,7 @@ def turn(files: Files, steps: list[tuple[str, bytes, bytes, State]], since: int 
 
 def take_back(files: Files, changes: list[RecordedChange], **how: bool) -> TakeBack:
     work = TakeBack(
-        look=files.get,
+        state_at=files.get,
         read=lambda path: CONTENTS[files[path].id],
         content=lambda id: CONTENTS[id],
         moved=lambda _path, _since: None,

@@ -13,7 +13,7 @@ from eventlog.base.layout import STATCACHE_DIR, parse_statcache
 from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.place import RestoreDirectory
+from eventlog.restore.directory import RestoreDirectory
 from eventlog.restore.plan import RestorePlan
 from eventlog.restore.run import run
 from eventlog.store import Store

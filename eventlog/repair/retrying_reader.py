@@ -1,4 +1,4 @@
-"""A file system for looking that asks a disk again: an error of reading may pass, and is not damage."""
+"""A file system that reads again after an error: an error of reading may pass, and is not damage."""
 
 import os
 from collections.abc import Callable
@@ -10,8 +10,8 @@ _WAITS_S = (0.05, 0.2)
 _T = TypeVar("_T")
 
 
-class Patient:
-    """Reads what `fs` reads, up to three times. `refused` are the files that it did not get, and why."""
+class RetryingReader:
+    """Reads what `fs` reads, up to three times. `refused` are the files that it could not read, and why."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs

@@ -1,7 +1,7 @@
-"""The directory that a restore works in: what stands at a path, found without following a symlink (I28).
+"""The directory that a restore works in: the state of a path, read without following a symlink (I28).
 
 A `RestoreDirectory` belongs to one thread. Every directory is opened one name at a time from the root's
-descriptor, so that a directory which somebody swaps for a link is "not there", and not a way out. Only
+descriptor, so that a directory which another process swaps for a link is "not there", and not a way out. Only
 regular files are read; pipes, sockets and devices are never opened.
 """
 
@@ -24,7 +24,7 @@ _READ_BYTES = 1 << 20
 
 
 class State(NamedTuple):
-    """What stands at a path. `id` is the content's, zeros for what has none; `mode` None is a new file's.
+    """The state of a path. `id` is the content's, zeros where there is none; `mode` None is a new file's.
 
     A tuple, because a plan makes one for every file of the tree.
     """
@@ -36,7 +36,7 @@ class State(NamedTuple):
 
 
 def same(a: State | None, b: State | None) -> bool:
-    """Whether two states are one as a tree sees it: kind, content, and permissions where both have some."""
+    """Whether two states are equal in a tree: in kind, content, and permissions where both have some."""
     if a is None or b is None:
         return a is b
     if a.kind != b.kind or a.id != b.id:
@@ -47,10 +47,10 @@ def same(a: State | None, b: State | None) -> bool:
 
 
 def untouched(a: os.stat_result, b: os.stat_result) -> bool:
-    """Whether nobody wrote to what was looked at twice.
+    """Whether a file is unchanged between two stats.
 
-    Losing another of its names changes the time of change of an inode, so where there are several
-    names that time says nothing.
+    An inode that loses another of its names gets a new time of change, so with several names that time
+    does not count.
     """
     alone = a.st_nlink == 1 and b.st_nlink == 1
     return (
@@ -132,7 +132,7 @@ class RestoreDirectory:
             raise
 
     def lstat(self, path: bytes) -> os.stat_result | None:
-        """None when nothing stands there, or something else than a directory above it."""
+        """None when nothing is there, or something other than a directory above it."""
         parent, _, name = path.rpartition(b"/")
         try:
             return self.calls.lstat(self.dir(parent), name)
@@ -143,39 +143,39 @@ class RestoreDirectory:
                 return None
             raise
 
-    def look(self, path: bytes) -> tuple[State | None, os.stat_result | None]:
+    def state_at(self, path: bytes) -> tuple[State | None, os.stat_result | None]:
         """The state of a path, its content hashed. Raises: OSError when it cannot be read."""
-        state, found, _ = self.read(path)
-        return state, found
+        state, path_stat, _ = self.read(path)
+        return state, path_stat
 
     def read(self, path: bytes) -> tuple[State | None, os.stat_result | None, bytes]:
         """The state of a path and its bytes; of a symlink its target. Raises: OSError."""
-        found = self.lstat(path)
-        if found is None:
+        path_stat = self.lstat(path)
+        if path_stat is None:
             return None, None, b""
         parent, _, name = path.rpartition(b"/")
-        if stat.S_ISREG(found.st_mode):
-            found, data = self._read(self.dir(parent), name)
-        elif stat.S_ISLNK(found.st_mode):
+        if stat.S_ISREG(path_stat.st_mode):
+            path_stat, data = self._read(self.dir(parent), name)
+        elif stat.S_ISLNK(path_stat.st_mode):
             data = self.calls.readlink(self.dir(parent), name)
         else:
             data = b""
-        return state_of(found, data), found, data
+        return state_of(path_stat, data), path_stat, data
 
     def _read(self, dir_fd: int, name: bytes) -> tuple[os.stat_result, bytes]:
         calls = self.calls
         fd = calls.open_file(dir_fd, name)
         try:
-            found = calls.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                return found, b""
-            data = calls.read(fd, found.st_size + 1)
-            if len(data) == found.st_size:
-                return found, data
+            file_stat = calls.fstat(fd)
+            if not stat.S_ISREG(file_stat.st_mode):
+                return file_stat, b""
+            data = calls.read(fd, file_stat.st_size + 1)
+            if len(data) == file_stat.st_size:
+                return file_stat, data
             parts = [data]
             while part := calls.read(fd, _READ_BYTES):
                 parts.append(part)
-            return found, b"".join(parts)
+            return file_stat, b"".join(parts)
         finally:
             calls.close(fd)
 
@@ -185,8 +185,8 @@ def is_link_error(error: OSError) -> bool:
     return error.errno in (errno.ELOOP, errno.ENOTDIR)
 
 
-def state_of(found: os.stat_result, data: bytes) -> State:
-    mode = found.st_mode
+def state_of(path_stat: os.stat_result, data: bytes) -> State:
+    mode = path_stat.st_mode
     if stat.S_ISDIR(mode):
         return State(DIRECTORY, mode & 0o777, NO_ID, 0)
     if stat.S_ISLNK(mode):

@@ -1,11 +1,11 @@
-"""What is known of the files in a target without reading them: the stat cache of captures, for plans (I26).
+"""The files of a target that need no reading: the stat cache of captures, for plans (I26).
 
 A row is believed under the rule of captures (docs/capture.md §2): the `lstat` of its path is, in every field,
 the one that was taken before the content was read, and was older than that scan. A plan believes only that a
 file is as wanted, which leaves it alone; what it would replace or delete is read.
 
-Where no capture keeps a cache, plans keep one of their own, which no capture takes for its own. One `Seen`
-belongs to one plan. Nothing here fails: what is not known is read.
+Where no capture has a cache, plans write their own, which no capture uses. One `KnownFiles`
+belongs to one plan. Nothing here fails: an unknown file is read.
 """
 
 import os
@@ -18,7 +18,7 @@ from blake3 import blake3
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.restore.place import NO_ID, RestoreDirectory, State
+from eventlog.restore.directory import NO_ID, RestoreDirectory, State
 from eventlog.worktree import statcache
 from eventlog.worktree.capture import probe_of
 from eventlog.worktree.statcache import UNPROVEN, CacheKey, StatCache, Tables, pack_stat
@@ -28,23 +28,23 @@ _ID, _STAT = Struct("32s"), Struct(f"{statcache.STAT_SIZE}s")
 # Options of a cache that a plan wrote; those of a capture are a digest.
 _OF_PLANS = bytes(16)
 
-# A cache is written anew when it would hold this many rows, and this share of all, that it has not.
+# A cache is written anew when it would get this many new rows, and this share of all.
 _NEW_MIN, _NEW_SHARE = 64, 16
 
 
-class Seen:
-    """What the stat cache of `place` says; and what a plan learns on its way."""
+class KnownFiles:
+    """The rows of the target's stat cache, and what a plan learns on its way."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, place: RestoreDirectory) -> None:
+    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, target: RestoreDirectory) -> None:
         self._fs = fs
         self._layout = layout
-        path = os.fsencode(place.path)
+        path = os.fsencode(target.path)
         self._key = CacheKey(store_id, blake3(path).digest(16), _OF_PLANS, path)
-        found = statcache.load_any(fs, layout, store_id, self._key.worktree)
+        loaded = statcache.load_any(fs, layout, store_id, self._key.worktree)
         self._cache: StatCache | None = None
-        self._keeps = found is None or found[1] == _OF_PLANS
-        if found is not None:
-            self._cache = found[0]
+        self._keeps = loaded is None or loaded[1] == _OF_PLANS
+        if loaded is not None:
+            self._cache = loaded[0]
         try:
             self._now, self._device = probe_of(fs, layout, path) if self._keeps else (0, 0)
         except OSError:
@@ -60,14 +60,19 @@ class Seen:
             cache.paths, cache.kinds, _ID.iter_unpack(cache.ids), _STAT.iter_unpack(cache.stats), strict=True
         )
 
-    def learn(self, path: bytes, state: State, found: os.stat_result) -> None:
-        """A file that was read. Args: found: its stat from before."""
-        proven = found.st_mtime_ns < self._now and found.st_ctime_ns < self._now
-        if self._keeps and proven and found.st_dev == self._device and not stat.S_ISDIR(found.st_mode):
-            self._learned[path] = state.kind, state.id, state.size, pack_stat(found)
+    def learn(self, path: bytes, state: State, path_stat: os.stat_result) -> None:
+        """Note a file that was read. Args: path_stat: its stat from before."""
+        proven = path_stat.st_mtime_ns < self._now and path_stat.st_ctime_ns < self._now
+        if (
+            self._keeps
+            and proven
+            and path_stat.st_dev == self._device
+            and not stat.S_ISDIR(path_stat.st_mode)
+        ):
+            self._learned[path] = state.kind, state.id, state.size, pack_stat(path_stat)
 
-    def keep(self, believed: Set[bytes]) -> None:
-        """Write the cache of plans anew when enough was learned. Args: believed: what has a true row."""
+    def store(self, believed: Set[bytes]) -> None:
+        """Write the cache of plans anew when enough is new. Args: believed: the paths whose row is true."""
         if len(self._learned) < max(_NEW_MIN, len(believed) // _NEW_SHARE):
             return
         rows = dict(self._learned)

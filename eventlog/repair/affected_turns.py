@@ -1,4 +1,4 @@
-"""Which turns need contents that are gone: for the plan of a repair, in names that a person knows.
+"""The affected turns, which need contents that are gone: for the plan of a repair, by names a person knows.
 
 Reads the trees of all packs once, as far as they can be read, and the hash columns of the log.
 """
@@ -16,13 +16,13 @@ from eventlog.store import Store
 _COLUMNS = ("session_id", "turn_id", "event_type", "path", "before_hash", "after_hash", "tree_hash", "blobs")
 
 
-def turns_that_lose(store: Store, lost: "set[bytes]") -> list[str]:
+def affected_turns(store: Store, lost: "set[bytes]") -> list[str]:
     """Turns whose events name one of `lost`, or a tree above one; with the path where the event has one.
 
     Empty when the log cannot be read: then it has to be repaired first.
     """
     texts = {to_text(id) for id in lost | _above(store, lost)}
-    found: dict[str, None] = {}
+    turns: dict[str, None] = {}
     try:
         with store.view() as view:
             for row in view.iterate(columns=_COLUMNS):
@@ -31,10 +31,10 @@ def turns_that_lose(store: Store, lost: "set[bytes]") -> list[str]:
                 if not texts.isdisjoint(hashes):
                     where = f"{row['session_id']}_{row['turn_id']}" if row["turn_id"] else "outside of turns"
                     path = f": {row['path']}" if row["path"] else ""
-                    found[where + path] = None
+                    turns[where + path] = None
     except EventLogError:
-        return list(found)
-    return list(found)
+        return list(turns)
+    return list(turns)
 
 
 def _above(store: Store, lost: "set[bytes]") -> set[bytes]:
@@ -44,7 +44,7 @@ def _above(store: Store, lost: "set[bytes]") -> set[bytes]:
         try:
             entries = decode_tree(store.blobs.get(id), to_text(id))
         except EventLogError:
-            continue  # lost itself, or told by whoever looks at its pack
+            continue  # lost itself, or reported with its pack
         for entry in entries:
             parents.setdefault(entry.id, []).append(id)
     above: set[bytes] = set()
