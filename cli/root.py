@@ -54,6 +54,7 @@ SECTIONS: Sections = (
             Entry("undo", "undo", "Take back what an agent's turn changed, and keep what came later."),
             Entry("redo", "redo", "Bring back what the last undo took away."),
             Entry("recover", "recover", "Find the recorded states of a file, and bring one back."),
+            Entry("bisect", "bisect_group", "Find the turn that broke something."),
             Entry("restore", "restore", "Put the files of a turn back into the working directory."),
             Entry("cat", "cat", "Write one recorded file to standard output."),
             Entry("diff", "diff", "Show what changed in a turn, or between two."),
