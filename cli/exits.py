@@ -1,5 +1,5 @@
 """The exit codes of `locus` that no error class carries (docs/cli.md lists them all)."""
 
-ERROR, USAGE, PARTIAL = 1, 2, 4
+ERROR, USAGE, REFUSED, PARTIAL = 1, 2, 3, 4
 INTERRUPTED = 128 + 2  # SIGINT
 PIPE_CLOSED = 128 + 13  # SIGPIPE

@@ -104,7 +104,7 @@ def command(
         if not dry_run:
             # With a conflict there is nothing to ask: it refuses.
             if not (yes or token) and plan.steps and (force or not plan.conflicts):
-                _ask(plan)
+                ask(plan)
             with Progress("restoring"):
                 outcome = store.restore(plan, force=force)
     if as_json:
@@ -121,15 +121,15 @@ def _plan(
     store: "Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
 ) -> "RestorePlan":
     if turn is None:
-        return store.undo_plan(into=into)
+        return store.undo_plan("restore", into=into)
     if turn.startswith("event:"):
-        return store.undo_plan(turn.removeprefix("event:"), into=into)
+        return store.undo_plan(f"restore:{turn.removeprefix('event:')}", into=into)
     if into is None:
-        _check_whereabouts(store)
+        check_whereabouts(store)
     return store.restore_plan(turn, paths=paths, at=at, into=into, delete=delete)
 
 
-def _check_whereabouts(store: "Store") -> None:
+def check_whereabouts(store: "Store") -> None:
     """Refuse to change a directory other than the user's, unless it was named."""
     from eventlog.base.errors import Refused
 
@@ -142,7 +142,7 @@ def _check_whereabouts(store: "Store") -> None:
         )
 
 
-def _ask(plan: "RestorePlan") -> None:
+def ask(plan: "RestorePlan") -> None:
     from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -164,7 +164,7 @@ def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
             how = "taken back: everything is as it was" if outcome.undone else "finished"
             say(f"The restore of {outcome.target} is {how}.")
             for path, why in outcome.left:
-                put(f"left: {_text(path)}: {one_line(why)}\n")
+                put(f"left: {text_of(path)}: {one_line(why)}\n")
         if not outcomes:
             say("There is no restore to recover.")
     if left:
@@ -179,13 +179,14 @@ def _show(plan: "RestorePlan") -> None:
         )
     for step in plan.steps:
         state = step.after or step.before
-        put(f"{step.action:<9} {_text(step.path)}{'/' if state is not None and state.kind == b'd' else ''}\n")
+        end = "/" if state is not None and state.kind == b"d" else ""
+        put(f"{step.action:<9} {text_of(step.path)}{end}\n")
     for path, why in plan.kept[:_KEPT_SHOWN]:
-        put(f"keep      {_text(path)}: {one_line(why)}\n")
+        put(f"keep      {text_of(path)}: {one_line(why)}\n")
     if len(plan.kept) > _KEPT_SHOWN:
         put(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n")
     for path, commit in plan.submodules:
-        put(f"submodule {_text(path)} at {one_line(commit)}: left alone\n")
+        put(f"submodule {text_of(path)} at {one_line(commit)}: left alone\n")
     if not plan.certainty.exact:
         certainty = plan.certainty
         put(f"{certainty.state}: {one_line(certainty.why)}\n")
@@ -194,9 +195,9 @@ def _show(plan: "RestorePlan") -> None:
     if plan.ignored_count:
         put(f"{ignored_text(plan.ignored_count)}\n")
     for path, why in plan.missing:
-        put(f"not restored: {_text(path)}: {one_line(why)}\n")
+        put(f"not restored: {text_of(path)}: {one_line(why)}\n")
     for path, why in plan.conflicts:
-        put(f"conflict: {_text(path)}: {one_line(why)}\n")
+        put(f"conflict: {text_of(path)}: {one_line(why)}\n")
 
 
 def _what_now(plan: "RestorePlan") -> str:
@@ -224,15 +225,15 @@ def _as_json(plan: "RestorePlan", outcome: "RestoreOutcome | None") -> dict[str,
         "tree": plan.tree,
         "undo_of": plan.undo_of,
         "token": plan.token,
-        "steps": [{"action": step.action, "path": _name(step.path)} for step in plan.steps],
+        "steps": [{"action": step.action, "path": name_of(step.path)} for step in plan.steps],
         "counts": plan.counts,
         "unchanged": plan.unchanged,
-        "kept": _reasons(plan.kept),
-        "missing": _reasons(plan.missing),
+        "kept": reasons(plan.kept),
+        "missing": reasons(plan.missing),
         "ignored": plan.ignored_count,
         "certainty": certainty_json(plan.certainty),
-        "conflicts": _reasons(plan.conflicts),
-        "submodules": [{"path": _name(path), "commit": commit} for path, commit in plan.submodules],
+        "conflicts": reasons(plan.conflicts),
+        "submodules": [{"path": name_of(path), "commit": commit} for path, commit in plan.submodules],
         "done": outcome is not None,
         "event": None if outcome is None else outcome.event,
     }
@@ -243,19 +244,19 @@ def _outcome_json(outcome: "RestoreOutcome") -> dict[str, Any]:
         "event": outcome.event,
         "into": outcome.target,
         "undone": outcome.undone,
-        "left": _reasons(outcome.left),
+        "left": reasons(outcome.left),
     }
 
 
-def _reasons(listed: "Listed") -> list[dict[str, str]]:
-    return [{"path": _name(path), "reason": why} for path, why in listed]
+def reasons(listed: "Listed") -> list[dict[str, str]]:
+    return [{"path": name_of(path), "reason": why} for path, why in listed]
 
 
-def _text(path: bytes) -> str:
-    return one_line(_name(path))
+def text_of(path: bytes) -> str:
+    return one_line(name_of(path))
 
 
-def _name(path: bytes) -> str:
+def name_of(path: bytes) -> str:
     from eventlog.base.paths import path_text
 
     return path_text(path)

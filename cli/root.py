@@ -32,6 +32,7 @@ SECTIONS: Sections = (
             Entry("show", "show", "Show one event, turn, session or context."),
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
+            Entry("blame", "blame", "Show which turn wrote each line of a file, and why."),
             Entry("search", "search", "Find words in events and in recorded file contents."),
             Entry(
                 "who",
@@ -50,6 +51,10 @@ SECTIONS: Sections = (
         "Go back",
         (
             Entry("replay", "replay", "Put the files of a turn into a directory, byte for byte."),
+            Entry("undo", "undo", "Take back what an agent's turn changed, and keep what came later."),
+            Entry("redo", "redo", "Bring back what the last undo took away."),
+            Entry("recover", "recover", "Find the recorded states of a file, and bring one back."),
+            Entry("bisect", "bisect_group", "Find the turn that broke something."),
             Entry("restore", "restore", "Put the files of a turn back into the working directory."),
             Entry("cat", "cat", "Write one recorded file to standard output."),
             Entry("diff", "diff", "Show what changed in a turn, or between two."),

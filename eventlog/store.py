@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from eventlog.replay.trees import Running, TreeState
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
+    from eventlog.undo.plan import UndoPlan
 
 # The events of more withheld contents than these go into frames of their own.
 _WITHHELD_IN_FRAME_MAX = 1_000
@@ -453,21 +454,20 @@ class Store:
             arguments = (partial(_events_in, view), ref, at, paths, into)
             return plan.plan_of_turn(self.blobs, *arguments, delete=delete, running=self._running(ref))
 
-    def undo_plan(
-        self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
-    ) -> "RestorePlan":
-        """The plan to undo a restore: that of a start event, or the last one that took place.
+    def undo_plan(self, what: str | Sequence[str] | None = None, **how: Any) -> "RestorePlan":
+        """What it would take to undo `what`, by default the newest turn; arguments as of `plan_of_undo`."""
+        from eventlog.undo.plan import plan_of_undo
 
-        Raises: NotFound, Ambiguous, Refused, Corruption.
-        """
-        from eventlog.restore import journal, plan
+        return plan_of_undo(self, self._running, what, **how)
 
-        journal.refuse_unfinished(self.fs, self.layout)
-        start = None if event_id is None else str(self.event(event_id)["event_id"])
-        return plan.plan_of_undo(self.blobs, self.rows, start, into)
+    def redo_plan(self, *, into: str | os.PathLike[str] | None = None) -> "UndoPlan":
+        """What it would take to redo the last undo. Raises: NotFound, Refused, Corruption."""
+        from eventlog.undo.plan import plan_of_redo
+
+        return plan_of_redo(self, into=into)
 
     def restore(self, plan: "RestorePlan", *, force: bool = False) -> "RestoreOutcome":
-        """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
+        """Carry out a plan of `restore_plan`, `undo_plan` or `redo_plan`, whole or not at all.
 
         Replaced files are saved first, so that `undo_plan` can bring them back. Args: force: leave the
         paths of `plan.conflicts` as they are. Raises: Refused (a conflict, a file that was changed since

@@ -98,11 +98,19 @@ class FileVersion:
 
 
 def history(
-    query: Query, blobs: "BlobStore", path: str, limit: int | None = None, *, rewritten: bool = True
+    query: Query,
+    blobs: "BlobStore",
+    path: str,
+    limit: int | None = None,
+    *,
+    rewritten: bool = True,
+    counted: bool = True,
 ) -> list[FileVersion]:
     """The versions of the file at `path`, newest first, at most `limit` of them.
 
-    Args: rewritten: also those of commits that no line reaches any more.
+    Args:
+        rewritten: also those of commits that no line reaches any more.
+        counted: with lines counted from the contents, where their writer did not count them.
     """
     on_line = "" if rewritten or not rewritten_turns(query) else f" and {_ON_LINE}"
     renames = _renames(query, on_line)
@@ -120,6 +128,8 @@ def history(
     prompts = _prompts(query, {(row[2], row[3]) for row in rows})
     deferred = DeferredContents(blobs, content_events_by_sql(query))
     versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in rows]
+    if not counted:
+        return versions
     return [_counted(version, row, blobs, deferred) for version, row in zip(versions, rows, strict=True)]
 
 

@@ -198,7 +198,28 @@ def changes(a: Sequence[T], b: Sequence[T]) -> list[Block]:
     """The stretches of `a` that stretches of `b` replace, in order; the rest is equal."""
     kept_a, kept_b = bytearray(len(a)), bytearray(len(b))
     _match(a, b, kept_a, kept_b)
-    return list(_blocks(kept_a, kept_b))
+    return _slid(list(_blocks(kept_a, kept_b)), a, b)
+
+
+def _slid(blocks: Sequence[Block], a: Sequence[T], b: Sequence[T]) -> list[Block]:
+    """The same changes, each that only adds or only removes as far down as it can stand.
+
+    A block may go down by a line where its first line equals the line after its end. What people added
+    then begins where they began to write. Blocks that touch after that are one.
+    """
+    done: list[Block] = []
+    for number, (a1, a2, b1, b2) in enumerate(blocks):
+        if done and done[-1][1] == a1 and done[-1][3] == b1:
+            a1, _, b1, _ = done.pop()
+        end_a, end_b = blocks[number + 1][::2] if number + 1 < len(blocks) else (len(a), len(b))
+        if a1 == a2:
+            while b2 < end_b and a2 < end_a and b[b1] == b[b2]:
+                a1, a2, b1, b2 = a1 + 1, a2 + 1, b1 + 1, b2 + 1
+        elif b1 == b2:
+            while a2 < end_a and b2 < end_b and a[a1] == a[a2]:
+                a1, a2, b1, b2 = a1 + 1, a2 + 1, b1 + 1, b2 + 1
+        done.append((a1, a2, b1, b2))
+    return done
 
 
 def _match(a: Sequence[T], b: Sequence[T], kept_a: bytearray, kept_b: bytearray) -> None:

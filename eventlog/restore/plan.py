@@ -6,7 +6,7 @@ and its token binds it to the states it read: the same token later means that no
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
@@ -67,6 +67,9 @@ class RestorePlan:
     token: str
     redo: bool = False
     certainty: Certainty = _KNOWN  # of what is wanted
+    contents: Mapping[bytes, bytes] = field(default_factory=dict)  # wanted ones that the store does not have
+    title: str | None = None  # of the start event, where it is not an ordinary restore
+    notes: Mapping[str, object] = field(default_factory=dict)  # what the payload of that event says besides
     ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
 
     @property
@@ -144,7 +147,7 @@ def plan_of_undo(
     Raises: NotFound, Refused, Corruption.
     """
     plan = _plan_to_undo(events(event_types=(EVENT_TYPE,), columns=_COLUMNS), start)
-    document = _read_plan(blobs, plan)
+    document = read_plan(blobs, plan)
     wanted = wanted_of_undo(document)
     with target_directory(blobs.layout.root, into or os.fsdecode(document.target)) as target:
         return make_plan(
@@ -202,7 +205,7 @@ def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str
     return str(list(done.values())[-1].get("plan"))
 
 
-def _read_plan(blobs: "BlobStore", plan: str) -> Document:
+def read_plan(blobs: "BlobStore", plan: str) -> Document:
     """The plan document of that hash. Raises: NotFound, Corruption, Unsupported, InvalidEvent."""
     return decode(blobs.get(from_text(plan)), f"the plan {plan}")
 
@@ -219,7 +222,7 @@ def _restored_there(
         if payload.get("target") != target_text or payload.get("tree") == tree:
             continue
         try:
-            document = _read_plan(blobs, str(payload.get("plan")))
+            document = read_plan(blobs, str(payload.get("plan")))
         except (NotFound, Corruption, Unsupported, InvalidEvent):
             continue  # then the files that it made are unknown, and stay
         if document.target == os.fsencode(target.path):
@@ -237,9 +240,14 @@ def make_plan(
     undo_of: str | None = None,
     delete: bool = True,
     redo: bool = False,
+    contents: Mapping[bytes, bytes] | None = None,
+    bound: Sequence[str] = (),
 ) -> RestorePlan:
     """Compare what is wanted with what is there.
 
+    Args:
+        contents: what the store does not have of the wanted contents.
+        bound: what the token binds besides.
     Raises: Refused for a target inside the store, or `/`; OSError when the directory cannot be read.
     """
     protected = _protected(target, blobs.layout.root)
@@ -252,7 +260,8 @@ def make_plan(
     comparison.find_staying()
     if wanted.whole and not wanted.paths:
         known_files.store(comparison.believed)
-    lost, lengths = _unreadable(blobs, comparison.steps)
+    contents = contents or {}
+    lost, lengths = _unreadable(blobs, comparison.steps, contents)
     # A directory that cannot become a file keeps its content.
     possible = (
         [s for s in comparison.steps if lost.keys().isdisjoint(ways(s.path))] if lost else comparison.steps
@@ -270,6 +279,7 @@ def make_plan(
                 "undo_of": undo_of,
                 "paths": [path_text(path) for path in wanted.paths],
                 "delete": delete,
+                **({"bound": list(bound)} if bound else {}),
                 "steps": [[path_text(s.path), _named(s.before, mode=True), _named(s.after)] for s in steps],
             }
         )
@@ -290,6 +300,7 @@ def make_plan(
         conflicts=sorted(comparison.conflicts),
         token=token,
         redo=redo,
+        contents={s.after.id: contents[s.after.id] for s in steps if s.after and s.after.id in contents},
     )
 
 
@@ -306,7 +317,7 @@ def _protected(target: RestoreDirectory, store_root: str) -> bytes | None:
 
 
 def _unreadable(
-    blobs: "BlobStore", steps: Iterable[RestoreStep]
+    blobs: "BlobStore", steps: Iterable[RestoreStep], contents: Mapping[bytes, bytes]
 ) -> tuple[dict[bytes, str], dict[bytes, int]]:
     """The paths whose wanted content the store cannot give, with the reason; the length of each content."""
     needed: dict[bytes, list[RestoreStep]] = {}
@@ -314,7 +325,8 @@ def _unreadable(
         if step.after is not None and step.after.kind != DIRECTORY:
             needed.setdefault(step.after.id, []).append(step)
     lost: dict[bytes, str] = {}
-    lengths: dict[bytes, int] = {}
+    lengths = {id: len(contents[id]) for id in needed.keys() & contents.keys()}
+    needed = {id: wanting for id, wanting in needed.items() if id not in contents}
     for id in blobs.read_order(needed):
         try:
             data = blobs.get(id)

@@ -97,6 +97,7 @@ def _run(plan: RestorePlan, target: RestoreDirectory, blobs: BlobStore, append: 
         saved = EditedTree(no_trees)
         # A recovery finds all contents in the store, whatever becomes of git's objects.
         extra = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
+        extra += [writer.put(data) for _, data in sorted(plan.contents.items())]
         for step in plan.steps:
             state, path_stat = _save(target, step, writer.put)
             observed[step.path] = (state, path_stat)
@@ -130,7 +131,7 @@ def _run(plan: RestorePlan, target: RestoreDirectory, blobs: BlobStore, append: 
 
 
 def _wanted_of_git(plan: RestorePlan, blobs: BlobStore) -> list[bytes]:
-    wanted = {step.after.id for step in plan.steps if step.after is not None}
+    wanted = {step.after.id for step in plan.steps if step.after is not None} - plan.contents.keys()
     return sorted(id for id in wanted if is_of_git(blobs, id))
 
 
@@ -287,9 +288,7 @@ def start_event(
         "source": "user",
         "agent": AGENT,
         "operation": "start",
-        "title": f"Restore {plan.turn} at {plan.at}"
-        if plan.undo_of is None
-        else f"Undo restore {plan.undo_of}",
+        "title": plan.title or _title(plan),
         "tree_hash": to_text(safety),
         "blobs": [to_text(id) for id in (safety, plan_id, *extra)],
         "payload": {
@@ -300,8 +299,13 @@ def start_event(
             "plan": to_text(plan_id),
             "undo_of": plan.undo_of,
             "steps": plan.counts,
+            **plan.notes,
         },
     }
+
+
+def _title(plan: RestorePlan) -> str:
+    return f"Restore {plan.turn} at {plan.at}" if plan.undo_of is None else f"Undo restore {plan.undo_of}"
 
 
 def end_event(document: Document, *, undone: str | None, left: Sequence[tuple[bytes, str]] = ()) -> Event:

@@ -99,7 +99,7 @@ def wanted_of_turn(
         restored: the plans of the restores after it.
     Raises: NotFound when a path is neither in the tree nor was seen later.
     """
-    wanted = Wanted(paths=_selection(paths))
+    wanted = Wanted(paths=selection(paths))
     directories = _take_tree(wanted, state)
     for text, reason in state.certainty.doubts(paths):
         _leave_alone(wanted, text, reason)
@@ -147,7 +147,7 @@ def wanted_of_undo(document: Document) -> Wanted:
     return wanted
 
 
-def _selection(paths: Sequence[str]) -> tuple[bytes, ...]:
+def selection(paths: Sequence[str]) -> tuple[bytes, ...]:
     wishes = set()
     for path in paths:
         try:

@@ -1,0 +1,170 @@
+"""Changes of files as the log tells them: from a state before to a state after, over events (docs/undo.md).
+
+Events of one turn that follow each other without a gap are one change; where somebody else's change lies
+between them they stay two. A rename is one change of two paths. Pure but for what `deferred` reads.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from eventlog.base.errors import InvalidEvent
+from eventlog.base.paths import path_bytes
+from eventlog.blobs.ids import from_text
+from eventlog.blobs.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    MODE_OF_KIND,
+    SUBMODULE,
+    SYMLINK,
+    plain_kind,
+    unsafe_path,
+)
+from eventlog.replay.line_counts import deferred_content
+from eventlog.replay.trees import kind_of_mode
+from eventlog.restore.directory import NO_ID, State, same
+
+if TYPE_CHECKING:
+    from eventlog.replay.deferred import DeferredContents
+
+# What is read of file events.
+COLUMNS = (
+    "position", "event_id", "session_id", "turn", "operation", "path", "before_hash", "after_hash", "payload",
+    "cause", "source",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """What became of one file. A path is None where the file was not there; `unknown` says what is not known.
+
+    `position` is that of the last event of the change.
+    """
+
+    old_path: bytes | None
+    before: State | None
+    new_path: bytes | None
+    after: State | None
+    position: int
+    unknown: str | None = None
+
+    @property
+    def path(self) -> bytes:
+        """The path by which people know the change: the later one."""
+        path = self.new_path if self.new_path is not None else self.old_path
+        assert path is not None
+        return path
+
+    @property
+    def paths(self) -> tuple[bytes, ...]:
+        return tuple({path: None for path in (self.old_path, self.new_path) if path is not None})
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.unknown is None and self.old_path == self.new_path and same(self.before, self.after)
+
+    @property
+    def inverse(self) -> "RecordedChange":
+        return RecordedChange(
+            self.new_path, self.after, self.old_path, self.before, self.position, self.unknown
+        )
+
+
+def changes_of(
+    events: Iterable[Mapping[str, Any]], deferred: "DeferredContents"
+) -> tuple[list[RecordedChange], list[tuple[bytes, str]]]:
+    """The changes that file events make together, oldest first; and (path, reason) of what no tree can hold.
+
+    Args: events: in position order.
+    """
+    changes: list[RecordedChange] = []
+    refused: list[tuple[bytes, str]] = []
+    for event in events:
+        if event["operation"] == "read":
+            continue
+        try:
+            change = _change_of(event, deferred)
+        except ValueError as error:
+            refused.append((str(event["path"]).encode("utf-8", "surrogateescape"), str(error)))
+            continue
+        changes = joined(changes, change)
+    return [change for change in changes if not change.is_none], refused
+
+
+def joined(changes: list[RecordedChange], change: RecordedChange) -> list[RecordedChange]:
+    """The changes with one more, which goes on where the last one of its file ended, if it does."""
+    between: set[bytes] = set()  # paths of what came after the change in question
+    for number in range(len(changes) - 1, -1, -1):
+        earlier = changes[number]
+        if not set(earlier.paths) & set(change.paths):
+            between.update(earlier.paths)
+            continue
+        if not between.isdisjoint(earlier.paths):
+            break  # its other path is another file's by now
+        follows = earlier.new_path == change.old_path and same(earlier.after, change.before)
+        if earlier.new_path is None:  # deleted, and made anew under the same name
+            follows = change.old_path is None and earlier.old_path == change.new_path
+        if not follows or earlier.unknown or change.unknown:
+            break
+        whole = replace(earlier, new_path=change.new_path, after=change.after, position=change.position)
+        if whole.old_path is None and whole.new_path is None:
+            return [*changes[:number], *changes[number + 1 :]]
+        return [*changes[:number], *changes[number + 1 :], whole]
+    return [*changes, change]
+
+
+def _change_of(event: Mapping[str, Any], deferred: "DeferredContents") -> RecordedChange:
+    """Raises: ValueError for a path that no tree could hold."""
+    payload = event["payload"] or {}
+    operation, path = event["operation"], _legal(str(event["path"] or ""))
+    old_path: bytes | None = path
+    new_path: bytes | None = path
+    if operation == "add":
+        old_path = None
+    elif operation == "delete":
+        new_path = None
+    elif operation == "rename":
+        old_path = _legal(str(payload.get("old_path") or ""))
+    before_hash = event["before_hash"] or deferred_content(event, "before_deferred", deferred)
+    after_hash = event["after_hash"] or deferred_content(event, "deferred", deferred)
+    before, no_before = _state(old_path, payload.get("before_mode"), before_hash)
+    after, no_after = _state(new_path, payload.get("after_mode"), after_hash)
+    if no_after and payload.get("skipped"):
+        no_after = f"{no_after}: {payload['skipped']}"
+    unknown = (no_before and f"before this, {no_before}") or (no_after and f"after this, {no_after}") or None
+    return RecordedChange(old_path, before, new_path, after, int(event["position"]), unknown)
+
+
+def _state(path: bytes | None, mode: object, content: object) -> tuple[State | None, str]:
+    """The state that an event says of one side, and what it leaves unknown."""
+    if path is None:
+        return None, ""
+    kind = kind_of_mode(mode) or FILE
+    if mode == "040000" or kind == DIRECTORY:
+        return State(DIRECTORY, None, NO_ID, 0), ""
+    if kind == SUBMODULE:
+        return None, "a submodule stood there"
+    if content is None:
+        return None, "its content was not recorded"
+    try:
+        id = from_text(str(content))
+    except InvalidEvent:
+        return None, "its content is not one of this store"
+    return state_of_entry(kind, id), ""
+
+
+def state_of_entry(kind: bytes, id: bytes, size: int = 0) -> State:
+    """The state of a file or symlink of that kind, with a mode where its permissions lack some of git's."""
+    if kind in (FILE, EXECUTABLE, SYMLINK):
+        return State(kind, None, id, size)
+    return State(plain_kind(kind), MODE_OF_KIND[kind], id, size)
+
+
+def _legal(text: str) -> bytes:
+    path = path_bytes(text)
+    problem = unsafe_path(path)
+    if problem is not None:
+        raise ValueError(f"it {problem}")
+    return path

@@ -1,0 +1,493 @@
+"""Plans of undo and redo: what is taken back, from the log; what that does to a directory (docs/undo.md).
+
+A plan is one of a restore (docs/design.md §18), so carrying it out, its token, its safety and its recovery
+are the same. Planning reads the log, the store and the directory, and changes nothing.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eventlog.base.errors import Corruption, NotFound, NoTree, Refused
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
+from eventlog.base.paths import path_text
+from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
+from eventlog.checkout.parallel import Listed
+from eventlog.query.lookup import Query, TurnRef
+from eventlog.replay.compare import PathChange, compare
+from eventlog.replay.deferred import DeferredContents, content_events_in, hashed
+from eventlog.replay.trees import Running, TreeState, trees_of
+from eventlog.restore import journal
+from eventlog.restore.directory import NO_ID, RestoreDirectory, State
+from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
+from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
+from eventlog.restore.wanted import Wanted, is_below, selection, ways
+from eventlog.undo import operations
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, state_of_entry
+from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
+from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
+
+if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
+
+# A restore that is undone as a whole: the last one, or that of a start event.
+_RESTORE = re.compile(r"restore(?::(.+))?|([0-9a-f]{32})")
+
+# Whether the process of a turn lives, by its events.
+IsRunning = Callable[[TurnRef], Running]
+
+REFUSE, SKIP, MARKERS = CONFLICTS = ("refuse", "skip", "markers")
+
+
+class UndoStore(Protocol):
+    """What this needs of a store."""
+
+    fs: FileSystem
+    layout: Layout
+    blobs: "BlobStore"
+
+    @property
+    def query(self) -> Query: ...
+    def rows(self, since: int = 0, until: int | None = None, **which: Any) -> Iterator[dict[str, Any]]: ...
+    def turn(self, name: str) -> TurnRef: ...
+    def event(self, event_id: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan(RestorePlan):
+    """The plan of an undo or redo.
+
+    `of` names what is taken back. `outcomes` says of each path whether it is taken back exactly, merged, with
+    markers, or was before. `clashes` are the conflicts with their lines. `skipped` are paths that are left
+    alone: conflicts that were to be skipped, what is missing, and what nobody can be said to have changed.
+    """
+
+    operation: str = UNDO
+    of: tuple[str, ...] = ()
+    outcomes: Mapping[bytes, str] = field(default_factory=dict)
+    clashes: tuple[UndoConflict, ...] = ()
+    skipped: Listed = field(default_factory=list)
+
+    @property
+    def partial(self) -> bool:
+        return bool(self.conflicts or self.skipped or self.missing) or MARKED in self.outcomes.values()
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One thing to take back: its name, its changes oldest first, and what is not known to be its own."""
+
+    name: str
+    changes: tuple[RecordedChange, ...]
+    unknown: Listed = field(default_factory=list)
+
+
+def plan_of_undo(
+    store: UndoStore,
+    running: IsRunning,
+    what: str | Sequence[str] | None = None,
+    *,
+    paths: Sequence[str] = (),
+    since: bool = False,
+    into: str | os.PathLike[str] | None = None,
+    conflicts: str = REFUSE,
+    force: bool = False,
+    session: tuple[str, str] | None = None,
+) -> RestorePlan:
+    """What it would take to undo `what`; see docs/undo.md for names.
+
+    Args:
+        what: None for the newest turn; `restore`, or the start event of a restore, for what brings back
+            all that it replaced, whatever came later.
+        since: the turn and all later ones of its session.
+        conflicts: "refuse", "skip" or "markers".
+        force: also a turn that is running.
+        session: agent and the agent's id of the session that asks; without `what` its newest turn is meant.
+    Raises: NotFound, Ambiguous, Refused, Corruption.
+    """
+    if conflicts not in CONFLICTS:
+        raise ValueError(f"conflicts is one of {', '.join(CONFLICTS)}, not {conflicts!r}")
+    journal.refuse_unfinished(store.fs, store.layout)
+    names = [what] if isinstance(what, str) else list(what or ())
+    if len(names) == 1 and (of_restore := _RESTORE.fullmatch(names[0])):
+        start = of_restore[1] or of_restore[2]
+        event_id = None if start is None else str(store.event(start)["event_id"])
+        return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
+    done = operations_of(store)
+    targets: list[_Target] = []
+    undo_of = None
+    if not names:
+        names = [_newest(store, running, done, session)]
+    for name in names:
+        if name.startswith("session:"):
+            targets += [
+                _of_turn(store, running, ref, done) for ref in _turns_of(store, name.removeprefix("session:"))
+            ]
+        elif name.startswith("action:"):
+            targets.append(_of_action(store, name.removeprefix("action:")))
+        elif name.startswith("event:"):
+            operation, target = _of_event(store, name.removeprefix("event:"), done)
+            targets.append(target)
+            undo_of = None if operation is None or len(names) > 1 else operation.id
+        else:
+            ref = store.turn(name)
+            refs = [r for r in _turns_of(store, ref.session_id) if r.turn >= ref.turn] if since else [ref]
+            for each in refs:
+                _refuse_running(store, running, each, force)
+                targets.append(_of_turn(store, running, each, done, must=not since))
+    return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
+
+
+def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None) -> UndoPlan:
+    """What it would take to redo the last undo. Raises: NotFound, Refused, Corruption."""
+    journal.refuse_unfinished(store.fs, store.layout)
+    done = operations_of(store)
+    operation = done.next_redo()
+    if operation is None:
+        raise NotFound(_nothing_to_redo(done))
+    target = _of_operation(store, operation)
+    return _plan(store, REDO, [target], (), into or operation.target, REFUSE, operation.id)
+
+
+def operations_of(store: UndoStore) -> Operations:
+    return operations.operations_in(
+        store.rows(event_types=operations.EVENT_TYPES, columns=operations.COLUMNS)
+    )
+
+
+# -- what is taken back --------------------------------------------------------------------------------
+
+
+def _newest(store: UndoStore, running: IsRunning, done: Operations, session: tuple[str, str] | None) -> str:
+    """The newest turn of an agent that has ended and is not undone."""
+    some_run = False
+    for ref in _agent_turns(store, session):
+        if done.undo_of_turn(ref.context_id) is not None:
+            continue
+        if _is_running(store, running, ref):
+            some_run = True
+            continue
+        return ref.name
+    if some_run:
+        raise NotFound(
+            "the only turn to undo is still running. Name it, with --force, or wait until it ends."
+        )
+    where = " of this session" if session else ""
+    raise NotFound(
+        f"no turn{where} of an agent changed files, or all are undone. `locus log` lists the turns."
+    )
+
+
+def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[TurnRef]:
+    """The turns of agents that changed files, newest first."""
+    from eventlog.projections.definitions import TURNS_NEWEST_FIRST
+
+    condition, parameters = "true", list[Any]()
+    if session is not None:
+        condition = "session_id in (select session_id from events where agent = $1 and agent_session_id = $2)"
+        parameters = list(session)
+    agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
+    rows = store.query(
+        "select session_id, turn, first_position, last_position from turns where agent is not null "
+        f"and agent not in ({agents}) and rewritten is not true and len(files_modified) > 0 and {condition} "
+        f"order by {TURNS_NEWEST_FIRST}",
+        parameters,
+    ).rows
+    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
+
+
+def _turns_of(store: UndoStore, session: str) -> list[TurnRef]:
+    """The turns of a session in order. Raises: NotFound."""
+    rows = store.query(
+        "select session_id, turn, first_position, last_position from turns where starts_with(session_id, $1) "
+        "order by session_id, turn",
+        [session],
+    ).rows
+    if not rows:
+        raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
+    if len({row[0] for row in rows}) > 1:
+        raise NotFound(f"{session!r} fits several sessions. Give more of the name.")
+    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
+
+
+def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
+    columns = (
+        "event_type",
+        "operation",
+        "agent",
+        "agent_session_id",
+        "agent_turn_id",
+        "payload",
+        "recorded_at",
+    )
+    of_turn = list(
+        store.rows(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
+    )
+    ended = any(event["event_type"] == "turn" and event["operation"] == "end" for event in of_turn)
+    return not ended and running(ref)(of_turn)
+
+
+def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: bool) -> None:
+    if not force and _is_running(store, running, ref):
+        raise Refused(
+            f"{ref.context_id} is still running. Wait until it ends, or take back what it has changed so far "
+            "with --force."
+        )
+
+
+def _of_turn(
+    store: UndoStore, running: IsRunning, ref: TurnRef, done: Operations, *, must: bool = False
+) -> _Target:
+    """What a turn changed. Args: must: refuse one that is undone, instead of passing over it."""
+    undone = done.undo_of_turn(ref.context_id)
+    if undone is not None:
+        if must:
+            raise Refused(
+                f"{ref.context_id} is undone already, by event:{undone.id}. `locus redo` brings it back."
+            )
+        return _Target(ref.context_id, ())
+    window = list(store.rows(ref.since, ref.until, event_types=("file",), columns=COLUMNS))
+    own = [e for e in window if e["session_id"] == ref.session_id and e["turn"] == ref.turn]
+    deferred = DeferredContents(store.blobs, content_events_in(store.rows))
+    changes, unknown = changes_of(own, deferred)
+    causes = {str(e["cause"]) for e in own}
+    for event in window:
+        if event["turn"] is None and not causes.isdisjoint((event["payload"] or {}).get("causes", ())):
+            unknown.append((_bytes_of(event["path"]), "it changed in this turn, by whom is not known"))
+    more, strange = _beside_events(store, running, ref, window)
+    return _Target(ref.context_id, (*changes, *more), [*unknown, *strange])
+
+
+def _beside_events(
+    store: UndoStore, running: IsRunning, ref: TurnRef, window: Sequence[Mapping[str, Any]]
+) -> tuple[list[RecordedChange], Listed]:
+    """What differs between the trees of a turn, and no event of anybody names."""
+    try:
+        before, after = trees_of(store.rows, store.blobs, ref, "start", "end", running=running(ref))
+        comparison = compare(before, after)
+    except (NoTree, NotFound, Corruption):
+        return [], []  # the events are all that is known
+    named = {_bytes_of(event["path"]) for event in window}
+    named |= {_bytes_of((event["payload"] or {}).get("old_path")) for event in window}
+    rest = [c for c in comparison.changes if c.path not in named and c.old_path not in named]
+    if not rest:
+        return [], []
+    others = store.rows(ref.since, ref.until, columns=("session_id", "agent"))
+    if any(e["session_id"] not in (ref.session_id, None) and e["agent"] != "locus" for e in others):
+        why = "it changed while others worked too, and nothing says by whom"
+        return [], [(change.path, why) for change in rest]
+    position = (ref.until or 1) - 1
+    return [_of_trees(change, position, before, after) for change in rest], []
+
+
+def _of_trees(change: PathChange, position: int, before: TreeState, after: TreeState) -> RecordedChange:
+    sides: list[State | None] = []
+    unknown = None
+    for entry, tree in ((change.before, before), (change.after, after)):
+        if entry is not None and entry.kind in (SKIPPED, SUBMODULE):
+            unknown = "what stood there was not captured"
+        if entry is None or unknown:
+            sides.append(None)
+        elif entry.kind == DIRECTORY:
+            sides.append(State(DIRECTORY, None, NO_ID, 0))
+        else:
+            entry = hashed(tree.blobs, entry)
+            sides.append(state_of_entry(entry.kind, entry.id, entry.size))
+    old_path = None if change.before is None else change.old_path or change.path
+    new_path = None if change.after is None else change.path
+    return RecordedChange(old_path, sides[0], new_path, sides[1], position, unknown)
+
+
+def _of_action(store: UndoStore, name: str) -> _Target:
+    action = store.event(name)
+    id = str(action["event_id"])
+    since = int(str(action["position"]))
+    caused = [e for e in store.rows(event_types=("file",), columns=COLUMNS) if e["cause"] == id]
+    changes, unknown = changes_of(caused, DeferredContents(store.blobs, content_events_in(store.rows)))
+    if not caused:
+        raise NotFound(
+            f"event {id} (position {since}) changed no file. `locus timeline` lists those that did."
+        )
+    return _Target(f"event:{id}", tuple(changes), unknown)
+
+
+def _of_event(store: UndoStore, name: str, done: Operations) -> tuple[Operation | None, _Target]:
+    event = store.event(name)
+    operation = done.named(str(event["event_id"]))
+    if operation is not None:
+        return operation, _of_operation(store, operation)
+    if event["event_type"] == "file":
+        changes, unknown = changes_of([event], DeferredContents(store.blobs, content_events_in(store.rows)))
+        return None, _Target(f"event:{event['event_id']}", tuple(changes), unknown)
+    return None, _of_action(store, name)
+
+
+def _of_operation(store: UndoStore, operation: Operation) -> _Target:
+    """What a restore, undo or redo did, from its plan document."""
+    document = read_plan(store.blobs, operation.plan)
+    changes = [
+        RecordedChange(
+            None if step.before is None else step.path,
+            step.before,
+            None if step.after is None else step.path,
+            step.after,
+            operation.position,
+        )
+        for step in document.steps
+    ]
+    return _Target(f"event:{operation.id}", tuple(changes))
+
+
+def _nothing_to_redo(done: Operations) -> str:
+    last = next((o for o in reversed(done.done) if o.kind == UNDO and not done.is_taken_back(o)), None)
+    if last is None:
+        return "nothing is undone, so there is nothing to redo. `locus undo --list` lists what was."
+    return (
+        "an agent has worked since the last undo, so there is nothing to redo. "
+        f"`locus undo event:{last.id}` takes that undo back all the same."
+    )
+
+
+# -- what that does to the directory ---------------------------------------------------------------------
+
+
+def _plan(
+    store: UndoStore,
+    operation: str,
+    targets: Sequence[_Target],
+    paths: Sequence[str],
+    into: str | os.PathLike[str] | None,
+    conflicts: str,
+    undo_of: str | None,
+) -> UndoPlan:
+    wishes = selection(paths)
+    of = tuple(target.name for target in targets)
+    changes = [c for target in targets for c in target.changes if _is_wanted(c.paths, wishes)]
+    skipped = [
+        (path, why) for target in targets for path, why in target.unknown if _is_wanted((path,), wishes)
+    ]
+    if wishes and not changes and not skipped:
+        names = ", ".join(map(path_text, wishes))
+        raise NotFound(
+            f"{', '.join(of)} did not change {names}. `locus undo --dry-run` shows what it changed."
+        )
+    with target_directory(store.layout.root, into) as directory:
+        work = _work(store, directory, of[0] if of else "", conflicts)
+        work.take_back(changes)
+        skipped += work.missing
+        refused = [(conflict.path, conflict.why) for conflict in work.conflicts]
+        if conflicts != REFUSE:
+            skipped += refused
+            refused = []
+        plan = make_plan(
+            directory,
+            _wanted(work),
+            store.blobs,
+            turn=of[0].partition(":")[2] if of else "",
+            at="start",
+            tree=None,
+            undo_of=undo_of,
+            contents=work.made,
+            bound=[operation, *of],
+        )
+    merged = sorted(path for path, how in work.outcomes.items() if how in (MERGED, MARKED))
+    notes = {
+        "operation_of": operation,
+        "of": list(of),
+        "paths": [path_text(path) for path in wishes],
+        "merged": [path_text(path) for path in merged],
+        "skipped": [[path_text(path), why] for path, why in sorted(skipped)],
+    }
+    values: dict[str, Any] = {f.name: getattr(plan, f.name) for f in fields(RestorePlan)}
+    values |= {
+        "conflicts": sorted([*plan.conflicts, *refused]),
+        "title": f"{operation.capitalize()} {', '.join(of)}",
+        "notes": notes,
+        "operation": operation,
+        "of": of,
+        "outcomes": work.outcomes,
+        "clashes": tuple(work.conflicts),
+        "skipped": sorted(skipped),
+    }
+    return UndoPlan(**values)
+
+
+def _work(store: UndoStore, directory: RestoreDirectory, name: str, conflicts: str) -> TakeBack:
+    states: dict[bytes, State | None] = {}
+
+    def state_at(path: bytes) -> State | None:
+        if path not in states:
+            try:
+                states[path] = directory.state_at(path)[0]
+            except OSError as error:
+                raise NotFound(f"{path_text(path)} cannot be read: {error.strerror}") from error
+        return states[path]
+
+    return TakeBack(
+        state_at=state_at,
+        read=lambda path: directory.read(path)[2],
+        content=store.blobs.get,
+        moved=_moved(store),
+        name=name,
+        markers=conflicts == MARKERS,
+    )
+
+
+def _moved(store: UndoStore) -> Any:
+    """Follows recorded renames."""
+    renames: list[tuple[int, bytes, bytes]] | None = None
+
+    def moved(path: bytes, since: int) -> bytes | None:
+        nonlocal renames
+        if renames is None:
+            events = store.rows(event_types=("file",), columns=("position", "operation", "path", "payload"))
+            renames = [
+                (int(e["position"]), _bytes_of((e["payload"] or {}).get("old_path")), _bytes_of(e["path"]))
+                for e in events
+                if e["operation"] == "rename"
+            ]
+        here, is_moved = path, False
+        for position, old, new in renames:
+            if position > since and old == here:
+                here, is_moved = new, True
+        return here if is_moved else None
+
+    return moved
+
+
+def _wanted(work: TakeBack) -> Wanted:
+    wanted = Wanted(whole=False)
+    for path, state in work.writes().items():
+        now = work.state_at(path)
+        if now is not None and now.kind == SYMLINK:
+            wanted.links.add(path)
+        if state is not None:
+            wanted.entries = {**directories_above(path), **wanted.entries, path: state}
+        elif now is not None and now.kind == DIRECTORY:
+            wanted.gone_dirs.add(path)
+        else:
+            wanted.gone.add(path)
+    for path in wanted.gone:
+        wanted.gone_dirs.update(above for above in ways(path)[1:] if above not in wanted.entries)
+    return wanted
+
+
+def directories_above(path: bytes) -> dict[bytes, State]:
+    """The directories that a path needs."""
+    return {above: State(DIRECTORY, None, NO_ID, 0) for above in ways(path)[1:]}
+
+
+def _is_wanted(paths: Iterable[bytes], wishes: Sequence[bytes]) -> bool:
+    return not wishes or any(is_below(path, wish) for path in paths for wish in wishes)
+
+
+def _bytes_of(text: object) -> bytes:
+    from eventlog.base.paths import path_bytes
+
+    try:
+        return path_bytes(str(text or ""))
+    except ValueError:
+        return str(text).encode("utf-8", "surrogateescape")

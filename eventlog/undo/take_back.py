@@ -1,0 +1,214 @@
+"""Taking a change back from what stands there now: the rules of docs/undo.md, path by path.
+
+`TakeBack` holds a picture of the working directory in memory; changes are taken back from it one by one, the
+newest first, and nothing is written. It reads states and contents through functions, and is pure besides.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eventlog.base.errors import Corruption, NotFound
+from eventlog.base.paths import path_text
+from eventlog.blobs.ids import blob_id
+from eventlog.blobs.tree import DIRECTORY, SYMLINK
+from eventlog.restore.directory import FILES, State, same
+from eventlog.undo.change import RecordedChange
+from eventlog.undo.merge import MergeConflict, has_markers, is_text, merge
+
+# What became of a change.
+EXACT, MERGED, MARKED, ALREADY = "exact", "merged", "marked", "already"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoConflict:
+    """A path that cannot be taken back, and why; `lines` are the stretches that both sides changed."""
+
+    path: bytes
+    why: str
+    lines: tuple[MergeConflict, ...]
+    change: RecordedChange
+
+
+class _ConflictError(Exception):
+    def __init__(self, why: str, lines: tuple[MergeConflict, ...] = ()) -> None:
+        super().__init__(why)
+        self.why = why
+        self.lines = lines
+
+
+class _MissingError(Exception):
+    pass
+
+
+@dataclass
+class TakeBack:
+    """Takes changes back, newest first; those that share a path together, or not at all.
+
+    `state_at` gives what stands at a path in the directory, `read` its bytes, `content` a stored content.
+    `moved` gives the path to which recorded renames lead from a path since a position, None where there is
+    none. With `markers`, lines in conflict are written between markers named after `name`.
+    """
+
+    state_at: Callable[[bytes], State | None]
+    read: Callable[[bytes], bytes]
+    content: Callable[[bytes], bytes]
+    moved: Callable[[bytes, int], bytes | None]
+    name: str
+    markers: bool = False
+    states: dict[bytes, State | None] = field(default_factory=dict)  # what will stand at each path
+    outcomes: dict[bytes, str] = field(default_factory=dict)
+    conflicts: list[UndoConflict] = field(default_factory=list)
+    missing: list[tuple[bytes, str]] = field(default_factory=list)
+    made: dict[bytes, bytes] = field(default_factory=dict)  # contents that no pack has
+
+    def take_back(self, changes: Iterable[RecordedChange]) -> None:
+        """Take back all of these."""
+        for related in _related(changes):
+            before = dict(self.states), dict(self.outcomes)
+            for change in sorted(related, key=lambda change: change.position, reverse=True):
+                try:
+                    if change.unknown is not None:
+                        raise _MissingError(change.unknown)
+                    self._take_back(change)
+                    continue
+                except _ConflictError as error:
+                    self.conflicts.append(UndoConflict(change.path, error.why, error.lines, change))
+                except (_MissingError, NotFound, Corruption) as error:
+                    self.missing.append((change.path, str(error)))
+                self.states, self.outcomes = before
+                break
+
+    def writes(self) -> Mapping[bytes, State | None]:
+        """What has to stand where; what stands there already is left out."""
+        return {path: state for path, state in self.states.items() if not same(state, self.state_at(path))}
+
+    def _take_back(self, change: RecordedChange) -> None:
+        old, new = change.old_path, change.new_path
+        if new is None:
+            assert old is not None
+            now = self._now(old)
+            if now is None:
+                self._refuse_file_above(old)
+                self._put(old, change.before, EXACT)
+            elif same(now, change.before):
+                self._note(old, ALREADY)
+            else:
+                raise _ConflictError("it was deleted, and another one is there now")
+        elif old is None:
+            self._take_away(new, change)
+        elif old == new or not self._is_renamed_back(old, new, change):
+            self._change_back(old, new, change)
+
+    def _take_away(self, path: bytes, change: RecordedChange) -> None:
+        now = self._now(path)
+        if now is None:
+            later = self.moved(path, change.position)
+            if later is not None and self._now(later) is not None:
+                raise _ConflictError(f"it was added, and later renamed to {path_text(later)}")
+            self._note(path, ALREADY)
+        elif same(now, change.after):
+            self._put(path, None, EXACT)
+        else:
+            raise _ConflictError("it was added, and changed since")
+
+    def _is_renamed_back(self, old: bytes, new: bytes, change: RecordedChange) -> bool:
+        if same(self._now(old), change.before) and self._now(new) is None:
+            self._note(new, ALREADY)
+            return True
+        return False
+
+    def _change_back(self, old: bytes, new: bytes, change: RecordedChange) -> None:
+        here, now = new, self._now(new)
+        if now is None:
+            later = self.moved(new, change.position)
+            now = None if later is None else self._now(later)
+            if later is None or now is None:
+                raise _ConflictError("it was changed, and deleted since")
+            here = later
+        if old == new and same(now, change.before):
+            self._note(here, ALREADY)
+            return
+        if old != new and self._now(old) is not None:
+            raise _ConflictError(f"it was renamed, and something else is at {path_text(old)} now")
+        state, how = self._before(here, now, change)
+        if old != new:
+            self._put(here, None, how)
+            self._refuse_file_above(old)
+            self._put(old, state, how)
+        else:
+            self._put(here, state, how)
+
+    def _before(self, path: bytes, now: State, change: RecordedChange) -> tuple[State, str]:
+        """What the file becomes, and how."""
+        before, after = change.before, change.after
+        assert before is not None and after is not None
+        if same(now, after):
+            return before, EXACT
+        if not all(side.kind in FILES for side in (now, before, after)):
+            kinds = {SYMLINK: "a symlink", DIRECTORY: "a directory"}
+            why = next(
+                (kinds.get(s.kind, "no file") for s in (now, before, after) if s.kind not in FILES), ""
+            )
+            raise _ConflictError(f"it was changed since, and {why} cannot be merged")
+        kind = before.kind if now.kind == after.kind else now.kind
+        if now.id == after.id:
+            return State(kind, None, before.id, before.size), EXACT
+        if now.id == before.id or before.id == after.id:
+            return State(kind, None, now.id, now.size), EXACT
+        data, how = self._merged(path, now, before, after)
+        id = blob_id(data)
+        self.made[id] = data
+        return State(kind, None, id, len(data)), how
+
+    def _merged(self, path: bytes, now: State, before: State, after: State) -> tuple[bytes, str]:
+        base, ours, theirs = self.content(after.id), self._bytes(path, now), self.content(before.id)
+        if not all(map(is_text, (base, ours, theirs))):
+            raise _ConflictError("it was changed since, and a binary file cannot be merged")
+        done = merge(base, ours, theirs)
+        if done.data is not None:
+            return done.data, MERGED
+        if has_markers(ours):
+            raise _ConflictError("it has the markers of an earlier conflict", done.conflicts)
+        if not self.markers:
+            raise _ConflictError("its lines were changed since", done.conflicts)
+        return done.with_markers("now", f"after {self.name}", f"before {self.name}"), MARKED
+
+    def _bytes(self, path: bytes, state: State) -> bytes:
+        if state.id in self.made:
+            return self.made[state.id]
+        return self.content(state.id) if path in self.states else self.read(path)
+
+    def _now(self, path: bytes) -> State | None:
+        return self.states[path] if path in self.states else self.state_at(path)
+
+    def _refuse_file_above(self, path: bytes) -> None:
+        """Where a directory was, a file may stand now: nothing can be put below it."""
+        while b"/" in path:
+            path = path.rpartition(b"/")[0]
+            above = self._now(path)
+            if above is not None and above.kind != DIRECTORY:
+                raise _ConflictError(f"{path_text(path)} is no directory any more")
+
+    def _put(self, path: bytes, state: State | None, how: str) -> None:
+        self.states[path] = state
+        self._note(path, how)
+
+    def _note(self, path: bytes, how: str) -> None:
+        ranked = (ALREADY, EXACT, MERGED, MARKED)
+        self.outcomes[path] = max(self.outcomes.get(path, ALREADY), how, key=ranked.index)
+
+
+def _related(changes: Iterable[RecordedChange]) -> list[list[RecordedChange]]:
+    """The changes in groups of those that share a path, directly or through others."""
+    groups: list[tuple[set[bytes], list[RecordedChange]]] = []
+    for change in changes:
+        paths, members = set(change.paths), [change]
+        apart = []
+        for group in groups:
+            if group[0].isdisjoint(paths):
+                apart.append(group)
+            else:
+                paths |= group[0]
+                members = [*group[1], *members]
+        groups = [*apart, (paths, members)]
+    return [members for _, members in groups]

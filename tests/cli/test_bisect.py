@@ -1,0 +1,150 @@
+"""`locus bisect run`: a planted break is found, in a directory that equals a full replay at each step."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.replay.bisect import Bench, BisectState, states_of
+from eventlog.store import Store
+from tests.cli.hook_support import Agent, project
+from tests.cli.support import Locus
+from tests.worktree.support import on_disk
+
+TURNS = 6
+BREAK = "! grep -q BROKEN src/app.py"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six turns that add, edit, delete, and turn a file into a directory; the fourth breaks something."""
+    root = project(tmp_path_factory.mktemp("bisect"))
+    agent = Agent(root)
+    agent.start()
+    for number in range(TURNS):
+        agent.prompt(f"Change {number}")
+        agent.write(f"new{number}.py", f"{number}\n")
+        if number == 2:
+            agent.bash("rm new0.py; mkdir new0.py; echo x > new0.py/inside; chmod +x new1.py")
+        if number == 3:
+            agent.bash("echo BROKEN >> src/app.py")
+            agent.write("after.py", "1\n")
+        if number == 4:
+            agent.bash("rm -r new0.py; ln -s readme.md new0.py")
+        agent.stop()
+    return root
+
+
+@pytest.fixture
+def work(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(recorded)
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
+    return recorded
+
+
+def bisect(locus: Locus, *words: str, code: int = 0) -> Any:
+    ended = locus("bisect", "run", "--json", *words)
+    assert ended.code == code, ended.err
+    return json.loads(ended.text).get("bisect")
+
+
+def test_the_turn_that_broke_it_is_found(work: Path, locus: Locus) -> None:
+    """In log2 n + 2 runs at most; `--deep` goes on to the call; the diff and the ways on are shown."""
+    before = on_disk(work)
+    done = bisect(locus, "sh", "-c", BREAK)
+
+    assert done["found"]["title"] == "Change 3" and not done["found"]["between"]
+    assert len(done["tried"]) <= math.ceil(math.log2(done["states"])) + 2
+    deep = bisect(locus, "--deep", "sh", "-c", BREAK)["found"]
+    assert deep["title"] == "Change 3" and deep["call"] == "Bash echo BROKEN >> src/app.py"
+    shown = locus("bisect", "run", "sh", "-c", BREAK).text
+    assert '"Change 3"' in shown and "+BROKEN" in shown and "locus undo " in shown
+    assert on_disk(work) == before
+
+
+def test_each_step_is_what_a_full_replay_gives(work: Path, tmp_path: Path) -> None:
+    """From any state to any other, whatever the test itself left and changed: recorded files are exact."""
+    bench_at, whole = tmp_path / "bench", tmp_path / "whole"
+    bench_at.mkdir()
+    with Store.open(work / ".locus") as store:
+        states, left_out = states_of(store.query)
+        bench = Bench(str(bench_at), store.tree)
+        assert left_out == 0 and len(states) == TURNS + 1
+        for number, state in enumerate([*states, *reversed(states), states[4], states[0], states[3]]):
+            bench.go_to(state)
+            store.tree(state.turn, state.at).materialize(str(whole / str(number)))
+            assert on_disk(bench_at) == on_disk(whole / str(number))
+            if number == 1:
+                (bench_at / "after.py").mkdir()  # what a later state wants to be a file
+                (bench_at / "after.py/x").write_text("left by the test\n")
+                (bench_at / "readme.md").write_text("changed by the test\n")
+                (bench_at / "src/app.py").unlink()
+                bench.go_to(states[4])
+                assert (bench_at / "after.py").read_text() == "1\n"
+                bench.go_to(state)
+
+
+def test_only_what_differs_is_written(work: Path, tmp_path: Path) -> None:
+    """A step writes the files that differ from the last state, and those get new times."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+        bench = Bench(str(tmp_path), store.tree)
+        bench.go_to(states[4])
+        untouched = (tmp_path / "readme.md").stat()
+        bench.go_to(states[3])
+        assert bench.written == 1
+        assert (tmp_path / "readme.md").stat().st_mtime_ns == untouched.st_mtime_ns
+
+
+def test_what_does_not_fit_is_said(work: Path, locus: Locus) -> None:
+    """Ends that do not fit, a state that cannot be tested, a command that is not there or that dies."""
+    assert "the last state is good" in locus("bisect", "run", "true").err
+    assert "the first state is bad" in locus("bisect", "run", "false").err
+    ended = locus("bisect", "run", "no-such-command-here")
+    assert ended.code == 1 and "there is no such command" in ended.err
+    assert "stops the search" in locus("bisect", "run", "sh", "-c", "kill -9 $$").err
+    skips = f"test -e new2.py && ! test -e new4.py && exit 125; {BREAK}"
+    left = bisect(locus, "sh", "-c", skips, code=4)
+    assert left["found"] is None and len(left["candidates"]) == 3
+
+
+def test_a_person_s_edit_between_turns_is_a_step_of_its_own(
+    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke between two turns is not given to the next agent; a linked directory is there each time."""
+    root = project(tmp_path)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
+    (root / "tools.log").mkdir()  # git ignores it
+    (root / "tools.log/check").write_text(f"#!/bin/sh\n{BREAK}\n")
+    (root / "tools.log/check").chmod(0o755)
+    agent = Agent(root)
+    agent.start()
+    for number in range(2):
+        agent.prompt(f"Change {number}")
+        agent.write(f"new{number}.py", "1\n")
+        agent.stop()
+        if number == 0:
+            (root / "src/app.py").write_text("BROKEN\n")
+    found = bisect(locus, "--link", "tools.log", "tools.log/check")["found"]
+
+    assert found["between"] and found["at"] == "start"
+    ended = locus("bisect", "run", "--link", "tools.log", "tools.log/check")
+    assert "somebody changed files in between" in ended.text
+
+
+def test_states_are_halved() -> None:
+    """A skipped state is passed over for its neighbour; what is left is named."""
+    from eventlog.query.lookup import TurnRef
+    from eventlog.replay.bisect import search
+
+    states = [BisectState(TurnRef("s", number), "end", str(number)) for number in range(100)]
+    for first_bad in (1, 2, 50, 98, 99):
+        for skipped in ({50}, set(range(40, 45)) - {first_bad, first_bad - 1}):
+            left = range(0)
+            test = lambda i: "skip" if i in skipped - {first_bad} else "bad" if i >= first_bad else "good"  # noqa: E731, B023
+            for _, _, bisection in search(states, test):
+                left = bisection.candidates
+            assert first_bad in left and set(left) - {first_bad} <= skipped

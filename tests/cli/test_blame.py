@@ -1,0 +1,138 @@
+"""`locus blame`: after what agents and people did, and beside `git blame` on a history."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.hook_support import Agent, project
+from tests.cli.support import Locus
+from tests.worktree.support import git
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = project(tmp_path)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
+    monkeypatch.delenv("CLAUDE_CODE_SESSION_ID", raising=False)
+    return root
+
+
+def blamed(locus: Locus, *words: str) -> list[dict[str, Any]]:
+    ended = locus("blame", *words, "--json")
+    assert ended.code == 0, ended.err
+    lines: list[dict[str, Any]] = json.loads(ended.text)["lines"]
+    return lines
+
+
+def origins(lines: list[dict[str, Any]]) -> list[str]:
+    return [line.get("title") or line["origin"] for line in lines]
+
+
+def edit(agent: Agent, request: str, path: str, old: str, new: str) -> None:
+    agent.prompt(request)
+    agent.edit(path, old, new)
+    agent.stop()
+
+
+def test_each_line_has_its_own_origin(work: Path, locus: Locus) -> None:
+    """P7: what was there before, two turns, a person between them, what is not recorded yet are told apart;
+    a person's line is never given to the next agent."""
+    (work / "a.py").write_text("one\ntwo\nthree\nfour\n")
+    agent = Agent(work)
+    agent.start()
+    edit(agent, "First", "a.py", "two", "TWO")
+    (work / "a.py").write_text((work / "a.py").read_text().replace("three", "by hand"))
+    edit(agent, "Second", "a.py", "four", "FOUR")
+    with (work / "a.py").open("a") as file:
+        file.write("new\n")
+    lines = blamed(locus, "a.py")
+
+    assert origins(lines) == ["before", "First", "outside", "Second", "now"]
+    assert "".join(line["text"] for line in lines) == (work / "a.py").read_text()
+    shown = locus("blame", "a.py").text.splitlines()
+    assert "First" in shown[1] and "by hand" in shown[2] and "not recorded yet" in shown[4]
+    whole = locus("blame", "a.py:2").text
+    assert "asked    First" in whole and "call     Edit a.py" in whole and "locus undo" in whole
+    assert origins(blamed(locus, "a.py", "-L", "2,+2")) == ["First", "outside"]
+    assert origins(blamed(locus, "a.py", "--at", "last")) == ["before", "First", "outside", "Second"]
+    porcelain = locus("blame", "a.py", "--porcelain").text
+    assert porcelain.count("\n\t") == 5 and porcelain.splitlines()[-12].startswith("0" * 40 + " 5 5 1")
+
+
+def test_through_a_rename_and_an_undo(work: Path, locus: Locus) -> None:
+    """A renamed file keeps its origins; what an undo brings back has the origins that it had."""
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Write")
+    agent.write("a.py", "one\ntwo\nthree\n")
+    agent.stop()
+    agent.prompt("Rename")
+    agent.bash("mv a.py b.py")
+    agent.stop()
+    edit(agent, "Spoil", "b.py", "two\nthree", "2\n3")
+    assert origins(blamed(locus, "b.py")) == ["Write", "Spoil", "Spoil"]
+    assert locus("undo", "--yes").code == 0
+    assert origins(blamed(locus, "b.py")) == ["Write"] * 3
+    edit(agent, "More", "b.py", "one", "1")  # the hook sees what the undo did, too
+    assert origins(blamed(locus, "b.py")) == ["More", "Write", "Write"]
+
+
+def test_white_space_can_be_left_out_of_account(work: Path, locus: Locus) -> None:
+    """With -w a line that was only indented is still its writer's."""
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Write")
+    agent.write("a.py", "one\ntwo\n")
+    agent.stop()
+    edit(agent, "Indent", "a.py", "two", "    two")
+
+    assert origins(blamed(locus, "a.py")) == ["Write", "Indent"]
+    assert origins(blamed(locus, "a.py", "-w")) == ["Write", "Write"]
+    shares = locus("blame", "a.py", "--by", "agent").text
+    assert shares == "     2  100.0 %  claude-code\n"
+
+
+def test_the_same_lines_as_git_blame(work: Path, locus: Locus) -> None:
+    """On a history of forty commits with renames nearly every line has the commit that git gives it."""
+    rng = random.Random(4)
+    name, lines = "m.py", [f"value_{number} = {number}\n" for number in range(30)]
+    for number in range(40):
+        at = rng.randrange(len(lines))
+        if number % 3 == 0:
+            lines[at:at] = [f"def f_{number}_{i}(x): return {i}\n" for i in range(rng.randrange(1, 4))]
+        elif number % 3 == 1:
+            lines[at] = f"value_{at} = {rng.randrange(1000)}\n"
+        else:
+            del lines[at : at + 2]
+        if number == 20:
+            git(work, "mv", name, "renamed.py")
+            git(work, "commit", "-q", "-m", "rename")
+            name = "renamed.py"
+        (work / name).write_text("".join(lines))
+        git(work, "add", "-A")
+        git(work, "commit", "-q", "-m", f"Commit {number}")
+    assert locus("import", "git", ".").code == 0
+    ours = [line.get("commit") for line in blamed(locus, name)]
+    shown = git(work, "blame", "--line-porcelain", "--first-parent", name)
+    gits = [line.split()[0] for line in shown.splitlines() if line[:40].isalnum() and line[40:41] == " "]
+
+    assert len(ours) == len(gits)
+    assert sum(a == b for a, b in zip(ours, gits, strict=True)) >= 0.95 * len(gits)
+
+
+def test_what_has_no_lines_is_refused(work: Path, locus: Locus) -> None:
+    """A binary file, a file without a version, a line that is not there: each with what to do."""
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Write")
+    agent.bash("printf 'a\\0b' > b.bin; echo x > a.txt")
+    agent.stop()
+
+    ended = locus("blame", "b.bin")
+    assert ended.code == 3 and "`locus history`" in ended.err
+    assert locus("blame", "nothing.py").code == 1
+    assert locus("blame", "a.txt:7").code == 2

@@ -1,0 +1,275 @@
+"""`locus undo` and `locus redo` after what agents did, through the hook program and the command."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.hook_support import Agent, here, project
+from tests.cli.support import Ended, Locus
+from tests.worktree.support import git
+
+LINES = "".join(f"line {number}\n" for number in range(1, 10))
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a store, and a file of nine lines."""
+    root = project(tmp_path)
+    (root / "text.py").write_text(LINES)
+    (root / "run.sh").write_text("#!/bin/sh\n")
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
+    monkeypatch.delenv("CLAUDE_CODE_SESSION_ID", raising=False)
+    return root
+
+
+def files(work: Path) -> dict[Any, Any]:
+    return here(work)
+
+
+def asked(ended: Ended, key: str = "undo") -> Any:
+    return json.loads(ended.text)[key]
+
+
+def bad_turn(work: Path, **how: Any) -> Agent:
+    """A turn that edits, adds, deletes, renames and makes executable."""
+    agent = Agent(work, **how)
+    agent.start()
+    agent.prompt("Make it fast")
+    agent.edit("text.py", "line 2", "LINE TWO")
+    agent.write("src/fast.py", "fast = True\n")
+    agent.bash("rm readme.md; chmod +x run.sh; git mv src/app.py src/main.py")
+    agent.stop()
+    return agent
+
+
+def replace(work: Path, old: str, new: str, name: str = "text.py") -> None:
+    path = work / name
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_the_newest_turn_goes_and_what_came_later_stays(work: Path, locus: Locus) -> None:
+    """A bad turn is taken back by one command: every path as before, but for the line that a person wrote
+    since; redo gives the very files and modes back, and both again."""
+    before = files(work)
+    bad_turn(work)
+    replace(work, "line 8", "mine")
+    spoiled = files(work)
+    shown = locus("undo", "--dry-run")
+
+    assert shown.code == 0 and files(work) == spoiled
+    assert [line.split() for line in shown.text.splitlines()[1:]] == [
+        ["create", "readme.md"], ["mode", "run.sh"], ["create", "src/app.py"], ["delete", "src/fast.py"],
+        ["delete", "src/main.py"], ["merge", "text.py"],
+    ]  # fmt: skip
+    assert '"Make it fast"' in shown.text.splitlines()[0]
+    done = locus("undo", "--yes")
+    assert done.code == 0 and "`locus redo` brings it back" in done.err
+    undone = files(work)
+    replace(work, "mine", "line 8")
+    assert files(work) == before
+    replace(work, "line 8", "mine")
+    assert files(work) == undone
+    for _ in range(2):
+        assert locus("redo", "--yes").code == 0
+        assert files(work) == spoiled
+        assert locus("undo", "--yes").code == 0
+        assert files(work) == undone
+
+
+def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
+    """P1: The stack: undo, undo, then redo in reverse order; what is undone is not undone again, and why."""
+    agent = Agent(work)
+    agent.start()
+    states = [files(work)]
+    for number in (1, 5, 9):
+        agent.prompt(f"Change {number}")
+        agent.edit("text.py", f"line {number}", f"changed {number}")
+        agent.stop()
+        states.append(files(work))
+    for state in reversed(states[:-1]):
+        assert locus("undo", "--yes").code == 0
+        assert files(work) == state
+    assert "or all are undone" in locus("undo", "--yes").err
+    ended = locus("undo", "last", "--yes")
+    assert ended.code == 3 and "is undone already, by event:" in ended.err and "`locus redo`" in ended.err
+    for state in states[1:]:
+        assert locus("redo", "--yes").code == 0
+        assert files(work) == state
+    assert locus("redo", "--yes").code == 1
+    listed = asked(locus("undo", "--list", "--json"), "operations")
+    assert [row["operation"] for row in listed] == ["redo"] * 3 + ["undo"] * 3
+    assert [row["taken_back"] for row in listed] == [False] * 3 + [True] * 3
+
+
+def test_a_new_turn_empties_the_stack_of_redos(work: Path, locus: Locus) -> None:
+    """P1: A person's edit does not; after an agent's turn the message names the way that is left."""
+    agent = bad_turn(work)
+    spoiled = files(work)
+    assert locus("undo", "--yes").code == 0
+    replace(work, "line 8", "mine")
+    assert locus("redo", "--dry-run").code == 0
+    replace(work, "mine", "line 8")
+    agent.prompt("Again")
+    agent.stop()
+    ended = locus("redo", "--yes")
+
+    assert ended.code == 1 and "an agent has worked since" in ended.err
+    name = ended.err.partition("`locus undo ")[2].partition("`")[0]
+    assert locus("undo", name, "--yes").code == 0
+    assert files(work) == spoiled
+
+
+def test_lines_that_were_changed_since_are_a_conflict(work: Path, locus: Locus) -> None:
+    """Whole or nothing: a conflict writes nothing and says the lines; the rest, or markers, can be had."""
+    before = files(work)
+    bad_turn(work)
+    replace(work, "LINE TWO", "mine")
+    spoiled = files(work)
+    ended = locus("undo", "--yes")
+
+    assert ended.code == 3 and files(work) == spoiled
+    assert "CONFLICT  text.py: its lines were changed since" in ended.text
+    for words in ("line 2", "now     mine", "after   LINE TWO", "before  line 2"):
+        assert words in ended.text
+    assert "--skip-conflicts" in ended.err and "--merge-markers" in ended.err
+    assert asked(locus("undo", "--json"))["conflicts"] == [
+        {"path": "text.py", "reason": "its lines were changed since", "lines": [2]}
+    ]
+    assert locus("undo", "--skip-conflicts", "--yes").code == 4
+    assert {path: node for path, node in files(work).items() if b"text" not in path} == {
+        path: node for path, node in before.items() if b"text" not in path
+    }
+    assert locus("redo", "--yes").code == 0 and files(work) == spoiled
+    assert locus("undo", "--merge-markers", "--yes").code == 4
+    assert "<<<<<<< now\nmine\n||||||| after turn:" in (work / "text.py").read_text()
+    assert locus("redo", "--yes").code == 0 and files(work) == spoiled
+
+
+def test_only_some_paths(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are those of the directory one is in; after them the turn is not undone as a whole."""
+    before = files(work)
+    bad_turn(work)
+    monkeypatch.chdir(work / "src")
+    assert locus("undo", "--yes", "--", "fast.py", "app.py").code == 0
+    assert files(work).keys() ^ before.keys() == {b"readme.md"}
+    monkeypatch.chdir(work)
+    assert locus("undo", "--yes").code == 0
+    assert files(work) == before
+    ended = locus("undo", "--yes", "--", "nothing.py")
+    assert ended.code == 1
+
+
+def test_only_the_named_agent_s_changes_go(work: Path, locus: Locus) -> None:
+    """P1: Two agents at once, also in one file: only the lines of the one that is named are taken back."""
+    one, two = Agent(work), Agent(work)
+    for agent in (one, two):
+        agent.start()
+        agent.prompt("Work")
+    one.edit("text.py", "line 1\n", "first\n")
+    two.edit("text.py", "line 5\n", "second\n")
+    one.edit("text.py", "line 9\n", "first again\n")
+    two.write("two.py", "2\n")
+    one.stop()
+    two.stop()
+    with_two = LINES.replace("line 5", "second")
+    names = [json.loads(line)["context_id"] for line in locus("log", "--json").text.splitlines()]
+    by_agent = {json.loads(locus("show", name, "--json").text)["turn"]["session_id"]: name for name in names}
+    assert len(by_agent) == 2
+    tried = set()
+    for name in names:
+        assert locus("undo", name, "--yes").code == 0
+        tried.add((work / "text.py").read_text())
+        assert locus("redo", "--yes").code == 0
+    assert with_two in tried
+    assert LINES.replace("line 1\n", "first\n").replace("line 9", "first again") in tried
+
+
+def test_inside_a_session_its_own_newest_turn_is_meant(
+    work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: A running turn is never the default; named, it is refused without --force."""
+    agent = bad_turn(work)
+    other = Agent(work)
+    other.start()
+    other.prompt("Something else")
+    other.write("other.py", "1\n")
+    other.stop()
+    agent.prompt("Undo that")
+    agent.write("notes.md", "running\n")
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", agent.session)
+    shown = locus("undo", "--dry-run")
+    assert '"Make it fast"' in shown.text
+    running = [line for line in locus("log", "--json").text.splitlines() if "Undo that" in line]
+    name = json.loads(running[0])["context_id"]
+    ended = locus("undo", name, "--yes")
+    assert ended.code == 3 and "still running" in ended.err
+    assert locus("undo", name, "--yes", "--force").code == 0
+    assert not (work / "notes.md").exists()
+
+
+def test_one_call_and_one_session(work: Path, locus: Locus) -> None:
+    """`action:ID` takes back what one call changed; `session:ID` all its turns."""
+    before = files(work)
+    agent = Agent(work)
+    agent.start()
+    for number in (1, 9):
+        agent.prompt(f"Change {number}")
+        agent.edit("text.py", f"line {number}", f"changed {number}")
+        agent.write(f"new{number}.py", "1\n")
+        agent.stop()
+    rows = locus("sql", "--json", "select cause, session_id from files where path = 'new9.py'").text
+    (row,) = json.loads(rows)
+    cause, session = row["cause"], row["session_id"]
+    assert locus("undo", f"action:{cause}", "--yes").code == 0
+    assert not (work / "new9.py").exists() and "changed 9" in (work / "text.py").read_text()
+    assert locus("redo", "--yes").code == 0
+    assert locus("undo", f"session:{session}", "--yes").code == 0
+    assert files(work) == before
+
+
+def test_a_plan_that_is_out_of_date_is_refused(work: Path, locus: Locus) -> None:
+    """A token holds for what was shown; planning twice gives the same one."""
+    bad_turn(work)
+    tokens = {asked(locus("undo", "--dry-run", "--json"))["token"] for _ in range(2)}
+    assert len(tokens) == 1
+    replace(work, "line 8", "mine")
+    spoiled = files(work)
+    ended = locus("undo", "--token", *tokens)
+
+    assert ended.code == 3 and files(work) == spoiled
+    assert locus("undo", "--token", asked(locus("undo", "--dry-run", "--json"))["token"]).code == 0
+
+
+def test_an_ignored_file_comes_back_and_its_text_is_not_shown(work: Path, locus: Locus) -> None:
+    """P5: a captured `.env` is undone like any other file; in conflict its lines stay unseen."""
+    (work / ".locus/keep-ignored").write_text("yes\n")
+    (work / ".gitignore").write_text(".env\n")
+    (work / ".env").write_text("A=1\nTOKEN=canary-8c1f\nB=2\n")
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Configure")
+    agent.bash("printf 'A=1\\nTOKEN=canary-77aa\\nB=2\\n' > .env")
+    agent.stop()
+    assert git(work, "status", "--porcelain", "--ignored") != ""
+    assert locus("undo", "--yes").code == 0
+    assert (work / ".env").read_text() == "A=1\nTOKEN=canary-8c1f\nB=2\n"
+    assert locus("redo", "--yes").code == 0
+    (work / ".env").write_text("A=1\nTOKEN=canary-0000\nB=2\n")
+    for words in (("undo",), ("undo", "--json"), ("undo", "--dry-run")):
+        ended = locus(*words)
+        assert ended.code == 3 and "canary" not in ended.text + ended.err
+
+
+def test_undo_refuses_elsewhere(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another directory nothing is changed without --into; without anything to undo it says so."""
+    ended = locus("undo", "--yes")
+    assert ended.code == 1 and "`locus log`" in ended.err
+    bad_turn(work)
+    monkeypatch.chdir(os.fspath(work.parent))
+    monkeypatch.setenv("LOCUS_DIR", str(work / ".locus"))
+    ended = locus("undo", "--yes")
+    assert ended.code == 3 and "--into" in ended.err
