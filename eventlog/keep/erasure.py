@@ -219,8 +219,16 @@ def renew_rule(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> boo
 
 
 def is_unfinished(store: Store) -> bool:
-    """Whether an erasure is under way, was cut short, or waits for readers."""
-    return store.fs.exists(store.layout.erasing)
+    """Whether an erasure is under way, was cut short, or waits for readers.
+
+    Raises: EventLogError where the disk cannot say: a no would leave a text that somebody believes erased.
+    """
+    with Refusals(store.layout.erasing, "look for an erasure that is not finished"):
+        try:
+            store.fs.lstat(store.layout.erasing)
+        except FileNotFoundError:
+            return False
+    return True
 
 
 def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from eventlog import identity
-from eventlog.fs import FileSystem, read_file
+from eventlog.fs import FileSystem, Refusals, read_file
 from eventlog.layout import Layout
 from eventlog.names import next_session_id, session_id_of
 
@@ -25,12 +25,13 @@ _GROUPED = "git"
 def turn_limit(fs: FileSystem, layout: Layout) -> "int | None":
     """The turn limit that STORE says; None for none, and where there is no STORE.
 
-    Raises: Corruption, Unsupported, OSError.
+    Raises: Corruption, Unsupported, EventLogError.
     """
-    try:
-        data = read_file(fs, layout.store_file, identity.STORE_SIZE_MAX)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    with Refusals(layout.store_file, "read the turn limit"):
+        try:
+            data = read_file(fs, layout.store_file, identity.STORE_SIZE_MAX)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
     return identity.decode(data, layout.store_file).turn_limit
 
 

@@ -307,7 +307,7 @@ def test_sessions_without_an_end_and_odd_clocks(project: Path, locus: Locus) -> 
     now_us = time.time_ns() // 1000
     day_us = 86_400_000_000
     append(project, {"event_type": "session", "operation": "start", "recorded_at": now_us - 2 * day_us,
-                     "agent_session_id": "old", "payload": {"hook_us": 9}})  # fmt: skip
+                     "agent": "codex", "agent_session_id": "old", "payload": {"hook_us": 9}})  # fmt: skip
     append(project, {"event_type": "action", "recorded_at": now_us + day_us})
     append(project, {"event_type": "action", "recorded_at": now_us})
     code, found = asked(locus)

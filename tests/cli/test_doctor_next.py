@@ -1,6 +1,7 @@
 """Each finding of `locus doctor` names a command that exists, and that sees or ends the same thing."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -166,6 +167,8 @@ def test_the_next_command_sees_what_was_found(
     project: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """P8: the command of a finding, run in the same state, ends it or says the same; the doctor agrees."""
+    # What an agent would start is looked for there.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     provoke(project, monkeypatch, locus)
     if about == "hooks":
         monkeypatch.setattr(install, "agents_here", lambda *_: [])

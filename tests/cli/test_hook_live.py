@@ -290,7 +290,7 @@ def test_sessions_that_are_resumed_compacted_and_forked(work: Path) -> None:
     assert [tuple(call) for call in calls] == [
         ("msg_1", 25, 2110), ("msg_2", 7, 2110), ("msg_3", 5, 2110), ("msg_4", 1, 2110),
     ]  # fmt: skip
-    assert {tuple(one) for one in sessions} == {(agent.session, 2, "active"), (fork.session, 1, "active")}
+    assert {tuple(one) for one in sessions} == {(agent.session, 2, "closed"), (fork.session, 1, "active")}
 
 
 def call_line(message_id: str, output: int) -> str:

@@ -1,6 +1,7 @@
 """Erasure: what went is nowhere, and everything else is as it was."""
 
 import base64
+import errno
 import json
 import os
 import random
@@ -21,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import InvalidEvent, LockTimeout, NotFound, Refused
+from eventlog.errors import EventLogError, InvalidEvent, LockTimeout, NotFound, Refused
 from eventlog.fs import REAL
 from eventlog.keep import erasure
 from eventlog.layout import condemned_name
@@ -285,6 +286,28 @@ def test_an_erasure_waits_for_who_indexes_for_a_search(tmp_path: Path) -> None:
         assert (erasure.is_unfinished(store), others > 0) == (False, True)
         left = found_in(tmp_path / ".locus", *canaries(CANARY))
         assert [name for name in left if name.startswith(("index/", "log/segments/", "snapshots/"))] == []
+
+
+def test_an_erasure_is_not_done_because_its_mark_could_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I30, I35: a disk that cannot say whether an erasure is unfinished is an error, and not a no."""
+    with make_store(tmp_path / ".locus") as store:
+        fill(store, CANARY)
+        mark, lstat, exists = store.layout.erasing, type(store.fs).lstat, type(store.fs).exists
+
+        def failing(fs: object, path: str) -> os.stat_result:
+            if path == mark:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return lstat(fs, path)
+
+        monkeypatch.setattr(type(store.fs), "lstat", failing)
+        monkeypatch.setattr(type(store.fs), "exists", lambda fs, path: path != mark and exists(fs, path))
+        with pytest.raises(EventLogError, match="not finished"):
+            erasure.erase(store, erasure.plan_secret(store, CANARY))
+        monkeypatch.undo()
+        assert erasure.is_unfinished(store)
+        assert erasure.resume(store).events > 0
 
 
 LETTERS = st.characters(min_codepoint=33, max_codepoint=0x17F, categories=("Lu", "Ll", "Nd", "Po", "Sm"))
