@@ -33,6 +33,11 @@ SECTIONS: Sections = (
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
             Entry("blame", "blame", "Show which turn wrote each line of a file, and why."),
+            Entry(
+                "compare",
+                "compare",
+                "Compare two turns or sessions: the request, what it took, the files.",
+            ),
             Entry("search", "search", "Find words in events and in recorded file contents."),
             Entry(
                 "who",

@@ -124,7 +124,7 @@ def plan_of_undo(
     for name in names:
         if name.startswith("session:"):
             targets += [
-                _of_turn(store, running, ref, done) for ref in _turns_of(store, name.removeprefix("session:"))
+                _of_turn(store, running, ref, done) for ref in turns_of(store, name.removeprefix("session:"))
             ]
         elif name.startswith("action:"):
             targets.append(_of_action(store, name.removeprefix("action:")))
@@ -134,7 +134,7 @@ def plan_of_undo(
             undo_of = None if operation is None or len(names) > 1 else operation.id
         else:
             ref = store.turn(name)
-            refs = [r for r in _turns_of(store, ref.session_id) if r.turn >= ref.turn] if since else [ref]
+            refs = [r for r in turns_of(store, ref.session_id) if r.turn >= ref.turn] if since else [ref]
             for each in refs:
                 _refuse_running(store, running, each, force)
                 targets.append(_of_turn(store, running, each, done, must=not since))
@@ -199,7 +199,7 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
     return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
 
 
-def _turns_of(store: UndoStore, session: str) -> list[TurnRef]:
+def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
     """The turns of a session in order. Raises: NotFound."""
     rows = store.query(
         "select session_id, turn, first_position, last_position from turns where starts_with(session_id, $1) "
