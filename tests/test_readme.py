@@ -11,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from locus_cli.root import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -130,11 +133,21 @@ def test_the_python_example_runs(tour: tuple[Path, list[str]]) -> None:
 
 @pytest.mark.fast
 def test_the_two_commands_exist() -> None:
-    """The commands that the README begins with are there, and each is one script."""
-    (block, *_) = blocks("sh")
+    """The commands that need nothing but Python and git are there, and each is one script."""
+    commands = ["scripts/demo", "scripts/test"]
 
-    assert block.split() == ["scripts/demo", "scripts/test"]
-    assert all((ROOT / command).is_file() for command in block.split())
+    assert commands in [block.split() for block in blocks("sh")]
+    assert all((ROOT / command).is_file() for command in commands)
+
+
+@pytest.mark.fast
+def test_the_first_screen_says_install_record_undo() -> None:
+    """What a newcomer types first stands first, and each command is one of `locus`."""
+    shown = [re.findall(r"^locus (\w+)", block, re.M) for block in blocks("sh")]
+    verbs = [verb for block in shown for verb in block]
+
+    assert verbs[:4] == ["init", "hooks", "import", "undo"]
+    assert all(cli.get_command(click.Context(cli), verb) is not None for verb in verbs)
 
 
 @pytest.mark.fast
