@@ -19,6 +19,7 @@ from locus_cli.root import cli
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 GLOSSARY = ROOT / "docs/glossary.md"
+HOWTO = ROOT / "docs/howto.md"
 PAGES = sorted([README, *(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"])
 
 _MARK = "\x01"
@@ -32,13 +33,14 @@ _SHAPES = (
     (r"\b[0-9a-z]{8}_(\d{3})\b", r"SID_\1"),
     (r"\b[0-9a-f]{7,}…?", "HEX"),
     (r"\b[\d.]+ (?:B|kB|MB)\b", "SIZE"),
+    (r"\b[\d.]+ s\b", "SECONDS"),
     (r"[ \t]+", " "),
     (r" +$", ""),
 )
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.M | re.S)
+def blocks(kind: str, page: Path = README) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
 def shape(text: str) -> str:
@@ -54,6 +56,10 @@ def environment(directory: Path) -> dict[str, str]:
     locus = bin_directory / "locus"
     locus.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m locus_cli "$@"\n')
     locus.chmod(0o755)
+    python = bin_directory / "python3"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    (directory / "locus").symlink_to(ROOT) if not (directory / "locus").exists() else None
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
            for what, value in (("NAME", "You"), ("EMAIL", "you@example.org"), ("DATE", _DATE))}  # fmt: skip
     own = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LOCUS_"))}
@@ -96,23 +102,34 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return directory, run_tour(directory, commands)
 
 
-def test_the_tour_prints_what_the_readme_shows(tour: tuple[Path, list[str]]) -> None:
-    """Every command of the tour works, and prints what stands below it."""
-    printed = list(tour[1])
+def compare_printed(page: Path, directory: Path, printed: list[str]) -> None:
+    """Each command of a page prints what stands below it; LOCUS_UPDATE=1 writes what it prints."""
     if os.environ.get("LOCUS_UPDATE") == "1":
-        text = README.read_text(encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
         at = 0
-        for block in blocks("console"):
+        for block in blocks("console", page):
             new = ""
             for command, _ in parse(block):
-                new += f"$ {command}\n{printed[at].replace(str(tour[0]), '~')}"
+                new += f"$ {command}\n{printed[at].replace(str(directory), '~')}"
                 at += 1
             text = text.replace(f"```console\n{block}```", f"```console\n{new}```")
-        README.write_text(text, encoding="utf-8")
-    for block in blocks("console"):
+        page.write_text(text, encoding="utf-8")
+    left = list(printed)
+    for block in blocks("console", page):
         for command, shown in parse(block):
-            assert shape(printed.pop(0)) == shape(shown), f"$ {command}"
-    assert printed == []
+            assert shape(left.pop(0)) == shape(shown), f"$ {command}"
+    assert left == []
+
+
+def test_the_tour_prints_what_the_readme_shows(tour: tuple[Path, list[str]]) -> None:
+    """Every command of the tour works, and prints what stands below it."""
+    compare_printed(README, *tour)
+
+
+def test_the_how_to_prints_what_it_shows(tmp_path: Path) -> None:
+    """Undo, redo, a conflict, recover, blame, bisect, compare: each command prints what the page shows."""
+    commands = [command for block in blocks("console", HOWTO) for command, _ in parse(block)]
+    compare_printed(HOWTO, tmp_path, run_tour(tmp_path, commands))
 
 
 def test_the_python_example_runs(tour: tuple[Path, list[str]]) -> None:

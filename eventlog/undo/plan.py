@@ -192,7 +192,8 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
     agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
     rows = store.query(
         "select session_id, turn, first_position, last_position from turns where agent is not null "
-        f"and agent not in ({agents}) and rewritten is not true and len(files_modified) > 0 and {condition} "
+        f"and agent not in ({agents}) and rewritten is not true and {condition} "
+        "and (len(files_modified) > 0 or start_tree is distinct from end_tree) "
         f"order by {TURNS_NEWEST_FIRST}",
         parameters,
     ).rows
