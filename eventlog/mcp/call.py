@@ -134,7 +134,7 @@ class Tool:
         """Its answer in JSON Schema."""
         names = ("text", "cursor") if self.quotes else ("text", "event_id", "session_id")
         properties = {name: {"type": "string"} for name in names}
-        return {"type": "object", "properties": properties, "required": ["text"]}
+        return {"type": "object", "properties": properties}
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, with defaults; null counts as absent. Raises: Refused."""

@@ -5,11 +5,11 @@ every request, so they are short, and an argument has one name, one form and one
 earlier names, and names from elsewhere, are accepted as well.
 """
 
-from eventlog.mcp import memory, read, sql, write
+from eventlog.mcp import memory, read, sql, undo, write
 from eventlog.mcp.call import FLAG, NUMBER, SHARE, TEXT, TEXTS, Parameter, Tool
 
 _SESSION = Parameter("session_id", TEXT, aliases=("session",))
-_TURN = Parameter("turn", TEXT, "SID_TID, git:COMMIT, or last.", required=True)
+_TURN = Parameter("turn", TEXT, required=True)
 _PATH = Parameter("path", TEXT, "A file or folder.")
 _SCOPE = Parameter("scope", TEXTS, "Files and folders.", aliases=("paths",))
 _PHASE = Parameter("phase", TEXT, default="planning", choices=("planning", "implementation"))
@@ -36,7 +36,7 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "session_start",
             "Start a session",
-            "Say what you begin to work on, for other agents and later sessions. Ends your active session.",
+            "Say what you begin to work on, for others and later sessions. Ends your active session.",
             write.session_start,
             (_focus(True), _SCOPE, agent, Parameter("description", TEXT, "More of it.")),
             writes=True,
@@ -54,7 +54,7 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "post_event",
             "Record an event",
-            "Record what is worth knowing later.",
+            "What is worth knowing later.",
             write.post_event,
             (
                 Parameter("event_type", TEXT, required=True, choices=tuple(write.POSTED), aliases=("type",)),
@@ -72,7 +72,7 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "store_decision",
             "Record a decision",
-            "Record a choice that was made, and why.",
+            "A choice that was made, and why.",
             write.store_decision,
             (
                 Parameter("summary", TEXT, required=True, aliases=("decision", "content", "title")),
@@ -90,7 +90,7 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "store_error",
             "Record an error",
-            "Record that something failed.",
+            "Something failed.",
             write.store_error,
             (
                 Parameter(
@@ -168,13 +168,13 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "who",
             "Who is at work",
-            "Agents at work here, on what, in which files, and where two of them meet.",
+            "Agents at work here, on what, and where two of them meet.",
             memory.who_text,
         ),
         Tool(
             "search",
             "Search the record",
-            "Find words in all events and file contents, the best matches first.",
+            "Find words in all events and file contents, best first.",
             read.search,
             (
                 Parameter("words", TEXT, _WORDS, required=True),
@@ -187,21 +187,21 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "decisions",
             "Decisions",
-            "What was decided and why, newest first.",
+            "What was decided and why.",
             read.decisions,
             (Parameter("words", TEXT, _WORDS), _PATH, _limit(20)),
         ),
         Tool(
             "timeline",
             "Timeline of a turn",
-            "All events of a turn, in order, a line each.",
+            "All events of a turn, in order.",
             read.timeline,
             (_TURN,),
         ),
         Tool(
             "show",
             "Show one thing",
-            "All that is recorded of one event, turn or session, in full.",
+            "All that is recorded of one event, turn or session.",
             read.show,
             (Parameter("name", TEXT, "Its id, or a beginning.", required=True),),
         ),
@@ -219,9 +219,16 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "diff",
             "What changed",
-            "What changed in a turn, or from its end to the end of another.",
+            "What changed in a turn, or until the end of another.",
             read.diff,
             (_TURN, Parameter("until", TEXT, "A later turn."), _SCOPE),
+        ),
+        Tool(
+            "undo_plan",
+            "Plan an undo",
+            "What taking back a turn would change; a person carries it out.",
+            undo.undo_plan,
+            (Parameter("turn", TEXT), _SCOPE),
         ),
         Tool(
             "sql",
@@ -236,7 +243,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "context_bundle",
             "Shared context",
-            "What is shared of a workstream: rules, decisions, evidence, and whether it still holds.",
+            "What is shared of a workstream, and whether it still holds.",
             read.context_bundle,
             (
                 Parameter("workstream", TEXT, required=True),
