@@ -38,11 +38,12 @@ _FAST = {
     "repair": "salvage",
     "replay": "compare diffs edited_tree history linediff patches trees",
     "reports": "page",
-    "restore": "plan seen",
+    "restore": "plan known_files",
     "retention": "collection",
     "search": "index meaning words",
     "secrets": "bulk_prefilter erased_rules redaction",
     "setup": "git_exclude",
+    "undo": "merge take_back",
     "worktree": "capture git rules stat_all statcache",
 }  # fmt: skip
 FAST_FILES = frozenset(

@@ -127,7 +127,7 @@ def test_contents_are_looked_for_where_a_hash_is_given_alone(
 ) -> None:
     """I38: an event without a hash of ours asks nothing of the contents and takes no lock of theirs."""
     monkeypatch.setattr(store.blobs, "writer", None)
-    monkeypatch.setattr(store.blobs, "places", None)
+    monkeypatch.setattr(store.blobs, "locations", None)
     monkeypatch.setattr(store, "_holder", None)
     store.append([{"event_type": "action", "path": "a", "turn": 1, "payload": {"x": 1}}])
     store.append([{"event_type": "note", "after_hash": "sha256:00ff", "before_hash": "md5:00ff"}])
@@ -318,7 +318,7 @@ def test_what_was_found_once_is_not_looked_for_again(store: Store, monkeypatch: 
     with Store.open(store.layout.root) as other, other.blobs.writer() as writer:
         writer.put(b"more")
         writer.flush()
-    monkeypatch.setattr(store.blobs, "places", None)
+    monkeypatch.setattr(store.blobs, "locations", None)
     store.append([{"event_type": "note", "before_hash": content, "blobs": [content]}])
 
 

@@ -27,13 +27,15 @@ _PACKS_WITHOUT_IDX_MAX = 64
 
 
 def is_needed(store: "Store") -> bool:
-    """Whether `maintain` has work to do, other than to check segments. Never raises for the store's state."""
+    """Whether `maintain` has work to do, other than to check segments and to sweep `tmp/`.
+
+    Never raises for the store's state.
+    """
     from eventlog.log.compact import mergeable_bytes
 
     try:
         return (
-            bool(store.fs.listdir(store.layout.directory(TMP_DIR)))
-            or is_long(store)
+            is_long(store)
             or mergeable_bytes(store.fs, store.layout, store.identity.store_id) is not None
             or _repack_pays(store)
         )

@@ -72,8 +72,11 @@ def test_bad_words_are_refused_in_one_line(root: Path, locus: Locus) -> None:
     assert not (root / "erasing").exists()
 
 
-def test_maintenance_finishes_what_was_cut_short(root: Path, locus: Locus) -> None:
+def test_maintenance_finishes_what_was_cut_short(
+    root: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I32, I30: an erasure that waits for a reader ends with exit code 4; the maintainer does the rest."""
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")  # the command would start the maintainer itself
     with Store.open(str(root)) as store:
         view = store.view()
         ended = locus("store", "erase", "--event", f"{5:032x}", "--yes")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.store import Store
-from tests.importers.test_hooked import COUNTS
+from tests.importers.test_hook_matching import COUNTS
 
 from .clients import Client, ended, wait_for
 from .desk import Desk, end_command, open_desk, prompt_of

@@ -43,7 +43,8 @@ def dying(name):
         return found
     setattr(os, name, call)
 
-from eventlog.exports import jsonl_import, locusgraph
+from eventlog.exports import jsonl_import
+from eventlog.exports.locusgraph import locusgraph
 from tests.older import append_as_before
 from eventlog.store import Store
 for name in ("pwrite", "fsync", "fdatasync", "link", "unlink", "rename"):

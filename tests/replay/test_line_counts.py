@@ -96,7 +96,7 @@ _TEXT = st.none() | st.lists(_LINE, max_size=6).map(b"".join)
 class _Contents(dict[bytes, bytes]):
     """Contents by their ids, as a count asks for them."""
 
-    def places(self, ids: tuple[bytes, ...]) -> dict[bytes, tuple[int]]:
+    def locations(self, ids: tuple[bytes, ...]) -> dict[bytes, tuple[int]]:
         return {id: (len(self[id]),) for id in ids}
 
     def get(self, id: bytes) -> bytes:  # type: ignore[override]
