@@ -34,9 +34,8 @@ from tests.mcp.support import LEGACY, MODERN, Served, make_project, served, text
 TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 
 READING = {
-    "list_sessions", "briefing", "who", "search", "timeline", "show", "file_at", "diff", "undo_plan", "decisions",
-    "sql",
-    "context", "context_bundle",
+    "list_sessions", "briefing", "who", "search", "timeline", "show", "file_at", "diff", "undo_plan",
+    "decisions", "sql", "context", "context_bundle",
 }  # fmt: skip
 WRITING = {"session_start", "session_end", "post_event", "store_decision", "store_error", "store_feedback"}
 
