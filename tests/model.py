@@ -13,6 +13,7 @@ from typing import Any
 
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.blobs.ids import blob_id, to_text
+from eventlog.log.numbering import default_context
 from eventlog.secrets import admission
 from eventlog.store import Store
 from tests.log.test_numbering import oracle as numbered
@@ -146,7 +147,22 @@ def _visible(log: Sequence[Event | None]) -> Iterable[Event]:
         if event is not None and event["event_id"] not in seen:
             seen.add(event["event_id"])
             rows.append({**BLANK, **event, "position": position})
-    return numbered(rows)
+    return _settled(list(numbered(rows)))
+
+
+def _settled(rows: list[Event]) -> list[Event]:
+    """The rows with the name that a session got later in place of its provisional one."""
+    names: dict[str, str] = {}
+    for row in rows:
+        if row["event_type"] == "session" and row["session_id"] and row["context_id"]:
+            provisional = default_context(str(row["session_id"]))
+            if row["context_id"] != provisional:
+                names.setdefault(provisional, str(row["context_id"]))
+    for row in rows:
+        row["context_id"] = names.get(str(row["context_id"]), row["context_id"])
+        if isinstance(row["extends"], list):
+            row["extends"] = [names.get(link, link) for link in row["extends"]]
+    return rows
 
 
 def _position(row: Event) -> int:
