@@ -49,6 +49,7 @@ READING: list[tuple[str, dict[str, Any], str]] = [
     ("show", {"name": "last"}, "outcome: it greets"),
     ("file_at", {"turn": "last", "path": "src/kiosk.py", "at": "start"}, "\nprint('bye')\n"),
     ("diff", {"turn": "last", "scope": ["src"]}, "+print('good morning')"),
+    ("undo_plan", {"turn": "last", "scope": ["src"]}, "undo of turn:"),
     ("decisions", {"words": "greet"}, "because the guests do"),
     ("sql", {"query": "select path from files order by 1"}, '["src/kiosk.py"]'),
 ]
