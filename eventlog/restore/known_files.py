@@ -33,16 +33,18 @@ _NEW_MIN, _NEW_SHARE = 64, 16
 
 
 class KnownFiles:
-    """The rows of the target's stat cache, and what a plan learns on its way."""
+    """The rows of the target's stat cache, and what a plan learns on its way, where that is to be stored."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, target: RestoreDirectory) -> None:
+    def __init__(
+        self, fs: FileSystem, layout: Layout, store_id: bytes, target: RestoreDirectory, *, learns: bool
+    ) -> None:
         self._fs = fs
         self._layout = layout
         path = os.fsencode(target.path)
         self._key = CacheKey(store_id, blake3(path).digest(16), _OF_PLANS, path)
         loaded = statcache.load_any(fs, layout, store_id, self._key.worktree)
         self._cache: StatCache | None = None
-        self._keeps = loaded is None or loaded[1] == _OF_PLANS
+        self._keeps = learns and (loaded is None or loaded[1] == _OF_PLANS)
         if loaded is not None:
             self._cache = loaded[0]
         try:

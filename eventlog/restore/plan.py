@@ -251,14 +251,15 @@ def make_plan(
     Raises: Refused for a target inside the store, or `/`; OSError when the directory cannot be read.
     """
     protected = _protected(target, blobs.layout.root)
-    known_files = KnownFiles(blobs.fs, blobs.layout, blobs.store_id, target)
+    learns = wanted.whole and not wanted.paths
+    known_files = KnownFiles(blobs.fs, blobs.layout, blobs.store_id, target, learns=learns)
     comparison = RestoreComparison(target, wanted, known_files, protected, delete=delete)
     comparison.find_deletes()
     comparison.compare()
     comparison.find_stale_journals()
     comparison.spare_open_databases()
     comparison.find_staying()
-    if wanted.whole and not wanted.paths:
+    if learns:
         known_files.store(comparison.believed)
     contents = contents or {}
     lost, lengths = _unreadable(blobs, comparison.steps, contents)
