@@ -206,12 +206,22 @@ def _what_now(plan: "RestorePlan") -> str:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
     if plan.conflicts:
         return "Nothing was changed. Nothing can be restored while these conflicts are there."
-    return "There is nothing to do."
+    return _nothing(plan)
+
+
+def _nothing(plan: "RestorePlan") -> str:
+    """Said where a plan has no step: all is as wanted, and what would change something."""
+    if plan.undo_of is not None:
+        return "There is nothing to do: all is as it was before that restore."
+    return (
+        f"There is nothing to do: the files are those of {plan.turn} at {plan.at}. `locus undo` takes back "
+        "what the newest turn changed, `--at start` brings back the files from before it."
+    )
 
 
 def _summary(plan: "RestorePlan", outcome: "RestoreOutcome") -> str:
     if outcome.event is None:
-        return f"There was nothing to do; nothing was changed in {plan.target}."
+        return _nothing(plan)
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
     again = "undoes this undo" if plan.undo_of and not plan.redo else "takes it back"
     return f"Restored: {done}. `locus restore --undo` {again}."

@@ -1,5 +1,6 @@
 """What `locus undo` and `locus redo` share: their options, carrying a plan out, and showing it."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,7 +72,7 @@ def run(
         if as_json:
             put(document({plan.operation: _as_json(plan, None)}))
         else:
-            say(_way_out(plan))
+            say(_way_out(store, plan))
         ctx.exit(exits.REFUSED)
     if not dry_run and plan.steps:
         if not (yes or token):
@@ -111,7 +112,7 @@ def _show(store: "Store", plan: "UndoPlan") -> None:
         put(f"  CONFLICT  {text_of(path)}: {one_line(why)}\n")
         for clash in plan.clashes:
             if clash.path == path:
-                _show_lines(store, clash)
+                _show_lines(store, clash, _later_turns(store, plan, clash))
 
 
 def _titled(store: "Store", name: str) -> str:
@@ -130,13 +131,37 @@ def _titled(store: "Store", name: str) -> str:
     return name
 
 
-def _show_lines(store: "Store", clash: "UndoConflict") -> None:
-    """The lines of a conflict, unless one of the contents is withheld."""
+def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> dict[int, str]:
+    """By the first lines of the stretches in conflict: who changed them since."""
+    from eventlog.base.errors import EventLogError
+    from eventlog.base.paths import path_text
+    from eventlog.undo.blame import VERSION, blame
+
+    try:
+        with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
+            lines = blame(store, path_text(clash.path), file.read())
+    except (EventLogError, OSError):
+        return {}  # the lines themselves are shown all the same
+    later = {}
+    for stretch in clash.lines:
+        for line in lines[stretch.line - 1 : stretch.line - 1 + max(1, len(stretch.ours))]:
+            version = line.origin.version
+            is_turn = line.origin.kind == VERSION and version is not None
+            if is_turn and version is not None and f"turn:{version.turn_name}" not in plan.of:
+                later[stretch.line] = str(version.turn_name)
+            else:
+                later.setdefault(stretch.line, "you, or a program that nobody saw")
+    return later
+
+
+def _show_lines(store: "Store", clash: "UndoConflict", later: dict[int, str]) -> None:
+    """The lines of a conflict and who changed them since, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
         return
     for stretch in clash.lines[:_CONFLICTS_SHOWN]:
-        put(f"            line {stretch.line}\n")
+        by = f", changed since by {later[stretch.line]}" if stretch.line in later else ""
+        put(f"            line {stretch.line}{by}\n")
         for side, lines in (("now", stretch.ours), ("after", stretch.base), ("before", stretch.theirs)):
             put(f"            {side:<7} {_excerpt(store, lines)}\n")
     if len(clash.lines) > _CONFLICTS_SHOWN:
@@ -157,10 +182,19 @@ def _is_withheld(store: "Store", clash: "UndoConflict") -> bool:
     return not ids.isdisjoint(store.withheld())
 
 
-def _way_out(plan: "UndoPlan") -> str:
-    whole = "The rest: --skip-conflicts" if plan.operation == "undo" else "Undo or move those first"
-    lines = " · both sides in the file: --merge-markers" if any(clash.lines for clash in plan.clashes) else ""
-    return f"Nothing was written. {whole}{lines if plan.operation == 'undo' else ''}."
+def _way_out(store: "Store", plan: "UndoPlan") -> str:
+    """What a person can do with a conflict: undo the later turns too, do the rest, or get both sides."""
+    if plan.operation == "undo":
+        turns = {turn for clash in plan.clashes for turn in _later_turns(store, plan, clash).values()}
+        names = sorted(name for name in turns if " " not in name)
+        if names:
+            named = " ".join([*names, *(name.removeprefix("turn:") for name in plan.of)])
+            also = f"Undo what came later too: `locus undo {named}` · "
+        else:
+            also = ""
+        lines = " · both sides in the file: --merge-markers" if any(c.lines for c in plan.clashes) else ""
+        return f"Nothing was written. {also}The rest: --skip-conflicts{lines}."
+    return "Nothing was written. Undo or move those first."
 
 
 def _summary(plan: "UndoPlan", outcome: "RestoreOutcome | None", dry_run: bool) -> str:

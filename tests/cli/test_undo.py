@@ -149,6 +149,25 @@ def test_lines_that_were_changed_since_are_a_conflict(work: Path, locus: Locus) 
     assert locus("redo", "--yes").code == 0 and files(work) == spoiled
 
 
+def test_a_conflict_names_who_changed_the_lines_since(work: Path, locus: Locus) -> None:
+    """A later turn, and the command that takes back both; a person, where it was one."""
+    agent = bad_turn(work)
+    agent.prompt("Handle empty input")
+    agent.edit("text.py", "LINE TWO", "line two and a half")
+    agent.stop()
+    rows = [json.loads(line) for line in locus("log", "--json").text.splitlines()]
+    later, earlier = (row["context_id"].removeprefix("turn:") for row in rows[:2])
+    ended = locus("undo", earlier)
+
+    assert f"line 2, changed since by {later}" in ended.text
+    assert f"`locus undo {later} {earlier}`" in ended.err
+    assert locus("undo", later, earlier, "--yes").code == 0
+    assert (work / "text.py").read_text() == LINES
+    assert locus("redo", "--yes").code == 0
+    replace(work, "line two and a half", "mine")
+    assert "changed since by you, or a program that nobody saw" in locus("undo").text
+
+
 def test_only_some_paths(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths are those of the directory one is in; after them the turn is not undone as a whole."""
     before = files(work)
