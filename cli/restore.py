@@ -211,11 +211,12 @@ def _what_now(plan: "RestorePlan") -> str:
 
 def _nothing(plan: "RestorePlan") -> str:
     """Said where a plan has no step: all is as wanted, and what would change something."""
+    nothing = "There is nothing to do, and nothing was changed"
     if plan.undo_of is not None:
-        return "There is nothing to do: all is as it was before that restore."
+        return f"{nothing}: all is as it was before that restore."
     return (
-        f"There is nothing to do: the files are those of {plan.turn} at {plan.at}. `locus undo` takes back "
-        "what the newest turn changed, `--at start` brings back the files from before it."
+        f"{nothing}: the files are those of {plan.turn} at {plan.at}. `locus undo` takes back what the newest turn "
+        "changed, `--at start` brings back the files from before it."
     )
 
 
