@@ -215,8 +215,8 @@ def _nothing(plan: "RestorePlan") -> str:
     if plan.undo_of is not None:
         return f"{nothing}: all is as it was before that restore."
     return (
-        f"{nothing}: the files are those of {plan.turn} at {plan.at}. `locus undo` takes back what the newest "
-        "turn changed, `--at start` brings back the files from before it."
+        f"{nothing}: the files are those of {plan.turn} at {plan.at}. `locus undo` takes back what the "
+        "newest turn changed, `--at start` brings back the files from before it."
     )
 
 
