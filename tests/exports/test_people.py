@@ -156,6 +156,7 @@ def tools(root: Path) -> dict[str, bytes]:
     calls: list[tuple[str, dict[str, Any]]] = [("show", {"name": name}) for name in names]
     calls += [("timeline", {"turn": name}) for (name,) in turns]
     calls += [("diff", {"turn": name}) for (name,) in turns]
+    calls += [("undo_plan", {"turn": name}) for (name,) in turns[-1:]]
     calls += [(tool, {}) for tool in ("list_sessions", "who", "briefing", "decisions")]
     calls += [("list_sessions", {"active_only": False}), ("file_at", {"turn": turns[-1][0], "path": "b.txt"})]
     calls += [("search", {"words": words}) for words in ("write", "canary", "add", "example")]
