@@ -45,13 +45,13 @@ def start_maintenance() -> None:
 
     No command waits for maintenance, and none fails for it. Commands about damage leave everything as it is.
     """
-    from .maintainer import start, start_missing_facts
+    from .maintainer import may_start, start, start_missing_facts
 
     for store in _opened:
         with contextlib.suppress(EventLogError, OSError):
             if config.read(store.fs, store.layout).briefing_at_start:
                 start_missing_facts(store.layout.root)
-            if _needs_maintenance(store):
+            if may_start(store.layout.root) and _needs_maintenance(store):
                 start(store.layout.root)
 
 

@@ -20,6 +20,11 @@ _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "TZ", "LOC
 _NICE = 10
 
 
+def may_start(root: str) -> bool:
+    """Whether `start` would start anything now, by a variable and one file. Raises: OSError."""
+    return not os.environ.get("LOCUS_NO_MAINTENANCE") and _is_over(f"{root}/live/maintained")
+
+
 def start(root: str) -> bool:
     """Start maintenance of the store at `root`, except in the interval after the last. Returns: whether.
 
@@ -67,14 +72,19 @@ def _detach(root: str, function: str) -> None:
         os._exit(0)
 
 
-def _claims_interval(path: str) -> bool:
-    """Whether the interval is over; if so, a new one begins for all processes."""
-    now_s = time.time()
+def _is_over(path: str) -> bool:
+    """Whether the interval since maintenance was started last is over."""
     try:
-        if 0 <= now_s - os.stat(path).st_mtime < INTERVAL_S:
-            return False
+        return not 0 <= time.time() - os.stat(path).st_mtime < INTERVAL_S
     except FileNotFoundError:
-        pass
+        return True
+
+
+def _claims_interval(path: str) -> bool:
+    """Whether the interval is over; if so it begins again, for everybody."""
+    if not _is_over(path):
+        return False
+    now_s = time.time()
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         import fcntl
