@@ -65,14 +65,17 @@ def run(
             "something was changed since that plan was made, or the question is another one; nothing was "
             "done. --dry-run shows the plan as it is now."
         )
+    later = (
+        [_later_turns(store, plan, clash) for clash in plan.clashes] if plan.conflicts and not as_json else []
+    )
     if not as_json:
-        _show(store, plan)
+        _show(store, plan, later)
     outcome = None
     if plan.conflicts:
         if as_json:
             put(document({plan.operation: _as_json(plan, None)}))
         else:
-            say(_way_out(store, plan))
+            say(_way_out(plan, later))
         ctx.exit(exits.REFUSED)
     if not dry_run and plan.steps:
         if not (yes or token):
@@ -90,7 +93,11 @@ def run(
 # -- showing -------------------------------------------------------------------------------------------
 
 
-def _show(store: "Store", plan: "UndoPlan") -> None:
+# Who changed the lines of a conflict since, by the first line of each stretch: a turn, or None.
+Later = dict[int, str | None]
+
+
+def _show(store: "Store", plan: "UndoPlan", later: "list[Later]") -> None:
     for name in plan.of:
         put(f"{plan.operation}  {_titled(store, name)}\n")
     shown = set()
@@ -110,9 +117,9 @@ def _show(store: "Store", plan: "UndoPlan") -> None:
         put(f"  left      {text_of(path)}: {one_line(why)}\n")
     for path, why in plan.conflicts:
         put(f"  CONFLICT  {text_of(path)}: {one_line(why)}\n")
-        for clash in plan.clashes:
+        for clash, turns in zip(plan.clashes, later, strict=True):
             if clash.path == path:
-                _show_lines(store, clash, _later_turns(store, plan, clash))
+                _show_lines(store, clash, turns)
 
 
 def _titled(store: "Store", name: str) -> str:
@@ -131,8 +138,8 @@ def _titled(store: "Store", name: str) -> str:
     return name
 
 
-def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> dict[int, str]:
-    """By the first lines of the stretches in conflict: who changed them since."""
+def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> Later:
+    """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
     from eventlog.base.errors import EventLogError
     from eventlog.base.paths import path_text
     from eventlog.undo.blame import VERSION, blame
@@ -142,25 +149,24 @@ def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> dic
             lines = blame(store, path_text(clash.path), file.read())
     except (EventLogError, OSError):
         return {}  # the lines themselves are shown all the same
-    later = {}
+    later: Later = {}
     for stretch in clash.lines:
+        later[stretch.line] = None
         for line in lines[stretch.line - 1 : stretch.line - 1 + max(1, len(stretch.ours))]:
-            version = line.origin.version
-            is_turn = line.origin.kind == VERSION and version is not None
-            if is_turn and version is not None and f"turn:{version.turn_name}" not in plan.of:
-                later[stretch.line] = str(version.turn_name)
-            else:
-                later.setdefault(stretch.line, "you, or a program that nobody saw")
+            version = line.origin.version if line.origin.kind == VERSION else None
+            if version is not None and f"turn:{version.turn_name}" not in plan.of:
+                later[stretch.line] = version.turn_name
     return later
 
 
-def _show_lines(store: "Store", clash: "UndoConflict", later: dict[int, str]) -> None:
+def _show_lines(store: "Store", clash: "UndoConflict", later: Later) -> None:
     """The lines of a conflict and who changed them since, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
         return
     for stretch in clash.lines[:_CONFLICTS_SHOWN]:
-        by = f", changed since by {later[stretch.line]}" if stretch.line in later else ""
+        who = later.get(stretch.line) or "you, or a program that nobody saw"
+        by = f", changed since by {who}" if stretch.line in later else ""
         put(f"            line {stretch.line}{by}\n")
         for side, lines in (("now", stretch.ours), ("after", stretch.base), ("before", stretch.theirs)):
             put(f"            {side:<7} {_excerpt(store, lines)}\n")
@@ -182,16 +188,12 @@ def _is_withheld(store: "Store", clash: "UndoConflict") -> bool:
     return not ids.isdisjoint(store.withheld())
 
 
-def _way_out(store: "Store", plan: "UndoPlan") -> str:
+def _way_out(plan: "UndoPlan", later: "list[Later]") -> str:
     """What a person can do with a conflict: undo the later turns too, do the rest, or get both sides."""
     if plan.operation == "undo":
-        turns = {turn for clash in plan.clashes for turn in _later_turns(store, plan, clash).values()}
-        names = sorted(name for name in turns if " " not in name)
-        if names:
-            named = " ".join([*names, *(name.removeprefix("turn:") for name in plan.of)])
-            also = f"Undo what came later too: `locus undo {named}` · "
-        else:
-            also = ""
+        turns = sorted({turn for each in later for turn in each.values() if turn is not None})
+        named = " ".join([*turns, *(name.removeprefix("turn:") for name in plan.of)])
+        also = f"Undo what came later too: `locus undo {named}` · " if turns else ""
         lines = " · both sides in the file: --merge-markers" if any(c.lines for c in plan.clashes) else ""
         return f"Nothing was written. {also}The rest: --skip-conflicts{lines}."
     return "Nothing was written. Undo or move those first."

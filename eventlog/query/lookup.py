@@ -74,11 +74,11 @@ def find_turn(query: Query, name: str) -> TurnRef:
     unknown time is never the last. Raises: NotFound, Ambiguous.
     """
     if name == "last":
-        turns = _turns(query, f"where agent is distinct from 'git' and {_ELIGIBLE} {_NEWEST}")
-        turns = turns or _turns(query, f"where {_ELIGIBLE} {_NEWEST}")
+        turns = turns_where(query, f"where agent is distinct from 'git' and {_ELIGIBLE} {_NEWEST}")
+        turns = turns or turns_where(query, f"where {_ELIGIBLE} {_NEWEST}")
     elif name.startswith("last:"):
         agent = name[len("last:") :]
-        turns = _turns(query, f"where agent = $1 and {_ELIGIBLE} {_NEWEST}", [agent])
+        turns = turns_where(query, f"where agent = $1 and {_ELIGIBLE} {_NEWEST}", [agent])
     elif name.startswith("git:"):
         turns = _turns_of_commit(query, name[len("git:") :].lower())
     else:
@@ -119,7 +119,9 @@ def naming_one_with_files(method: Callable[Concatenate[Any, P], T]) -> Callable[
         try:
             return method(store, *args, **kwargs)
         except NoTree as error:
-            turns = _turns(store.query, f"where end_tree is not null and rewritten is not true {_NEWEST}")
+            turns = turns_where(
+                store.query, f"where end_tree is not null and rewritten is not true {_NEWEST}"
+            )
             newest = f"{turns[0].name} is the newest turn" if turns else "there is no turn here"
             raise NoTree(f"{error}; {newest} that has them. `locus log` lists turns.", error.known) from error
 
@@ -141,7 +143,8 @@ def _why_no_last(query: Query, agent: str) -> str:
     return f"no turn here is of an agent called {agent!r}.{hint}"
 
 
-def _turns(query: Query, condition: str, parameters: Sequence[Any] = ()) -> list[TurnRef]:
+def turns_where(query: Query, condition: str, parameters: Sequence[Any] = ()) -> list[TurnRef]:
+    """The turns of the view `turns` under a `where` clause, which may order and limit them."""
     rows = query(
         f"select session_id, turn, first_position, last_position + 1 from turns {condition}", parameters
     ).rows
@@ -151,15 +154,15 @@ def _turns(query: Query, condition: str, parameters: Sequence[Any] = ()) -> list
 def _turns_of_commit(query: Query, commit: str) -> list[TurnRef]:
     if len(commit) < 4 or not _HEX.issuperset(commit):
         raise NotFound(f"{commit!r} is not a commit id (at least 4 hexadecimal digits)")
-    return _turns(query, _OF_COMMIT, [commit])
+    return turns_where(query, _OF_COMMIT, [commit])
 
 
 def _turns_by_prefix(query: Query, name: str) -> list[TurnRef]:
     session, _, turn_id = name.partition("_")
     if turn_id.isascii() and turn_id.isdigit():
-        exact = _turns(query, "where session_id = $1 and turn = $2", [session, int(turn_id)])
+        exact = turns_where(query, "where session_id = $1 and turn = $2", [session, int(turn_id)])
         if exact:
             return exact
-    return _turns(
+    return turns_where(
         query, "where starts_with(session_id || '_' || turn_id, $1) order by first_position limit 6", [name]
     )

@@ -169,8 +169,8 @@ def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> Re
     return RestoreDirectory(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 
-def _done(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Start event → its payload, for each restore that took place, in the order in which they ended.
+def completed(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The start event of each restore that took place, by its id, in the order in which they ended.
 
     Args: events: restore events in position order.
     """
@@ -178,7 +178,7 @@ def _done(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     done: dict[str, Mapping[str, Any]] = {}
     for event in events:
         if event["operation"] == "start":
-            begun[str(event["event_id"])] = event["payload"] or {}
+            begun[str(event["event_id"])] = event
         elif event["operation"] == "end" and event["cause"] in begun:
             start = str(event["cause"])
             done.pop(start, None)
@@ -192,9 +192,9 @@ def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str
 
     Args: events: all restore events in position order. Raises: NotFound when it did not take place.
     """
-    done = _done(events)
+    done = completed(events)
     if start is not None and start in done:
-        return str(done[start].get("plan"))
+        return str((done[start]["payload"] or {}).get("plan"))
     if start is not None or not done:
         what = (
             "no restore of this store took place"
@@ -202,12 +202,20 @@ def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str
             else f"{start} is no restore that took place"
         )
         raise NotFound(f"{what}, so there is nothing to undo")
-    return str(list(done.values())[-1].get("plan"))
+    return str((list(done.values())[-1]["payload"] or {}).get("plan"))
 
 
 def read_plan(blobs: "BlobStore", plan: str) -> Document:
     """The plan document of that hash. Raises: NotFound, Corruption, Unsupported, InvalidEvent."""
     return decode(blobs.get(from_text(plan)), f"the plan {plan}")
+
+
+def readable_plan(blobs: "BlobStore", plan: str) -> Document | None:
+    """The same; None where it cannot be read."""
+    try:
+        return read_plan(blobs, plan)
+    except (NotFound, Corruption, Unsupported, InvalidEvent):
+        return None
 
 
 def _restored_there(
@@ -218,14 +226,12 @@ def _restored_there(
     Those are left out that brought the tree `tree` itself: all they made is wanted.
     """
     target_text = path_text(os.fsencode(target.path))
-    for payload in _done(events).values():
+    for event in completed(events).values():
+        payload = event["payload"] or {}
         if payload.get("target") != target_text or payload.get("tree") == tree:
             continue
-        try:
-            document = read_plan(blobs, str(payload.get("plan")))
-        except (NotFound, Corruption, Unsupported, InvalidEvent):
-            continue  # then the files that it made are unknown, and stay
-        if document.target == os.fsencode(target.path):
+        document = readable_plan(blobs, str(payload.get("plan")))  # without one, the files that it made stay
+        if document is not None and document.target == os.fsencode(target.path):
             yield document
 
 

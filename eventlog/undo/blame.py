@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused, Unsupported
+from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.base.paths import path_bytes
 from eventlog.blobs.ids import blob_id, from_text, to_text
 from eventlog.replay.history import FileVersion, history
 from eventlog.replay.linediff import LINES_MAX, changes
-from eventlog.restore.plan import read_plan
+from eventlog.restore.plan import readable_plan
 from eventlog.undo.merge import is_text
 from eventlog.undo.plan import UndoStore, operations_of
 
@@ -127,11 +127,8 @@ def _documents(store: UndoStore) -> "Iterator[tuple[Document, int]]":
     """The plans of restores of the directory that the store stands in."""
     target = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
     for operation in operations_of(store).done:
-        try:
-            document = read_plan(store.blobs, operation.plan)
-        except (NotFound, Corruption, Unsupported, InvalidEvent):
-            continue
-        if document.target == target:
+        document = readable_plan(store.blobs, operation.plan)
+        if document is not None and document.target == target:
             yield document, operation.position
 
 

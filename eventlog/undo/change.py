@@ -21,6 +21,7 @@ from eventlog.blobs.tree import (
     plain_kind,
     unsafe_path,
 )
+from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.line_counts import deferred_content
 from eventlog.replay.trees import kind_of_mode
 from eventlog.restore.directory import NO_ID, State, same
@@ -65,12 +66,6 @@ class RecordedChange:
         """Whether nothing is left of it."""
         return self.unknown is None and self.old_path == self.new_path and same(self.before, self.after)
 
-    @property
-    def inverse(self) -> "RecordedChange":
-        return RecordedChange(
-            self.new_path, self.after, self.old_path, self.before, self.position, self.unknown
-        )
-
 
 def changes_of(
     events: Iterable[Mapping[str, Any]], deferred: "DeferredContents"
@@ -93,6 +88,13 @@ def changes_of(
     return [change for change in changes if not change.is_none], refused
 
 
+def paths_of(event: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """The path of a file event, and of a rename the path before it."""
+    old_path = (event["payload"] or {}).get("old_path")
+    paths = (event["path"], old_path) if old_path else (event["path"],)
+    return tuple(doubt_bytes(str(path or "")) for path in paths)
+
+
 def joined(changes: list[RecordedChange], change: RecordedChange) -> list[RecordedChange]:
     """The changes with one more, which goes on where the last one of its file ended, if it does."""
     between: set[bytes] = set()  # paths of what came after the change in question
@@ -104,7 +106,7 @@ def joined(changes: list[RecordedChange], change: RecordedChange) -> list[Record
         if not between.isdisjoint(earlier.paths):
             break  # its other path is another file's by now
         follows = earlier.new_path == change.old_path and same(earlier.after, change.before)
-        if earlier.new_path is None:  # deleted, and made anew under the same name
+        if earlier.new_path is None:  # deleted, and created again under the same name
             follows = change.old_path is None and earlier.old_path == change.new_path
         if not follows or earlier.unknown or change.unknown:
             break

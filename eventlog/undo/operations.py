@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.restore.plan import EVENT_TYPE
+from eventlog.restore.plan import EVENT_TYPE, completed
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 
@@ -80,18 +80,15 @@ class Operations:
 
 def operations_in(events: Iterable[Mapping[str, Any]]) -> Operations:
     """Args: events: those of EVENT_TYPES with COLUMNS, in position order."""
-    begun: dict[str, Operation] = {}
-    done: dict[str, Operation] = {}
+    restores: list[Mapping[str, Any]] = []
     last_turn = -1
     for event in events:
-        if event["event_type"] == "turn":
-            if event["operation"] == "start" and event["agent"] not in NO_AGENTS:
-                last_turn = int(event["position"])
-        elif event["operation"] == "start":
-            begun[str(event["event_id"])] = _operation(event)
-        elif event["operation"] == "end" and event["success"] is True and event["cause"] in begun:
-            done[str(event["cause"])] = begun[str(event["cause"])]
-    return Operations(tuple(sorted(done.values(), key=lambda operation: operation.position)), last_turn)
+        if event["event_type"] == EVENT_TYPE:
+            restores.append(event)
+        elif event["operation"] == "start" and event["agent"] not in NO_AGENTS:
+            last_turn = int(event["position"])
+    done = map(_operation, completed(restores).values())
+    return Operations(tuple(sorted(done, key=lambda operation: operation.position)), last_turn)
 
 
 def _operation(event: Mapping[str, Any]) -> Operation:

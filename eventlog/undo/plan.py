@@ -16,17 +16,18 @@ from eventlog.base.layout import Layout
 from eventlog.base.paths import path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.parallel import Listed
-from eventlog.query.lookup import Query, TurnRef
+from eventlog.query.lookup import Query, TurnRef, turns_where
+from eventlog.replay.certainty import doubt_bytes, is_open
 from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, content_events_in, hashed
-from eventlog.replay.trees import Running, TreeState, trees_of
+from eventlog.replay.trees import Running, TreeState, events_of, trees_of
 from eventlog.restore import journal
 from eventlog.restore.directory import NO_ID, RestoreDirectory, State
 from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, is_below, selection, ways
 from eventlog.undo import operations
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, state_of_entry
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of, state_of_entry
 from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
@@ -190,45 +191,28 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
         condition = "session_id in (select session_id from events where agent = $1 and agent_session_id = $2)"
         parameters = list(session)
     agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
-    rows = store.query(
-        "select session_id, turn, first_position, last_position from turns where agent is not null "
-        f"and agent not in ({agents}) and rewritten is not true and {condition} "
+    return turns_where(
+        store.query,
+        f"where agent is not null and agent not in ({agents}) and rewritten is not true and {condition} "
         "and (len(files_modified) > 0 or start_tree is distinct from end_tree) "
         f"order by {TURNS_NEWEST_FIRST}",
         parameters,
-    ).rows
-    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
+    )
 
 
 def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
     """The turns of a session in order. Raises: NotFound."""
-    rows = store.query(
-        "select session_id, turn, first_position, last_position from turns where starts_with(session_id, $1) "
-        "order by session_id, turn",
-        [session],
-    ).rows
-    if not rows:
+    refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [session])
+    if not refs:
         raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
-    if len({row[0] for row in rows}) > 1:
+    if len({ref.session_id for ref in refs}) > 1:
         raise NotFound(f"{session!r} fits several sessions. Give more of the name.")
-    return [TurnRef(session_id, turn, first, last + 1) for session_id, turn, first, last in rows]
+    return refs
 
 
 def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
-    columns = (
-        "event_type",
-        "operation",
-        "agent",
-        "agent_session_id",
-        "agent_turn_id",
-        "payload",
-        "recorded_at",
-    )
-    of_turn = list(
-        store.rows(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
-    )
-    ended = any(event["event_type"] == "turn" and event["operation"] == "end" for event in of_turn)
-    return not ended and running(ref)(of_turn)
+    of_turn = events_of(store.rows, ref, "end")
+    return is_open(of_turn) and running(ref)(of_turn)
 
 
 def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: bool) -> None:
@@ -252,14 +236,17 @@ def _of_turn(
         return _Target(ref.context_id, ())
     window = list(store.rows(ref.since, ref.until, event_types=("file",), columns=COLUMNS))
     own = [e for e in window if e["session_id"] == ref.session_id and e["turn"] == ref.turn]
-    deferred = DeferredContents(store.blobs, content_events_in(store.rows))
-    changes, unknown = changes_of(own, deferred)
+    changes, unknown = _changes_of(store, own)
     causes = {str(e["cause"]) for e in own}
     for event in window:
         if event["turn"] is None and not causes.isdisjoint((event["payload"] or {}).get("causes", ())):
-            unknown.append((_bytes_of(event["path"]), "it changed in this turn, by whom is not known"))
+            unknown.append((doubt_bytes(str(event["path"])), "it changed in this turn, by whom is not known"))
     more, strange = _beside_events(store, running, ref, window)
     return _Target(ref.context_id, (*changes, *more), [*unknown, *strange])
+
+
+def _changes_of(store: UndoStore, events: Iterable[Mapping[str, Any]]) -> tuple[list[RecordedChange], Listed]:
+    return changes_of(events, DeferredContents(store.blobs, content_events_in(store.rows)))
 
 
 def _beside_events(
@@ -271,8 +258,7 @@ def _beside_events(
         comparison = compare(before, after)
     except (NoTree, NotFound, Corruption):
         return [], []  # the events are all that is known
-    named = {_bytes_of(event["path"]) for event in window}
-    named |= {_bytes_of((event["payload"] or {}).get("old_path")) for event in window}
+    named = {path for event in window for path in paths_of(event)}
     rest = [c for c in comparison.changes if c.path not in named and c.old_path not in named]
     if not rest:
         return [], []
@@ -307,7 +293,7 @@ def _of_action(store: UndoStore, name: str) -> _Target:
     id = str(action["event_id"])
     since = int(str(action["position"]))
     caused = [e for e in store.rows(event_types=("file",), columns=COLUMNS) if e["cause"] == id]
-    changes, unknown = changes_of(caused, DeferredContents(store.blobs, content_events_in(store.rows)))
+    changes, unknown = _changes_of(store, caused)
     if not caused:
         raise NotFound(
             f"event {id} (position {since}) changed no file. `locus timeline` lists those that did."
@@ -321,7 +307,7 @@ def _of_event(store: UndoStore, name: str, done: Operations) -> tuple[Operation 
     if operation is not None:
         return operation, _of_operation(store, operation)
     if event["event_type"] == "file":
-        changes, unknown = changes_of([event], DeferredContents(store.blobs, content_events_in(store.rows)))
+        changes, unknown = _changes_of(store, [event])
         return None, _Target(f"event:{event['event_id']}", tuple(changes), unknown)
     return None, _of_action(store, name)
 
@@ -385,7 +371,7 @@ def _plan(
             refused = []
         plan = make_plan(
             directory,
-            _wanted(work),
+            wanted_of(work.writes(), work.state_at),
             store.blobs,
             turn=of[0].partition(":")[2] if of else "",
             at="start",
@@ -445,11 +431,8 @@ def _moved(store: UndoStore) -> Any:
         nonlocal renames
         if renames is None:
             events = store.rows(event_types=("file",), columns=("position", "operation", "path", "payload"))
-            renames = [
-                (int(e["position"]), _bytes_of((e["payload"] or {}).get("old_path")), _bytes_of(e["path"]))
-                for e in events
-                if e["operation"] == "rename"
-            ]
+            renamed = [(int(e["position"]), paths_of(e)) for e in events if e["operation"] == "rename"]
+            renames = [(position, both[1], both[0]) for position, both in renamed if len(both) > 1]
         here, is_moved = path, False
         for position, old, new in renames:
             if position > since and old == here:
@@ -459,14 +442,15 @@ def _moved(store: UndoStore) -> Any:
     return moved
 
 
-def _wanted(work: TakeBack) -> Wanted:
+def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], State | None]) -> Wanted:
+    """What has to stand at some paths, None for nothing. Args: state_at: what stands at a path now."""
     wanted = Wanted(whole=False)
-    for path, state in work.writes().items():
-        now = work.state_at(path)
+    for path, state in writes.items():
+        now = state_at(path)
         if now is not None and now.kind == SYMLINK:
             wanted.links.add(path)
         if state is not None:
-            wanted.entries = {**directories_above(path), **wanted.entries, path: state}
+            wanted.entries = {**_directories_above(path), **wanted.entries, path: state}
         elif now is not None and now.kind == DIRECTORY:
             wanted.gone_dirs.add(path)
         else:
@@ -476,19 +460,10 @@ def _wanted(work: TakeBack) -> Wanted:
     return wanted
 
 
-def directories_above(path: bytes) -> dict[bytes, State]:
+def _directories_above(path: bytes) -> dict[bytes, State]:
     """The directories that a path needs."""
     return {above: State(DIRECTORY, None, NO_ID, 0) for above in ways(path)[1:]}
 
 
 def _is_wanted(paths: Iterable[bytes], wishes: Sequence[bytes]) -> bool:
     return not wishes or any(is_below(path, wish) for path in paths for wish in wishes)
-
-
-def _bytes_of(text: object) -> bytes:
-    from eventlog.base.paths import path_bytes
-
-    try:
-        return path_bytes(str(text or ""))
-    except ValueError:
-        return str(text).encode("utf-8", "surrogateescape")

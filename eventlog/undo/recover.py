@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.base.errors import Corruption, InvalidEvent, NotFound
 from eventlog.base.names import turn_id_of
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text, to_text
@@ -17,10 +17,9 @@ from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
 from eventlog.replay.deferred import DeferredContents, content_events_in
 from eventlog.restore import journal
 from eventlog.restore.directory import State
-from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
-from eventlog.restore.wanted import Wanted
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, state_of_entry
-from eventlog.undo.plan import UndoStore, directories_above, operations_of
+from eventlog.restore.plan import RestorePlan, make_plan, readable_plan, target_directory
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of, state_of_entry
+from eventlog.undo.plan import UndoStore, operations_of, wanted_of
 
 if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
@@ -75,19 +74,13 @@ def plan_of_recovery(
     """What it would take to bring a state back to its path. Raises: NotFound, Refused."""
     journal.refuse_unfinished(store.fs, store.layout)
     path = path_bytes(recorded.path)
-    wanted = Wanted(whole=False, entries={**directories_above(path), path: recorded.state})
     with target_directory(store.layout.root, into) as directory:
-        now = directory.lstat(path)
-        if now is not None and (now.st_mode & 0o170000) == 0o120000:
-            wanted.links.add(path)
+        wanted = wanted_of({path: recorded.state}, lambda path: directory.state_at(path)[0])
         plan = make_plan(
             directory, wanted, store.blobs, turn=recorded.turn or "", at="end", tree=None,
             bound=["recover", recorded.hash, recorded.path],
         )  # fmt: skip
-    values = {name: getattr(plan, name) for name in plan.__slots__}
-    return RestorePlan(
-        **{**values, "title": f"Recover {recorded.path}", "notes": {"operation_of": "recover"}}
-    )
+    return replace(plan, title=f"Recover {recorded.path}", notes={"operation_of": "recover"})
 
 
 def _fits(path: bytes, wish: bytes) -> bool:
@@ -99,6 +92,8 @@ def _fits(path: bytes, wish: bytes) -> bool:
 def _of_events(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     deferred = DeferredContents(store.blobs, content_events_in(store.rows))
     for event in store.rows(event_types=("file",), columns=(*COLUMNS, "recorded_at")):
+        if not any(_fits(path, wish) for path in paths_of(event)):
+            continue
         changes, _ = changes_of([event], deferred)
         for change in changes:
             yield from _of_change(change, event, wish)
@@ -190,11 +185,8 @@ class _TreeWalk:
 def _of_restores(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     """What restores, undos and redos replaced."""
     for operation in operations_of(store).done:
-        try:
-            document = read_plan(store.blobs, operation.plan)
-        except (NotFound, Corruption, Unsupported, InvalidEvent):
-            continue
-        for step in document.steps:
+        document = readable_plan(store.blobs, operation.plan)
+        for step in document.steps if document is not None else ():
             state = step.before
             if state is not None and state.kind != DIRECTORY and _fits(step.path, wish):
                 yield RecordedState(
