@@ -116,7 +116,7 @@ def test_a_question_that_needs_more_makes_it_beside_what_was_there(
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_every_question_after_every_other_answers_as_the_first(tmp_path: Path, sealed: bool) -> None:
-    """I6, I21: what a connection has made for one question leaves out no event of the next, as of the tail."""
+    """I6, I21: what a connection has made for one question leaves no event out of the next one."""
     with Store.init(tmp_path / ".locus", force=True) as store:
         _tell(store, 0)
         if sealed:
