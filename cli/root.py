@@ -67,11 +67,13 @@ SECTIONS: Sections = (
         (
             Entry("replay", "go_back.replay", "Put the files of a turn into a directory, byte for byte."),
             Entry(
-                "undo", "go_back.undo", "Take back what an agent's turn changed, and keep what came later."
+                "undo",
+                "go_back.undo:undo",
+                "Take back what an agent's turn changed, and keep what came later.",
             ),
-            Entry("redo", "go_back.redo", "Bring back what the last undo took away."),
+            Entry("redo", "go_back.undo:redo", "Bring back what the last undo took away."),
             Entry("recover", "go_back.recover", "Find the recorded states of a file, and bring one back."),
-            Entry("bisect", "go_back.bisect_group", "Find the turn that broke something."),
+            Entry("bisect", "go_back.bisect", "Find the turn that broke something."),
             Entry("restore", "go_back.restore", "Put the files of a turn back into the working directory."),
             Entry("cat", "go_back.cat", "Write one recorded file to standard output."),
             Entry("diff", "go_back.diff", "Show what changed in a turn, or between two."),

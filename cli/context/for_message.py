@@ -6,7 +6,7 @@ from ..access import json_option, open_store, put, say
 from ..jsonout import document
 from ..session.text import agent_option
 from ..text import lines
-from .access import contexts_of, phase_option
+from .shared import contexts_of, phase_option
 
 
 @click.command("for")

@@ -10,15 +10,19 @@ SECTIONS: Sections = (
         (
             Entry("locusgraph", "export.locusgraph", "Write or send what is new as records for LocusGraph."),
             Entry("jsonl", "export.jsonl", "Write the log as lines of JSON, losslessly."),
-            Entry("parquet", "export.parquet", "Write events and projections as Parquet files."),
-            Entry("duckdb", "export.duckdb", "Write the log as one DuckDB file."),
+            Entry("parquet", "export.tables:parquet", "Write events and projections as Parquet files."),
+            Entry("duckdb", "export.tables:duckdb", "Write the log as one DuckDB file."),
             Entry(
                 "atif",
-                "export.atif",
+                "export.conversations:atif",
                 "Write sessions as trajectories in the Agent Trajectory Interchange Format.",
             ),
-            Entry("otlp", "export.otlp", "Write sessions as spans in OTLP/JSON."),
-            Entry("agent-trace", "export.agent_trace", "Write which lines of which files a turn wrote."),
+            Entry("otlp", "export.conversations:otlp", "Write sessions as spans in OTLP/JSON."),
+            Entry(
+                "agent-trace",
+                "export.conversations:agent_trace",
+                "Write which lines of which files a turn wrote.",
+            ),
         ),
     ),
 )

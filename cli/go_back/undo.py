@@ -1,4 +1,4 @@
-"""`locus undo`: take back what a turn changed, and keep what came later (docs/undo.md)."""
+"""`locus undo` and `redo`: take back what a turn changed, and bring it back (docs/undo.md)."""
 
 import os
 import re
@@ -40,7 +40,7 @@ class _WithPaths(click.Command):
 @click.option("--list", "as_list", is_flag=True, help="List what was undone and redone, newest first.")
 @plan_options
 @click.pass_context
-def command(
+def undo(
     ctx: click.Context,
     /,
     names: tuple[str, ...],
@@ -123,3 +123,16 @@ def _list(store: "Store", as_json: bool) -> None:
         put(f"{at}  {operation.kind}{part}  {', '.join(operation.of)}  event:{operation.id}{state}\n")
     if not shown:
         say("Nothing was undone here.")
+
+
+@click.command("redo")
+@plan_options
+@click.pass_context
+def redo(ctx: click.Context, /, into: str | None, **how: Any) -> None:
+    """Bring back what the last undo took away.
+
+    Again for the undo before it. An agent's new turn ends this; what a person changed meanwhile is
+    kept, or is a conflict.
+    """
+    with open_store(ctx) as store:
+        run(ctx, store, lambda: store.redo_plan(into=into), **how)

@@ -8,8 +8,10 @@ SECTIONS: Sections = (
     (
         "Set up",
         (
-            Entry("install", "mcp.install", "Have coding agents start `locus mcp`."),
-            Entry("uninstall", "mcp.uninstall", "Take `locus mcp` out of the agents' settings again."),
+            Entry("install", "mcp.install:install", "Have coding agents start `locus mcp`."),
+            Entry(
+                "uninstall", "mcp.install:uninstall", "Take `locus mcp` out of the agents' settings again."
+            ),
         ),
     ),
 )

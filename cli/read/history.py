@@ -13,8 +13,7 @@ from .. import exits, table
 from ..access import json_option, open_store, put, say
 from ..jsonout import line
 from ..repopath import names_of, outside_names
-from ..text import change, moment, moment_exact, one_line, terminal_width
-from .events_text import short_hash
+from ..text import change, moment, moment_exact, one_line, short_hash, terminal_width
 from .rewritten import all_option, say_left_out
 
 if TYPE_CHECKING:

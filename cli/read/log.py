@@ -234,7 +234,7 @@ def _event_table(events: "list[dict[str, Any]]") -> str:
 
 
 def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:
-    from .events_text import what
+    from eventlog.base.display import event_words as what
 
     return (
         event["event_id"][:_EVENT_SHOWN],

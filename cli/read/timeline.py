@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventlog.base.display import event_words as what
+
 from .. import table
 from ..access import json_option, open_store, put
 from ..jsonout import certainty_json, document
 from ..records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
 from ..text import UNKNOWN, clock, microseconds, moment, one_line, terminal_width
-from .events_text import what
 
 if TYPE_CHECKING:
     from eventlog.replay.certainty import Certainty

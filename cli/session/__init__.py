@@ -8,15 +8,15 @@ SECTIONS: Sections = (
     (
         "Record",
         (
-            Entry("start", "session.start", "Begin a session, or go on with one."),
-            Entry("end", "session.end", "Close a session."),
+            Entry("start", "session.life:start", "Begin a session, or go on with one."),
+            Entry("end", "session.life:end", "Close a session."),
         ),
     ),
     (
         "Look",
         (
-            Entry("ls", "session.ls", "List sessions, the latest first."),
-            Entry("show", "session.show", "Show one session and its turns."),
+            Entry("ls", "session.show:ls", "List sessions, the latest first."),
+            Entry("show", "session.show:show", "Show one session and its turns."),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""`locus session start`: a new session, the active one, or the choice between recent ones."""
+"""`locus session start` and `end`: begin a session or go on with one, and close it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ import click
 from ..access import open_store, put, say
 from ..exits import ERROR
 from ..text import count, one_line
-from .text import agent_option, end_stale, session_table
+from .text import agent_option, end_stale, meant, session_table
 
 if TYPE_CHECKING:
     from eventlog.memory.intent import Intent
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--resume", metavar="SESSION", help="Go on with this session, ended or not.")
 @click.option("--title", metavar="TEXT", help="The session's title. [default: MESSAGE]")
 @click.pass_context
-def command(
+def start(
     ctx: click.Context,
     message: str | None,
     agent: str,
@@ -117,3 +117,33 @@ def _offer(store: "Store", agent: str) -> None:
     say('\nBegin one:   locus session start "what it is about"')
     if rows:
         say(f"Go on:       locus session start --resume {rows[0].session_id}")
+
+
+@click.command("end")
+@click.argument("session", required=False)
+@agent_option
+@click.option("--summary", metavar="TEXT", help="Its outcome.")
+@click.pass_context
+def end(ctx: click.Context, session: str | None, agent: str, summary: str | None) -> None:
+    """Close a session.
+
+    SESSION, or the active one of the agent; without either, the only one that is active. The id of any
+    part of a conversation closes the part that is active. Its context id goes to stdout.
+    """
+    from eventlog.base.errors import EventLogError
+    from eventlog.doctor.completeness import completeness
+    from eventlog.memory import intent
+    from eventlog.recorder import sessions
+
+    with open_store(ctx, records=True) as store:
+        end_stale(store)
+        session_row = meant(ctx, store, session, agent)
+        if not session_row.is_active and session is not None:
+            intents = (intent.find(store, id) for id in sessions.parts(store, session))
+            session_row = next((part for part in intents if part.is_active), session_row)
+        if not session_row.is_active:
+            raise EventLogError(f"Session {session} is already ended.")
+        intent.end(store, session_row, summary)
+        report = completeness(store, session_row.session_id)
+    say(f"Ended: {one_line(str(report))}.")
+    put(f"{session_row.context_id}\n")

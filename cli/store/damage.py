@@ -1,4 +1,4 @@
-"""`locus store repair`: set aside what does not verify."""
+"""`locus store verify`, `repair` and `salvage`: what is damaged, and what can be done."""
 
 import dataclasses
 import os
@@ -6,16 +6,55 @@ from typing import TYPE_CHECKING
 
 import click
 
+from eventlog.base import identity
 from eventlog.base.errors import Corruption
 
+from .. import exits
 from ..access import json_option, open_store, put, say
 from ..jsonout import document
 from ..progress import Progress
-from ..text import count
+from ..text import count, one_line
 
 if TYPE_CHECKING:
     from eventlog.repair.damage import RepairPlan
     from eventlog.repair.repair import RepairReport
+    from eventlog.repair.salvage import SalvageReport
+
+_CLEAN = {
+    "quick": "No damage found; --read checks every byte.",
+    "read": "No damage found.",
+    "deep": "No damage found.",
+}
+_NEXT = (
+    "`locus store repair` shows what can be repaired and what that loses; its --accept notes the rest as "
+    "known, and `locus store rebuild` makes the index anew."
+)
+
+
+@click.command("verify")
+@click.option("--quick", "level", flag_value="quick", default=True, help="Names, sizes, chains. [default]")
+@click.option("--read", "level", flag_value="read", help="Every byte against its digest.")
+@click.option(
+    "--deep", "level", flag_value="deep", help="Also every event, number, reference, and the index."
+)
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, level: str, as_json: bool) -> None:
+    """Look for damage. Exit code 12 when there is any; changes nothing."""
+    with open_store(ctx) as store, Progress("verifying") as progress:
+        findings = store.verify(level, progress)
+    if as_json:
+        rows = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]
+        put(document({"level": level, "findings": rows}))
+    for finding in () if as_json else findings:
+        where = finding.path if finding.offset is None else f"{finding.path} at byte {finding.offset}"
+        put(f"{where}: {finding.what}\n")
+    damage = sum(finding.damage for finding in findings)
+    if damage:
+        say(f"{count(damage, 'finding')}. The files are as they were found. {_NEXT}")
+        ctx.exit(Corruption.exit_code)
+    if not as_json:
+        say(_CLEAN[level])
 
 
 @click.command("repair")
@@ -27,7 +66,7 @@ if TYPE_CHECKING:
 @click.option("--accept", is_flag=True, help="Note damage that cannot be repaired as known in the log.")
 @json_option
 @click.pass_context
-def command(
+def repair(
     ctx: click.Context,
     dry_run: bool,
     yes: bool,
@@ -61,7 +100,7 @@ def command(
         done = dataclasses.asdict(report) if report is not None else None
         put(document({"plan": dataclasses.asdict(plan), "repair": done}))
     else:
-        _tell(plan, report)
+        _tell_repaired(plan, report)
     if report.remaining if report is not None else plan.steps:
         ctx.exit(Corruption.exit_code)
 
@@ -103,7 +142,7 @@ def _show(plan: "RepairPlan") -> None:
         put(f"a replay will miss something: {turn}\n")
 
 
-def _tell(plan: "RepairPlan", report: "RepairReport | None") -> None:
+def _tell_repaired(plan: "RepairPlan", report: "RepairReport | None") -> None:
     if not plan.steps:
         say("Nothing to repair.")
         return
@@ -117,3 +156,44 @@ def _tell(plan: "RepairPlan", report: "RepairReport | None") -> None:
     say(f"{count(len(report.moved), 'file')} set aside in log/quarantine.")
     if report.accepted:
         say(f"{count(len(report.accepted), 'finding')} noted in the log as known.")
+
+
+_SHOWN = 20
+
+
+@click.command("salvage")
+@click.argument("dest", type=click.Path())
+@json_option
+@click.pass_context
+def salvage(ctx: click.Context, dest: str, as_json: bool) -> None:
+    """Write everything that verifies into a new store at DEST.
+
+    For a store that no longer opens, also one without STORE or manifests (name its directory with
+    --store). The store itself is not changed. Exit code 4 when something was left behind.
+    """
+    from eventlog.base.errors import NoStore
+    from eventlog.repair.salvage import salvage
+
+    root = ctx.find_root().obj or identity.find(os.getcwd(), os.environ)
+    if root is None:
+        raise NoStore("no Locus store here or above; `--store DIR` names the directory that is to be saved.")
+    with Progress("saving") as progress:
+        report = salvage(root, dest, progress=progress)
+    if as_json:
+        put(document({"salvage": dataclasses.asdict(report)}))
+    else:
+        _tell_saved(report)
+    if report.skipped or report.gaps:
+        ctx.exit(exits.PARTIAL)
+
+
+def _tell_saved(report: "SalvageReport") -> None:
+    for path, what in report.skipped[:_SHOWN]:
+        say(f"left behind: {path}: {one_line(what)}")
+    if len(report.skipped) > _SHOWN:
+        say(f"left behind: {len(report.skipped) - _SHOWN} more; --json lists all")
+    for base, end in report.gaps[:_SHOWN]:
+        say(f"not found: the events at positions {base} to {end - 1}")
+    if report.ledger_left_out:
+        say(f"left out: {count(report.ledger_left_out, 'note')} of consumers' positions, which have moved")
+    say(f"Saved {count(report.events, 'event')} and {count(report.contents, 'content')} to {report.dest}.")

@@ -12,6 +12,7 @@ import click
 from .. import exits
 from ..access import json_option, open_store, put, say
 from ..jsonout import document
+from ..lazy import Entry, LazyGroup, Sections
 from ..text import count, one_line
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
     from eventlog.replay.bisect import BisectState
     from eventlog.store import Store
+
+_RUN = "Find the turn that broke something, with a command that says good or bad."
+SECTIONS: Sections = (("Search", (Entry("run", "go_back.bisect:run", _RUN),)),)
+
+
+@click.command("bisect", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
+def command() -> None:
+    """Find the turn that broke something."""
+
 
 _UNTESTABLE, _STOPS = 125, 128
 
@@ -36,7 +46,7 @@ _UNTESTABLE, _STOPS = 125, 128
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="CMD…", type=click.UNPROCESSED)
 @click.pass_context
-def command(
+def run(
     ctx: click.Context,
     /,
     words: tuple[str, ...],
