@@ -28,7 +28,7 @@ def _options(function: F) -> F:
         click.option("--session", metavar="SESSION",
         help="Only this session, with all its parts: its id, or the beginning of it."),
         click.option("--to", "path", required=True, metavar="FILE", type=click.Path(),
-                     help="The file to _write; - is stdout."),
+                     help="The file to write; - is stdout."),
     ):  # fmt: skip
         function = option(function)
     return function
@@ -54,7 +54,7 @@ def _check(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
 
 
 def _write(lines: Iterable[dict[str, Any]], path: str, force: bool) -> int:
-    """Write one value a line. Returns: how many."""
+    """Write one document a line. Returns: how many."""
     from eventlog.base import jsontext
     from eventlog.exports import files
 
