@@ -46,6 +46,7 @@ ROOM_RANKS = {
     "restore": 7,
     "reports": 8,
     "undo": 8,
+    "reading": 9,
     "store": 9,
     "multi_store": 10,
     "question": 10,

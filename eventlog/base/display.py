@@ -122,7 +122,7 @@ def event_words(event: Mapping[str, Any]) -> str:
         counts = change(event.get("lines_added"), event.get("lines_removed"))
         return _joined(event.get("operation"), _path(event, payload), counts)
     if kind in ("action", "tool_start", "mcp_action"):
-        tool, asked = event.get("tool"), _asked(event.get("path"), payload.get("args"))
+        tool, asked = event.get("tool"), call_target(event.get("path"), payload.get("args"))
         if event.get("success") is False:
             tool = f"{tool or ''} failed{':' if asked else ''}"
         return _joined(tool, asked or _text(event, payload))
@@ -154,7 +154,7 @@ def _path(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
     return f"{old} → {path}" if old else path
 
 
-def _asked(path: str | None, args: object) -> str | None:
+def call_target(path: str | None, args: object) -> str | None:
     """What a tool was asked to do: its command, path or pattern, else the beginning of its arguments."""
     if not isinstance(args, Mapping):
         return _shortened(path or args)
