@@ -48,7 +48,7 @@ _ABOUT_OUTPUT = re.compile(r"\A(?:[A-Z][^\n]{0,80}\n){1,6}Output:\n?")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedFile:
     """A file that changed. `diff` is None where a content is binary, unknown or withheld, or not wanted."""
 
     event_id: str
@@ -62,7 +62,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordsBlock:
     """What somebody wrote: USER, AGENT or THINKING. `at` is in microseconds since 1970, None if unknown."""
 
     event_id: str
@@ -73,7 +73,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallBlock:
     """One call of a tool. `success` is None where nobody knows, `ended` False where no end was recorded."""
 
     event_id: str
@@ -85,19 +85,19 @@ class Call:
     duration_ms: "int | None"
     result: str
     subagent_id: "str | None"
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ChangedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangesBlock:
     """Files that changed while no call explains it: by a person, or another program."""
 
     at: "int | None"
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NoteBlock:
     """Something else that a reader wants to know, in one line."""
 
     event_id: str
@@ -105,7 +105,7 @@ class Note:
     text: str
 
 
-Block = Words | Call | Changes | Note
+Block = WordsBlock | CallBlock | ChangesBlock | NoteBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +198,12 @@ class PageReader:
         if kind == "turn" and event["operation"] == "end":
             return _words(event, AGENT, payload.get("outcome"), written)
         if kind == "error" and not calls.has_call_of(event):
-            return Note(event["event_id"], happened_at(event), f"error: {event_words(event)}")
+            return NoteBlock(event["event_id"], happened_at(event), f"error: {event_words(event)}")
         if kind in _NOTES or (kind == "transcript" and event["operation"] in _NOTED_LINES):
-            return Note(event["event_id"], happened_at(event), _noted(event))
+            return NoteBlock(event["event_id"], happened_at(event), _noted(event))
         return None
 
-    def _call(self, event: "Mapping[str, Any]", calls: "_Calls") -> "Call | None":
+    def _call(self, event: "Mapping[str, Any]", calls: "_Calls") -> "CallBlock | None":
         """The call that begins with this event; None where it stands on the page already."""
         if calls.start_of(event) is not event:
             return None
@@ -211,7 +211,7 @@ class PageReader:
         recorded = end or event
         payload = self._payload(recorded)
         args = (event["payload"] or {}).get("args") or payload.get("args")
-        return Call(
+        return CallBlock(
             recorded["event_id"],
             happened_at(event),
             recorded["tool"] or event["tool"] or "",
@@ -224,16 +224,16 @@ class PageReader:
             self._changes(calls.changes_of(recorded)),
         )
 
-    def _beside(self, events: "Sequence[Mapping[str, Any]]") -> Changes:
-        return Changes(happened_at(events[0]), self._changes(events))
+    def _beside(self, events: "Sequence[Mapping[str, Any]]") -> ChangesBlock:
+        return ChangesBlock(happened_at(events[0]), self._changes(events))
 
-    def _changes(self, events: "Sequence[Mapping[str, Any]]") -> tuple[Change, ...]:
+    def _changes(self, events: "Sequence[Mapping[str, Any]]") -> tuple[ChangedFile, ...]:
         with_diff = self._whole or len(events) <= CHANGES_SHOWN
         return tuple(self._change(event, with_diff=with_diff) for event in events)
 
-    def _change(self, event: "Mapping[str, Any]", *, with_diff: bool) -> Change:
+    def _change(self, event: "Mapping[str, Any]", *, with_diff: bool) -> ChangedFile:
         withheld = not self._withheld.isdisjoint({event["before_hash"], event["after_hash"]})
-        return Change(
+        return ChangedFile(
             event["event_id"],
             event["path"] or "",
             (event["payload"] or {}).get("old_path"),
@@ -250,11 +250,11 @@ class PageReader:
         return filled
 
 
-def _words(event: "Mapping[str, Any]", author: str, text: object, written: "set[str]") -> "Words | None":
+def _words(event: "Mapping[str, Any]", author: str, text: object, written: "set[str]") -> "WordsBlock | None":
     if not isinstance(text, str) or not text.strip() or text.strip() in written:
         return None
     written.add(text.strip())
-    return Words(event["event_id"], happened_at(event), author, text.strip("\n"), event["subagent_id"])
+    return WordsBlock(event["event_id"], happened_at(event), author, text.strip("\n"), event["subagent_id"])
 
 
 def _noted(event: "Mapping[str, Any]") -> str:

@@ -16,12 +16,12 @@ from eventlog.reading.page import (
     THINKING,
     USER,
     Block,
-    Call,
-    Change,
-    Changes,
-    Note,
+    CallBlock,
+    ChangedFile,
+    ChangesBlock,
+    NoteBlock,
     TurnPage,
-    Words,
+    WordsBlock,
 )
 
 # Styles of parts of a line.
@@ -81,18 +81,18 @@ class TextRenderer:
         return ((RULE, text + filling), (FAILED, undone)) if undone else ((RULE, text + filling),)
 
     def _block(self, block: Block) -> Iterator[Line]:
-        if isinstance(block, Words):
+        if isinstance(block, WordsBlock):
             yield from self._words(block)
-        elif isinstance(block, Call):
+        elif isinstance(block, CallBlock):
             yield from self._call(block)
-        elif isinstance(block, Changes):
+        elif isinstance(block, ChangesBlock):
             yield ((TOOL, f"{_INDENT}{self.signs.beside} "), (PLAIN, "changed outside any recorded call"))
             yield from self._changes(block.changes)
         else:
-            assert isinstance(block, Note)
+            assert isinstance(block, NoteBlock)
             yield ((DIM, f"{_INDENT}{one_line(block.text)}"),)
 
-    def _words(self, words: Words) -> Iterator[Line]:
+    def _words(self, words: WordsBlock) -> Iterator[Line]:
         style = {USER: PROMPT, THINKING: DIM}.get(words.author, PLAIN)
         sign = f"{self.signs.prompt} " if words.author == USER else _INDENT
         room = max(40, self.width - 6) if self.width else 0
@@ -100,7 +100,7 @@ class TextRenderer:
         for number, text in enumerate(wrapped):
             yield ((style, (sign if number == 0 else _INDENT) + text),)
 
-    def _call(self, call: Call) -> Iterator[Line]:
+    def _call(self, call: CallBlock) -> Iterator[Line]:
         failed = call.success is False
         head: list[Span] = [
             (FAILED if failed else TOOL, f"{_INDENT}{self.signs.failed if failed else self.signs.done} "),
@@ -137,7 +137,7 @@ class TextRenderer:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def _changes(self, changes: "tuple[Change, ...]") -> Iterator[Line]:
+    def _changes(self, changes: "tuple[ChangedFile, ...]") -> Iterator[Line]:
         if len(changes) > CHANGES_SHOWN and not self.whole:
             for operation in sorted({change.operation for change in changes}):
                 yield _summary(operation, [each for each in changes if each.operation == operation])
@@ -148,7 +148,7 @@ class TextRenderer:
             yield tuple(head + _counts(each))
             yield from self._diff(each)
 
-    def _diff(self, change: Change) -> Iterator[Line]:
+    def _diff(self, change: ChangedFile) -> Iterator[Line]:
         if change.withheld:
             yield ((DIM, f"{_INDENT * 2}its text is withheld"),)
         shown = [line for line in _lines(change.diff or "") if not line.startswith(("--- ", "+++ "))]
@@ -186,12 +186,12 @@ def _duration(ms: int) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h {seconds // 60 % 60} min"
 
 
-def _counts(change_: Change) -> "list[Span]":
+def _counts(change_: ChangedFile) -> "list[Span]":
     counts = change(change_.lines_added, change_.lines_removed)
     return [(DIM, f"  {counts}")] if counts else []
 
 
-def _summary(operation: str, changes: "list[Change]") -> Line:
+def _summary(operation: str, changes: "list[ChangedFile]") -> Line:
     """Many changes of one kind in a line: how many, below which folder, and their lines if all are known."""
     below = commonpath([each.path for each in changes]) if len(changes) > 1 else ""
     if below in {each.path for each in changes}:

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.query.lookup import turns_where
 from eventlog.reading import page as pages
-from eventlog.reading.page import Call, Changes, PageReader, TurnPage, Words, result_text
+from eventlog.reading.page import CallBlock, ChangesBlock, PageReader, TurnPage, WordsBlock, result_text
 from eventlog.reading.text import ASCII, DIM, FAILED, TextRenderer, plain
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, project
@@ -43,7 +43,8 @@ def test_a_turn_reads_from_its_prompt_to_the_last_words(work: Path) -> None:
     agent.stop("It prints two.")
     (page,) = read(work)
 
-    assert [type(block).__name__ for block in page.blocks] == ["Words", "Call", "Call", "Call", "Words"]
+    kinds = [type(block) for block in page.blocks]
+    assert kinds == [WordsBlock, CallBlock, CallBlock, CallBlock, WordsBlock]
     lines = shown(page)
     assert lines[0].startswith(f"━━ {page.turn.name} · ") and "3 calls · 1 error" in lines[0]
     assert lines[1:] == [
@@ -91,8 +92,8 @@ def test_a_call_without_an_end_and_a_change_without_a_call_are_told(work: Path) 
     (work / "mine.txt").write_text("by hand\n")
     agent.stop()
     (page,) = read(work)
-    (call,) = [block for block in page.blocks if isinstance(block, Call)]
-    (beside,) = [block for block in page.blocks if isinstance(block, Changes)]
+    (call,) = [block for block in page.blocks if isinstance(block, CallBlock)]
+    (beside,) = [block for block in page.blocks if isinstance(block, ChangesBlock)]
     assert (call.ended, call.success, call.result) == (False, None, "")
     assert [change.path for change in beside.changes] == ["mine.txt"]
     assert "  ● Bash sleep 1000  no end was recorded" in shown(page)
@@ -148,9 +149,9 @@ def test_words_are_not_repeated_and_thoughts_only_asked_for(work: Path) -> None:
             }
             for kind, payload, operation, source in recorder_events
         )  # fmt: skip
-    words = [block for block in read(work)[0].blocks if isinstance(block, Words)]
+    words = [block for block in read(work)[0].blocks if isinstance(block, WordsBlock)]
     assert [(word.author, word.text) for word in words] == [("user", "Hello"), ("agent", "Hi there.")]
-    whole = [block.author for block in read(work, whole=True)[0].blocks if isinstance(block, Words)]
+    whole = [block.author for block in read(work, whole=True)[0].blocks if isinstance(block, WordsBlock)]
     assert whole == [pages.USER, pages.THINKING, pages.AGENT]
 
 
@@ -165,7 +166,7 @@ def test_codex_outputs_come_without_what_stands_before_them(work: Path) -> None:
     )
     agent.stop()
     (page,) = read(work)
-    (call,) = [block for block in page.blocks if isinstance(block, Call)]
+    (call,) = [block for block in page.blocks if isinstance(block, CallBlock)]
     assert call.result == "Success." and [change.path for change in call.changes] == ["a.txt"]
 
 
