@@ -10,7 +10,7 @@ A stage that exits with 77 cannot be run on this machine; the last line of its o
 a scratch directory, CI_SCRATCH, and a virtual environment in it, LOCUS_VENV, which the first one makes.
 
 The output ends with a summary: a line for each stage, with the last line that it printed. If that line
-counts tests ("tests: 5 passed, 0 failed, 1 skipped"), it is printed once more, as the last of all. The exit
+counts tests ("5 passed, 0 failed, 1 skipped"), it is printed once more, as the last of all. The exit
 code is 1 if a stage failed, else 0.
 Plain Python 3.8 without packages: this runs before anything is installed.
 """
@@ -28,7 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_RUN = 77  # the exit code by which Automake's and Meson's tests say "skipped"
-TESTS = re.compile(r"tests: \d+ passed, \d+ failed, \d+ skipped")
+TESTS = re.compile(r"\d+ passed, \d+ failed, \d+ skipped")
 GRACE_S = 10.0  # between the signals that end a stage: an interrupted pytest still prints what it did
 
 

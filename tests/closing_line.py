@@ -1,6 +1,6 @@
 """A pytest plugin whose last line of output counts the tests: scripts/test -p tests.closing_line
 
-After pytest's own summary, alone on a line: `tests: 5 passed, 0 failed, 1 skipped`. Each test counts once.
+After pytest's own summary, alone on a line: `5 passed, 0 failed, 1 skipped`. Each test counts once.
 One that fails in its setup or teardown has failed; one that is expected to fail counts as skipped. Nothing is
 printed for a run that was interrupted, for its numbers are no result. The exit code stays pytest's.
 """
@@ -23,4 +23,4 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     failed = tests("failed", "error")
     skipped = tests("skipped", "xfailed") - failed
     passed = tests("passed", "xpassed") - failed - skipped
-    print(f"tests: {len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)

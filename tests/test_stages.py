@@ -40,7 +40,7 @@ def outcomes(printed: str) -> dict[str, str]:
     """The summary at the end: name → outcome, each with its seconds."""
     summary = re.split(r"^== \d+ stages in \d+ s$", printed, flags=re.M)[-1]
     lines = re.findall(r"^(\S+) +\d+\.\d s  (.*)$", summary, re.M)
-    counted = re.findall(r"^tests: .*\n\Z", summary, re.M)
+    counted = re.findall(r"^\d+ passed, .*\n\Z", summary, re.M)
     assert len(lines) + len(counted) == len(summary.split("\n")) - 2
     return dict(lines)
 
@@ -94,9 +94,9 @@ def test_what_cannot_be_had_is_no_failure(stages: Stages) -> None:
 @pytest.mark.parametrize("code", [0, 1])
 def test_the_number_of_tests_is_the_last_line_of_all(stages: Stages, code: int) -> None:
     """Whether tests passed or failed; a line that only looks like the count is not said twice."""
-    counted = "tests: 7 passed, 2 failed, 1 skipped"
+    counted = "7 passed, 2 failed, 1 skipped"
     stages.add("10-tests", f"echo noise; echo {counted}; exit {code}")
-    stages.add("20-other", "echo more tests: 3 passed, 0 failed, 0 skipped")
+    stages.add("20-other", "echo more: 3 passed, 0 failed, 0 skipped")
     done = stages.run()
 
     assert done.returncode == code
@@ -256,4 +256,4 @@ def test_the_stage_of_the_tests_ends_with_their_number(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
-    assert done.stdout.endswith("=\ntests: 1 passed, 3 failed, 2 skipped\n"), done.stdout
+    assert done.stdout.endswith("=\n1 passed, 3 failed, 2 skipped\n"), done.stdout
