@@ -19,6 +19,7 @@ from benchmarks import (
     rows_start,
     rows_transcripts,
     rows_tree,
+    rows_undo,
 )
 from benchmarks.frame import Row
 
@@ -29,6 +30,7 @@ def rows() -> list[Row]:
         rows_log,
         rows_git,
         rows_tree,
+        rows_undo,
         rows_start,
         rows_sql,
         rows_hook,
