@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import eventlog
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.projections.happened import happened_at
 
-from .text import microseconds, moment_exact, one_line
+from .output import microseconds, moment_exact, one_line
 
 if TYPE_CHECKING:
-    from eventlog.query.engine import Result
-    from eventlog.query.lookup import TurnRef
     from eventlog.replay.certainty import Certainty
-    from eventlog.store import Store
 
 Record = dict[str, Any]
 
@@ -21,14 +19,14 @@ Record = dict[str, Any]
 EVENT_COLUMNS = ", ".join(f'"{name}"' for name in COLUMN_NAMES)
 
 
-def records(result: "Result") -> Iterator[Record]:
+def records(result: "eventlog.Result") -> Iterator[Record]:
     """Each row as a dict from column name to value."""
     columns = list(result.columns)
     for row in result.rows:
         yield dict(zip(columns, row, strict=True))
 
 
-def events(result: "Result") -> Iterator[Record]:
+def events(result: "eventlog.Result") -> Iterator[Record]:
     """Rows of the view `events` as `Store.events` returns them: times as integers, payload a dict."""
     from eventlog.base import jsontext
 
@@ -50,7 +48,7 @@ def event_json(event: Mapping[str, Any]) -> Record:
     }
 
 
-def turn_record(store: "Store", turn: "TurnRef", *, whole: bool = True) -> Record:
+def turn_record(store: "eventlog.Store", turn: "eventlog.TurnRef", *, whole: bool = True) -> Record:
     """The anchor of a turn: its row of the view `turns`, `whole` or without `ASKED_FOR`; running where SQL,
     which knows of no process, says unfinished."""
     columns = all_of("turns", () if whole else ASKED_FOR)

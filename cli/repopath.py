@@ -1,17 +1,13 @@
 """From a path as a person types it to its name in the repository."""
 
 import os
-from typing import TYPE_CHECKING
 
-from eventlog.base.errors import NotFound
+import eventlog
 from eventlog.base.paths import is_outside, path_text, within_sql
 from eventlog.secrets.outside_names import OutsideNames
 
-if TYPE_CHECKING:
-    from eventlog.store import Store
 
-
-def names_of(store: "Store", typed: str) -> list[str]:
+def names_of(store: "eventlog.Store", typed: str) -> list[str]:
     """The paths in the repository that `typed` may mean, the likelier first.
 
     Relative to the working directory if that is inside the repository, then relative to the
@@ -31,11 +27,11 @@ def names_of(store: "Store", typed: str) -> list[str]:
         candidates.append(from_root if from_root != ".." and not from_root.startswith("../") else None)
     names = [path_text(os.fsencode(path)) for path in candidates if path is not None]
     if not names:
-        raise NotFound(f"{typed} is outside the repository at {roots[0]}")
+        raise eventlog.NotFound(f"{typed} is outside the repository at {roots[0]}")
     return list(dict.fromkeys(names))
 
 
-def outside_names(store: "Store", path: str) -> list[str]:
+def outside_names(store: "eventlog.Store", path: str) -> list[str]:
     """The names of a file, or of a directory's files, outside of the repository, by its absolute path."""
     if not store.fs.exists(store.layout.redaction_key):
         return []  # a reader makes no key
@@ -49,7 +45,7 @@ def outside_names(store: "Store", path: str) -> list[str]:
     ]
 
 
-def filter_of(store: "Store", typed: "str | None") -> "str | None":
+def filter_of(store: "eventlog.Store", typed: "str | None") -> "str | None":
     """The path by which events are chosen: the first meaning of `typed` that an event has, or is above.
 
     None for the whole repository. A file or directory outside of it is named by its absolute path, or as in
@@ -57,10 +53,10 @@ def filter_of(store: "Store", typed: "str | None") -> "str | None":
     """
     if typed is None:
         return None
-    outside: NotFound | None = None
+    outside: eventlog.NotFound | None = None
     try:
         names = names_of(store, typed)
-    except NotFound as error:
+    except eventlog.NotFound as error:
         outside = error
         path = os.path.abspath(typed)
         names = [*outside_names(store, path), path_text(os.fsencode(path))]
@@ -72,7 +68,7 @@ def filter_of(store: "Store", typed: "str | None") -> "str | None":
     return None if names[0] == "." else names[0]
 
 
-def _is_known(store: "Store", name: str) -> bool:
+def _is_known(store: "eventlog.Store", name: str) -> bool:
     if name == ".":
         return True
     condition, parameters = within_sql("path", name)
@@ -80,7 +76,7 @@ def _is_known(store: "Store", name: str) -> bool:
     return bool(store.query(f"select 1 from events where {numbered} limit 1", parameters).rows)
 
 
-def _roots(store: "Store") -> list[str]:
+def _roots(store: "eventlog.Store") -> list[str]:
     """The working tree that the working directory is in, and the directory of the store."""
     beside = os.path.realpath(os.path.dirname(store.layout.root))
     here = os.path.realpath(os.getcwd())

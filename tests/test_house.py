@@ -312,7 +312,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.exports.locusgraph.locusgraph",
                 # Rollouts may be zstd files; Python 3.11 reads none.
                 "eventlog.agents.kit.lines",
-                "locus_cli.read.sql",
+                "locus_cli.output",
             ),
         ),
         # An extra: only who asks for costs needs it.
@@ -335,7 +335,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.exports.locusgraph.wire",
                 "eventlog.importers",
                 "eventlog.agents",
-                "locus_cli.jsonout",
+                "locus_cli.output",
             ),
         ),
     ],

@@ -1,6 +1,5 @@
 """`locus export jsonl`: the log as lines of JSON."""
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,10 +8,10 @@ import click
 from eventlog.base.config import PEOPLE
 
 from .. import exits
-from ..access import json_option, naming_stdout, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, force_option, json_option, usage_error
+from ..output import count, document, naming_stdout, one_line, put, say, size
 from ..progress import Progress
-from ..text import count, one_line, size
 
 if TYPE_CHECKING:
     from eventlog.exports.jsonl import JsonlReport
@@ -30,18 +29,9 @@ if TYPE_CHECKING:
     help="Who worked where, and who wrote commits: left out, as keyed digests, or in full. "
     "[default: as config.toml says under [export], else no]",
 )
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@force_option
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    path: str,
-    contents: bool,
-    since: int,
-    people: str | None,
-    force: bool,
-    as_json: bool,
-) -> None:
+def command(path: str, contents: bool, since: int, people: str | None, force: bool, as_json: bool) -> None:
     """Write the log as lines of JSON, losslessly but for who worked (--people full has that too).
 
     A header, one event a line, and a last line with a digest of the others. With --contents the file
@@ -52,19 +42,19 @@ def command(
 
     to_stdout = path == "-"
     if to_stdout and as_json:
-        raise click.UsageError("--json reports on stdout, where the events go; give --to FILE", ctx)
-    with open_store(ctx) as store, Progress("exporting"):
+        raise usage_error("--json reports on stdout, where the events go; give --to FILE")
+    with open_store() as store, Progress("exporting"):
         if to_stdout:
             with naming_stdout():
                 report = write(store, sys.stdout.buffer, contents=contents, since=since, people=people)
         else:
             report = export(store, path, contents=contents, since=since, force=force, people=people)
     if as_json:
-        put(document({"export": dataclasses.asdict(report)}))
+        put(document({"export": report}))
     else:
         _tell(report, contents)
     if report.missing or report.lost:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _tell(report: "JsonlReport", contents: bool) -> None:

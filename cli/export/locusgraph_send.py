@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
+import eventlog
 
 from .. import exits
-from ..access import open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, usage_error
+from ..output import count, document, put, say, size
 from ..progress import Progress
-from ..text import count, size
 from .locusgraph import tell_left_out, tell_shortcomings
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from eventlog.exports.locusgraph.deliveries import RefusedRecord
     from eventlog.exports.locusgraph.endpoint import Endpoint
     from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
-    from eventlog.store import Store
 
 _FAILURES_SHOWN = 10
 
 
-def run(ctx: click.Context, server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
+def run(server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
     """Do what the options say with `server`."""
     from eventlog.exports.locusgraph.endpoint import endpoint_of
 
@@ -36,17 +35,17 @@ def run(ctx: click.Context, server: str | None, arguments: dict[str, Any], as_js
     if arguments["retry_failed"] and (
         arguments["follow"] or arguments["since"] is not None or arguments["session"]
     ):
-        raise click.UsageError("--retry-failed goes with neither --follow, --since, --all nor --session", ctx)
+        raise usage_error("--retry-failed goes with neither --follow, --since, --all nor --session")
     if arguments["follow"] and arguments["dry_run"]:
-        raise click.UsageError("give either --follow or --dry-run", ctx)
+        raise usage_error("give either --follow or --dry-run")
     if arguments["status"]:
-        _status(ctx, endpoint, as_json)
+        _status(endpoint, as_json)
     else:
         assert endpoint is not None
-        _send(ctx, endpoint, arguments, as_json)
+        _send(endpoint, arguments, as_json)
 
 
-def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], as_json: bool) -> None:
+def _send(endpoint: "Endpoint", arguments: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports.locusgraph import send as sending
     from eventlog.exports.locusgraph.courier import PATIENCE_S, Courier, RealClock, check_library
     from eventlog.exports.locusgraph.endpoint import key_from
@@ -58,7 +57,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], a
         key = key_from(os.environ)
         patience_s = None if arguments["follow"] else PATIENCE_S
         courier = Courier(endpoint, key, clock, patience_s=patience_s, per_minute=arguments["rate"])
-    with open_store(ctx) as store:
+    with open_store() as store:
         options = sending.Options(
             since=arguments["since"],
             session_id=_session(store, arguments["session"]),
@@ -91,7 +90,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], a
     else:
         _tell(report, arguments["dry_run"], arguments["follow"])
     if report.failures or report.lost or (report.stopped and not arguments["follow"]):
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _shown_progress(progress: Progress) -> "SendProgress":
@@ -109,7 +108,7 @@ def _shown_progress(progress: Progress) -> "SendProgress":
     return Shown()
 
 
-def _session(store: "Store", name: str | None) -> str | None:
+def _session(store: "eventlog.Store", name: str | None) -> str | None:
     if name is None:
         return None
     from eventlog.recorder import sessions
@@ -173,11 +172,11 @@ def _tell_failures(failures: "list[RefusedRecord]") -> None:
         say("--retry-failed sends refused records again, and replaces what the server holds for them.")
 
 
-def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> None:
+def _status(endpoint: "Endpoint | None", as_json: bool) -> None:
     from eventlog.exports.locusgraph import send as sending
     from eventlog.exports.locusgraph.deliveries import endpoints
 
-    with open_store(ctx) as store:
+    with open_store() as store:
         chosen = endpoints(store) if endpoint is None else [endpoint]
         statuses = [(target, sending.status(store, target)) for target in chosen]
     if as_json:

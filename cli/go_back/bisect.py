@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import eventlog
+
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
 from ..lazy import Entry, LazyGroup, Sections
-from ..text import count, one_line
+from ..options import exit_with, json_option
+from ..output import count, document, one_line, put, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eventlog.replay.bisect import BisectState
-    from eventlog.store import Store
 
 _RUN = "Find the turn that broke something, with a command that says good or bad."
 SECTIONS: Sections = (("Search", (Entry("run", "go_back.bisect:run", _RUN),)),)
@@ -45,28 +46,18 @@ _UNTESTABLE, _STOPS = 125, 128
 @click.option("--keep", "keeps", is_flag=True, help="Leave the directory there.")
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="CMD…", type=click.UNPROCESSED)
-@click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    words: tuple[str, ...],
-    repeat: int,
-    keeps: bool,
-    as_json: bool,
-    **how: Any,
-) -> None:
+def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: Any) -> None:
     """Find the turn that broke something, with a command that says good or bad.
 
     CMD runs on the files of recorded turns, in a directory of its own: exit code 0 is good, 125 cannot
     be tested, 128 and more stops, all else is bad. Ends with the turn, what was asked, and its diff.
     """
-    from eventlog.base.errors import NotFound
 
     if shutil.which(words[0]) is None and not os.path.exists(words[0]):
-        raise NotFound(f"{words[0]}: there is no such command")
+        raise eventlog.NotFound(f"{words[0]}: there is no such command")
     directory = tempfile.mkdtemp(prefix="locus-bisect-")
     try:
-        with open_store(ctx) as store:
+        with open_store() as store:
             search = _Search(store, directory, words, repeat, quiet=as_json, **how)
             first_bad = search.run()
             if as_json:
@@ -74,11 +65,11 @@ def run(
             else:
                 search.show(first_bad)
         if first_bad is None:
-            ctx.exit(exits.PARTIAL)
+            exit_with(exits.PARTIAL)
         if not (as_json or first_bad.between):
             from .diff import command as diff
 
-            ctx.invoke(
+            click.get_current_context().invoke(
                 diff, turn=first_bad.turn.name, others=(), stat=False, name_only=False, binary=False,
                 show_withheld=False, as_json=False,
             )  # fmt: skip
@@ -94,7 +85,7 @@ class _Search:
 
     def __init__(
         self,
-        store: "Store",
+        store: "eventlog.Store",
         directory: str,
         words: "Sequence[str]",
         repeat: int,
@@ -154,13 +145,14 @@ class _Search:
         return self.candidates[0] if len(self.candidates) == 1 else None
 
     def _test(self, state: "BisectState") -> str:
-        from eventlog.base.errors import EventLogError
 
         self.bench.go_to(state, fresh=self.fresh)
         begun = time.monotonic()
         verdicts = {self._verdict(state) for _ in range(self.repeat)}
         if len(verdicts) > 1:
-            raise EventLogError(f"{_name(state)} is {' and '.join(sorted(verdicts))}: the test is not stable")
+            raise eventlog.EventLogError(
+                f"{_name(state)} is {' and '.join(sorted(verdicts))}: the test is not stable"
+            )
         (verdict,) = verdicts
         self.tried.append((state, verdict))
         if not self.quiet:
@@ -171,7 +163,6 @@ class _Search:
         return verdict
 
     def _verdict(self, state: "BisectState") -> str:
-        from eventlog.base.errors import EventLogError
         from eventlog.replay.bisect import BAD, GOOD, SKIP
 
         done = subprocess.run(
@@ -179,7 +170,7 @@ class _Search:
             stderr=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         if done.returncode < 0 or done.returncode >= _STOPS:
-            raise EventLogError(
+            raise eventlog.EventLogError(
                 f"{_name(state)}: the command ended with {done.returncode}, which stops the search"
             )
         return GOOD if done.returncode == 0 else SKIP if done.returncode == _UNTESTABLE else BAD
@@ -234,20 +225,21 @@ class _Search:
 
 
 def _between(
-    store: "Store", states: "list[BisectState]", good: str | None, bad: str | None
+    store: "eventlog.Store", states: "list[BisectState]", good: str | None, bad: str | None
 ) -> "list[BisectState]":
     """The states from the end of one turn to that of another."""
-    from eventlog.base.errors import NotFound
 
     ends = []
     for name, default in ((good, 0), (bad, len(states) - 1)):
         ref = None if name is None else store.turn(name)
         at = [i for i, s in enumerate(states) if s.turn == ref and s.at == "end"] if ref else [default]
         if not at:
-            raise NotFound(f"the files at the end of {name} are not known exactly, or equal those before it")
+            raise eventlog.NotFound(
+                f"the files at the end of {name} are not known exactly, or equal those before it"
+            )
         ends.append(at[0])
     if ends[0] >= ends[1] and (good or bad):
-        raise NotFound("--good is not before --bad")
+        raise eventlog.NotFound("--good is not before --bad")
     return states[ends[0] : ends[1] + 1]
 
 

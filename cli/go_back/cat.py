@@ -1,17 +1,13 @@
 """`locus cat`: the bytes of one recorded file."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from eventlog.base.errors import Refused
+import eventlog
 
 from .. import exits
-from ..access import open_store, put, say
-from ..text import one_line
-
-if TYPE_CHECKING:
-    from eventlog.store import Store
+from ..access import open_store
+from ..options import exit_with
+from ..output import one_line, put, say
 
 
 @click.command("cat")
@@ -20,8 +16,7 @@ if TYPE_CHECKING:
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )
 @click.option("--show-withheld", is_flag=True, help="Also write a content that holds a secret.")
-@click.pass_context
-def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None:
+def command(what: str, at: str, show_withheld: bool) -> None:
     """Write one recorded file to standard output.
 
     A content that holds a secret is withheld: it is written only with --show-withheld, and else
@@ -34,7 +29,7 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
     locus cat blake3:5f0c             a content by its hash, or a unique beginning of it
     """
     turn, path = split(what)
-    with open_store(ctx) as store:
+    with open_store() as store:
         doubt = None
         if turn is None:
             data = store.blob(path)
@@ -47,10 +42,10 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
     put(data)
     if doubt is not None:
         say(f"not known to be exact: {one_line(what)}: {one_line(doubt)}")
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
-def _of_agent(store: "Store", turn: str, path: str) -> tuple[str, str]:
+def _of_agent(store: "eventlog.Store", turn: str, path: str) -> tuple[str, str]:
     """(turn, path), where `last:AGENT:PATH` may also be the path `AGENT:PATH` of the turn `last`."""
     agent, colon, rest = path.partition(":")
     if turn != "last" or not colon or not rest or "/" in agent:
@@ -59,12 +54,12 @@ def _of_agent(store: "Store", turn: str, path: str) -> tuple[str, str]:
     return (f"last:{agent}", rest) if matches else (turn, path)
 
 
-def _refuse_withheld(store: "Store", what: str, data: bytes) -> None:
+def _refuse_withheld(store: "eventlog.Store", what: str, data: bytes) -> None:
     from eventlog.blobs.ids import blob_id, to_text
 
     content_hash = to_text(blob_id(data))
     if content_hash in store.withheld():
-        raise Refused(
+        raise eventlog.Refused(
             f"{what} {store.why_withheld(content_hash)}, so its content is withheld. --show-withheld writes "
             "it all the same; `locus replay` reproduces it without showing it."
         )

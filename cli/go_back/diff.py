@@ -6,24 +6,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.base.errors import Corruption, NotFound
+import eventlog
 
-from .. import exits, table
-from ..access import json_option, naming_stdout, open_store, put, say
-from ..jsonout import certainty_json, document
+from .. import exits
+from ..access import open_store
+from ..options import exit_with, json_option
+from ..output import (
+    certainty_json,
+    count,
+    document,
+    lines,
+    naming_stdout,
+    one_line,
+    put,
+    say,
+    table,
+)
+from ..output import change as change_text
 from ..outside import local
 from ..repopath import names_of
-from ..text import change as change_text
-from ..text import count, lines, one_line, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eventlog.blobs.tree import TreeEntry
-    from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import Diff, FileDiff
     from eventlog.replay.trees import TreeState
-    from eventlog.store import Store
 
 
 @click.command("diff")
@@ -34,9 +42,7 @@ if TYPE_CHECKING:
 @click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
 @click.option("--show-withheld", is_flag=True, help="Also show contents that hold a secret.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     turn: str,
     others: tuple[str, ...],
     stat: bool,
@@ -56,7 +62,7 @@ def command(
     locus diff last
     locus diff git:1a2b3c4 last src/
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         first = store.turn(turn)
         second, paths = _split(store, first, others)
         diff = store.diff(first, second)
@@ -80,12 +86,12 @@ def command(
     if reading.damage is not None:
         raise reading.damage
     if diff.missing or reading.lost:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _split(
-    store: "Store", first: "TurnRef", others: tuple[str, ...]
-) -> "tuple[TurnRef | None, tuple[str, ...]]":
+    store: "eventlog.Store", first: "eventlog.TurnRef", others: tuple[str, ...]
+) -> "tuple[eventlog.TurnRef | None, tuple[str, ...]]":
     """(B, PATHs): the first of `others` is a turn, or the first path."""
     from eventlog.query.lookup import names_a_turn
 
@@ -98,11 +104,11 @@ def _split(
         return None, others
     try:
         return store.turn(name), rest
-    except NotFound:
+    except eventlog.NotFound:
         return None, others  # if it is not a path either, the error will say so
 
 
-def _outside(store: "Store", turn: "TurnRef") -> list[str]:
+def _outside(store: "eventlog.Store", turn: "eventlog.TurnRef") -> list[str]:
     """The files that a turn changed outside of the repository; no patch for it can hold them."""
     from eventlog.base.paths import OUTSIDE, is_outside
 
@@ -114,15 +120,15 @@ def _outside(store: "Store", turn: "TurnRef") -> list[str]:
     return [path for (path,) in rows if is_outside(path)]
 
 
-def _has(store: "Store", turn: "TurnRef", path: str) -> bool:
+def _has(store: "eventlog.Store", turn: "eventlog.TurnRef", path: str) -> bool:
     try:
         store.tree(turn).entry(names_of(store, path)[0])
-    except NotFound:
+    except eventlog.NotFound:
         return False
     return True
 
 
-def _known(store: "Store", diff: "Diff", path: str) -> str:
+def _known(store: "eventlog.Store", diff: "Diff", path: str) -> str:
     names = names_of(store, path)
     return next((name for name in names if diff.knows(name)), names[-1])
 
@@ -134,7 +140,7 @@ class _Reading:
         self._withheld = withheld
         self._why = why
         self.lost: list[tuple[str, str]] = []  # (path, reason)
-        self.damage: Corruption | None = None
+        self.damage: eventlog.Corruption | None = None
 
     def of(self, diff: "Diff") -> "Iterator[FileDiff]":
         for file in diff:
@@ -149,10 +155,10 @@ class _Reading:
             return False
         try:
             _ = file.binary
-        except Corruption as error:
+        except eventlog.Corruption as error:
             self.damage = self.damage or error
             self.lost.append((file.path, "its content is damaged"))
-        except NotFound as error:
+        except eventlog.NotFound as error:
             self.lost.append((file.path, str(error)))
         else:
             return True
@@ -198,7 +204,7 @@ def _stat(files: "Iterable[FileDiff]") -> str:
         cells.append((file.operation, counts, one_line(path)))
     if not cells:
         return ""
-    listed = table.render(("CHANGE", "LINES", "PATH"), cells, right=(1,), width=terminal_width())
+    listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,))
     return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
 
 

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import eventlog
+
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, json_option, limit_option
+from ..output import count, document, moment, one_line, put, say, size
 from ..progress import Progress
-from ..text import count, moment, one_line, size
 from .restore import check_whereabouts
 
 if TYPE_CHECKING:
-    from eventlog.store import Store
     from eventlog.undo.recover import RecordedState
 
 _SHOWN = 20
@@ -25,25 +26,16 @@ _SHOWN = 20
 @click.option("--number", type=click.IntRange(min=1), metavar="N", help="Bring back the Nth of the list.")
 @click.option("--to", metavar="FILE", type=click.Path(), help="Write it to this new file, not to its place.")
 @click.option("--yes", is_flag=True, help="Do not ask: bring back the newest.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=_SHOWN, show_default=True, metavar="N")
+@limit_option(_SHOWN)
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    path: str,
-    number: int | None,
-    to: str | None,
-    yes: bool,
-    limit: int,
-    as_json: bool,
-) -> None:
+def command(path: str, number: int | None, to: str | None, yes: bool, limit: int, as_json: bool) -> None:
     """Find the recorded states of a file, and bring one back.
 
     PATH is a file, or a pattern like 'docs/*'. States come from what agents did, from all recorded trees and
     from what restores replaced, newest first. On a terminal you are asked which one; what stands there now is
     saved first, and `locus restore --undo` brings that back.
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         with Progress("looking"):
             states, elsewhere = _find(store, path)
         if as_json:
@@ -55,7 +47,7 @@ def command(
         if not states:
             also = f" Of this name there are: {', '.join(elsewhere)}." if elsewhere else ""
             say(f"No state of {path} was recorded.{also}")
-            ctx.exit(exits.ERROR)
+            exit_with(exits.ERROR)
         chosen = _chosen(states[:limit], number, yes, as_json)
         if chosen is None:
             return
@@ -66,7 +58,7 @@ def command(
         _bring_back(store, chosen)
 
 
-def _find(store: "Store", given: str) -> "tuple[list[RecordedState], list[str]]":
+def _find(store: "eventlog.Store", given: str) -> "tuple[list[RecordedState], list[str]]":
     from eventlog.undo.recover import recorded_states
 
     from ..repopath import names_of
@@ -81,7 +73,6 @@ def _find(store: "Store", given: str) -> "tuple[list[RecordedState], list[str]]"
 def _chosen(
     states: "list[RecordedState]", number: int | None, yes: bool, as_json: bool
 ) -> "RecordedState | None":
-    from eventlog.base.errors import NotFound
 
     if number is None and not yes:
         if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -92,14 +83,14 @@ def _chosen(
     if number is None:
         number = next((at for at, state in enumerate(states, 1) if state.lost is None), 1)
     if number > len(states):
-        raise NotFound(f"there are only {count(len(states), 'state')}, and no number {number}")
+        raise eventlog.NotFound(f"there are only {count(len(states), 'state')}, and no number {number}")
     chosen = states[number - 1]
     if chosen.lost is not None:
-        raise NotFound(f"{chosen.path}: {chosen.lost}. --number N takes another state.")
+        raise eventlog.NotFound(f"{chosen.path}: {chosen.lost}. --number N takes another state.")
     return chosen
 
 
-def _bring_back(store: "Store", chosen: "RecordedState") -> None:
+def _bring_back(store: "eventlog.Store", chosen: "RecordedState") -> None:
     from eventlog.undo.recover import plan_of_recovery
 
     plan = plan_of_recovery(store, chosen)
@@ -111,14 +102,14 @@ def _bring_back(store: "Store", chosen: "RecordedState") -> None:
     say(f"Recovered {one_line(chosen.path)}. `locus restore --undo` takes it back.")
 
 
-def _write(store: "Store", chosen: "RecordedState", to: str) -> None:
+def _write(store: "eventlog.Store", chosen: "RecordedState", to: str) -> None:
     data = store.blob(chosen.hash)
     with open(to, "xb") as file:
         file.write(data)
     say(f"Wrote {one_line(chosen.path)} to {one_line(to)}.")
 
 
-def _show(store: "Store", path: str, states: "list[RecordedState]") -> None:
+def _show(store: "eventlog.Store", path: str, states: "list[RecordedState]") -> None:
     several = len({state.path for state in states}) > 1 or (bool(states) and states[0].path != path)
     for number, state in enumerate(states, 1):
         when = moment(state.recorded_at)
@@ -133,7 +124,7 @@ def _show(store: "Store", path: str, states: "list[RecordedState]") -> None:
         put("  ".join(filter(None, parts)) + "\n")
 
 
-def _what(store: "Store", event_id: str) -> str:
+def _what(store: "eventlog.Store", event_id: str) -> str:
     """The command or tool of an event, or its id."""
     rows = store.query("select command, tool from actions where event_id = $1", [event_id]).rows
     for command, tool in rows:

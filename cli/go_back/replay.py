@@ -3,10 +3,10 @@
 import click
 
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import certainty_json, document
+from ..access import open_store
+from ..options import exit_with, json_option
+from ..output import certainty_json, count, document, ignored_text, one_line, put, say, size
 from ..progress import Progress
-from ..text import count, ignored_text, one_line, size
 
 
 @click.command("replay")
@@ -22,16 +22,7 @@ from ..text import count, ignored_text, one_line, size
     "--force", is_flag=True, help="Also into a directory that holds something; files there are replaced."
 )
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    turn: str,
-    paths: tuple[str, ...],
-    target: str,
-    at: str,
-    force: bool,
-    as_json: bool,
-) -> None:
+def command(turn: str, paths: tuple[str, ...], target: str, at: str, force: bool, as_json: bool) -> None:
     """Put the files of a turn into a directory, byte for byte.
 
     Without PATHs all files. --at start is the state before the turn, --at EVENT the state just
@@ -42,7 +33,7 @@ def command(
     """
     from eventlog.worktree.entries import BY_CHOICE
 
-    with open_store(ctx) as store, Progress("replaying"):
+    with open_store() as store, Progress("replaying"):
         ref = store.turn(turn)
         state = store.tree(ref, at)
         report = state.materialize(target, paths=paths, force=force)
@@ -82,7 +73,7 @@ def command(
             put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
     named = {path.rstrip("/") for path in paths}
     if any(reason not in BY_CHOICE or path in named for path, reason in absent):
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _text(path: bytes | str) -> str:

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import eventlog
+
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import certainty_json, document
+from ..access import open_store
+from ..options import exit_with, json_option, plan_options
+from ..output import certainty_json, count, document, ignored_text, one_line, put, say
 from ..progress import Progress
-from ..text import count, ignored_text, one_line
 
 if TYPE_CHECKING:
     from eventlog.checkout.parallel import Listed
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
-    from eventlog.store import Store
 
 _KEPT_SHOWN = 20
 _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) executable",
@@ -29,12 +30,7 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )
-@click.option(
-    "--into", metavar="DIR", type=click.Path(), help="Where. [default: the directory the store stands in]"
-)
-@click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other.")
+@plan_options
 @click.option(
     "--force", is_flag=True, help="Leave what is in conflict as it is; with --token, also a newer plan."
 )
@@ -48,9 +44,7 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
 )
 @click.option("--recover", is_flag=True, help="Finish a restore that was killed.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     turn: str | None,
     paths: tuple[str, ...],
     at: str,
@@ -80,7 +74,7 @@ def command(
     if recover:
         if turn is not None or dry_run or yes or token or force or into is not None:
             raise click.UsageError("--recover goes with nothing but --undo")
-        _recover(ctx, undo, as_json)
+        _recover(undo, as_json)
         return
     if (turn is None) == (not undo):
         raise click.UsageError("say which TURN, or --undo" if turn is None else "--undo takes no TURN")
@@ -88,13 +82,11 @@ def command(
         raise click.UsageError("a restore is undone whole, without PATHs")
     if (yes, token is not None, dry_run).count(True) > 1:
         raise click.UsageError("only one of --dry-run, --yes, --token")
-    with open_store(ctx) as store:
+    with open_store() as store:
         with Progress("comparing"):
             plan = _plan(store, turn, paths, at, into, delete)
         if token and token != plan.token and not force:
-            from eventlog.base.errors import Refused
-
-            raise Refused(
+            raise eventlog.Refused(
                 "something was changed since that plan was made, or the question is another one; nothing "
                 "was done. --dry-run shows the plan as it is now, --force carries that out."
             )
@@ -114,11 +106,11 @@ def command(
     else:
         say(_summary(plan, outcome))
     if plan.partial:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _plan(
-    store: "Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
+    store: "eventlog.Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
 ) -> "RestorePlan":
     if turn is None:
         return store.undo_plan("restore", into=into)
@@ -129,32 +121,30 @@ def _plan(
     return store.restore_plan(turn, paths=paths, at=at, into=into, delete=delete)
 
 
-def check_whereabouts(store: "Store") -> None:
+def check_whereabouts(store: "eventlog.Store") -> None:
     """Refuse to change a directory other than the user's, unless it was named."""
-    from eventlog.base.errors import Refused
 
     target = os.path.realpath(os.path.dirname(store.layout.root))
     here = os.path.realpath(os.getcwd())
     if os.path.commonpath((target, here)) != target:
-        raise Refused(
+        raise eventlog.Refused(
             f"the store {store.layout.root} belongs to {target}, and you are in {here}. "
             "Go there, or name the directory to restore into with --into."
         )
 
 
 def ask(plan: "RestorePlan") -> None:
-    from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(
+        raise eventlog.Refused(
             f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
             f"--token {plan.token}."
         )
     click.confirm(f"Change {count(len(plan.steps), 'path')} in {plan.target}?", abort=True, err=True)
 
 
-def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
-    with open_store(ctx) as store:
+def _recover(undo: bool, as_json: bool) -> None:
+    with open_store() as store:
         outcomes = store.recover_restore(undo=undo)
     left = [entry for outcome in outcomes for entry in outcome.left]
     if as_json:
@@ -168,7 +158,7 @@ def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
         if not outcomes:
             say("There is no restore to recover.")
     if left:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _show(plan: "RestorePlan") -> None:

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import eventlog
+
 from .. import exits
-from ..access import json_option, put, say
-from ..jsonout import document
+from ..options import exit_with
+from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
-from ..text import count, moment, one_line
 from .restore import ask, name_of, reasons, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eventlog.restore.run import RestoreOutcome
-    from eventlog.store import Store
     from eventlog.undo.merge import MergeConflict
     from eventlog.undo.plan import UndoPlan
     from eventlog.undo.take_back import UndoConflict
@@ -26,27 +26,8 @@ _WORDS = {"exact": "", "merged": "merge", "marked": "markers", "already": "same"
 _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": "replace", "delete": "delete"}
 
 
-def plan_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
-    """The options that undo and redo share, as those of `restore`."""
-    for option in (
-        json_option,
-        click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing."),
-        click.option(
-            "--into",
-            metavar="DIR",
-            type=click.Path(),
-            help="Where. [default: the directory the store stands in]",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 def run(
-    ctx: click.Context,
-    store: "Store",
+    store: "eventlog.Store",
     plan_of: "Callable[[], UndoPlan]",
     *,
     dry_run: bool,
@@ -54,14 +35,13 @@ def run(
     token: str | None,
     as_json: bool,
 ) -> None:
-    from eventlog.base.errors import Refused
 
     if (yes, token is not None, dry_run).count(True) > 1:
         raise click.UsageError("only one of --dry-run, --yes, --token")
     with Progress("comparing"):
         plan = plan_of()
     if token and token != plan.token:
-        raise Refused(
+        raise eventlog.Refused(
             "something was changed since that plan was made, or the question is another one; nothing was "
             "done. --dry-run shows the plan as it is now."
         )
@@ -76,7 +56,7 @@ def run(
             put(document({plan.operation: _as_json(plan, None)}))
         else:
             say(_way_out(plan, later))
-        ctx.exit(exits.REFUSED)
+        exit_with(exits.REFUSED)
     if not dry_run and plan.steps:
         if not (yes or token):
             ask(plan)
@@ -87,7 +67,7 @@ def run(
     else:
         say(_summary(plan, outcome, dry_run))
     if plan.partial:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 # -- showing -------------------------------------------------------------------------------------------
@@ -97,7 +77,7 @@ def run(
 Later = dict[int, str | None]
 
 
-def _show(store: "Store", plan: "UndoPlan", later: "list[Later]") -> None:
+def _show(store: "eventlog.Store", plan: "UndoPlan", later: "list[Later]") -> None:
     for name in plan.of:
         put(f"{plan.operation}  {_titled(store, name)}\n")
     shown = set()
@@ -122,7 +102,7 @@ def _show(store: "Store", plan: "UndoPlan", later: "list[Later]") -> None:
                 _show_lines(store, clash, turns)
 
 
-def _titled(store: "Store", name: str) -> str:
+def _titled(store: "eventlog.Store", name: str) -> str:
     """A turn with its title, agent and time; anything else by its name."""
     if not name.startswith("turn:"):
         return name
@@ -138,16 +118,15 @@ def _titled(store: "Store", name: str) -> str:
     return name
 
 
-def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> Later:
+def _later_turns(store: "eventlog.Store", plan: "UndoPlan", clash: "UndoConflict") -> Later:
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
-    from eventlog.base.errors import EventLogError
     from eventlog.base.paths import path_text
     from eventlog.undo.blame import VERSION, blame
 
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
             lines = blame(store, path_text(clash.path), file.read())
-    except (EventLogError, OSError):
+    except (eventlog.EventLogError, OSError):
         return {}  # the lines themselves are shown all the same
     later: Later = {}
     for stretch in clash.lines:
@@ -159,7 +138,7 @@ def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> Lat
     return later
 
 
-def _show_lines(store: "Store", clash: "UndoConflict", later: Later) -> None:
+def _show_lines(store: "eventlog.Store", clash: "UndoConflict", later: Later) -> None:
     """The lines of a conflict and who changed them since, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
@@ -174,13 +153,13 @@ def _show_lines(store: "Store", clash: "UndoConflict", later: Later) -> None:
         put(f"            and {count(len(clash.lines) - _CONFLICTS_SHOWN, 'more place')}\n")
 
 
-def _excerpt(store: "Store", lines: tuple[bytes, ...]) -> str:
+def _excerpt(store: "eventlog.Store", lines: tuple[bytes, ...]) -> str:
     shown = [one_line(store.redactor.text(line.decode("utf-8", "replace").rstrip("\n"))) for line in lines]
     more = f" … {len(lines) - _LINES_SHOWN} more" if len(lines) > _LINES_SHOWN else ""
     return " / ".join(shown[:_LINES_SHOWN]) + more if lines else "(nothing)"
 
 
-def _is_withheld(store: "Store", clash: "UndoConflict") -> bool:
+def _is_withheld(store: "eventlog.Store", clash: "UndoConflict") -> bool:
     from eventlog.blobs.ids import to_text
 
     change = clash.change

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+import eventlog
 from eventlog import agents
 
-from ..access import say
+from ..options import store_option, usage_error
+from ..output import say
 from .text import (
     COMMANDS,
     chosen,
@@ -68,23 +70,13 @@ def _help() -> str:
     help="Tell agents what is known here when they begin a session, or nothing.",
 )
 @edit_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    agent: str | None,
-    level: str | None,
-    statusline: bool,
-    brief: bool | None,
-    dry_run: bool,
-    as_json: bool,
+    agent: str | None, level: str | None, statusline: bool, brief: bool | None, dry_run: bool, as_json: bool
 ) -> None:
-    install(
-        ctx, agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline, brief=brief
-    )
+    install(agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline, brief=brief)
 
 
 def install(
-    ctx: click.Context,
     agent: str | None,
     level: str,
     *,
@@ -98,11 +90,11 @@ def install(
     from eventlog.setup import install as engine
     from eventlog.setup import launch
 
-    directory, agent_homes = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(), homes()
     agents = chosen(agent, directory, agent_homes)
     if statusline and not any(engine.spec_of(name)[1].has_status_line for name in agents):
         option = f"--agent {_WITH_STATUS_LINE[0].name}"
-        raise click.UsageError(f"only {_TITLES} has a status line: use {option}.", ctx)
+        raise usage_error(f"only {_TITLES} has a status line: use {option}.")
     stub = f"{launch.stub_directory(agent_homes.data)}/{launch.STUB}"
     if level != engine.PROJECT and not dry_run:
         stub = launch.make_stub(REAL, COMMANDS, agent_homes.data)
@@ -117,7 +109,7 @@ def install(
         excluded += _left_out(directory, path, level, stub, agent_homes, dry_run=dry_run)
     report_changes(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if not dry_run:
-        _say_what_is_left(ctx, directory, [change for _, change in changes], brief)
+        _say_what_is_left(directory, [change for _, change in changes], brief)
 
 
 def _status_line(level: str) -> "dict[str, object]":
@@ -149,11 +141,8 @@ def _left_out(
     return exclusions
 
 
-def _say_what_is_left(
-    ctx: click.Context, directory: str, changes: "list[SettingsEdit]", brief: bool | None
-) -> None:
+def _say_what_is_left(directory: str, changes: "list[SettingsEdit]", brief: bool | None) -> None:
     from eventlog.base import identity
-    from eventlog.base.errors import Refused
     from eventlog.base.layout import Layout
     from eventlog.setup import install as engine
 
@@ -165,13 +154,13 @@ def _say_what_is_left(
         if next_step is not None:
             say(next_step)
     try:
-        store = ctx.find_root().obj or identity.find(directory, os.environ)
+        store = store_option() or identity.find(directory, os.environ)
         if store is None:
             say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
         elif os.path.isfile(Layout(store).store_file):
             ask_once(Layout(store))
             note_once(store, directory)
             brief_choice.settle(Layout(store), brief)
-    except Refused as error:  # installed they are: for other projects, or for when this is put right
+    except eventlog.Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
     say("Start running agents anew; `locus doctor` checks all of it.")

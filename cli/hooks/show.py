@@ -1,14 +1,12 @@
 """`locus hooks show`: which hooks are installed."""
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
 import click
 
-from ..access import json_option, put, say
-from ..jsonout import document
-from ..text import lines
+from ..options import json_option
+from ..output import document, lines, put, say
 from .text import agents_meant, homes, project_directory, where_options
 
 if TYPE_CHECKING:
@@ -18,8 +16,7 @@ if TYPE_CHECKING:
 @click.command("show")
 @where_options
 @json_option
-@click.pass_context
-def command(ctx: click.Context, agent: str | None, level: str | None, as_json: bool) -> None:
+def command(agent: str | None, level: str | None, as_json: bool) -> None:
     """Show which hooks are installed, and where.
 
     For each settings file that has hooks of ours: the events and the command, and whether the status line is
@@ -29,14 +26,14 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
     from eventlog.setup import install as engine
     from eventlog.setup import launch
 
-    directory, agent_homes = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(), homes()
     by_path: dict[str, engine.Registered] = {}
     for name in agents_meant(agent):
         for at in [level] if level else engine.LEVELS:
             path = engine.settings_path(name, at, directory, agent_homes)
             by_path.setdefault(path, engine.registered_in(REAL, name, at, path))
     if as_json:
-        put(document({"settings": [dataclasses.asdict(entry) for entry in by_path.values()]}))
+        put(document({"settings": list(by_path.values())}))
         return
     lost = {
         entry.path

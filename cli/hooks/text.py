@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import eventlog
 from eventlog import agents
 
-from ..access import put, say
-from ..jsonout import document
-from ..text import lines
+from ..options import json_option, options, store_option
+from ..output import document, lines, put, say
 
 if TYPE_CHECKING:
     from eventlog.setup.git_exclude import Standing
@@ -34,47 +34,38 @@ def listed(names: "Sequence[str]") -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def where_options(function: F) -> F:
-    """Of which agent, and in which settings file."""
-    for option in (
-        click.option("--user", "level", flag_value="user", help="In the user's settings: for every project."),
-        click.option("--project", "level", flag_value="project", help="In the project's shared settings."),
-        click.option("--local", "level", flag_value="local", help="In the project's settings for you alone."),
-        click.option(
-            "--agent",
-            type=click.Choice([*(spec.name for spec in agents.installable()), ALL]),
-            default=None,
-            help="Whose settings. [default: those of the agents found here]",
-        ),
-    ):
-        function = option(function)
-    return function
+# Of which agent, and in which settings file.
+where_options = options(
+    click.option(
+        "--agent",
+        type=click.Choice([*(spec.name for spec in agents.installable()), ALL]),
+        default=None,
+        help="Whose settings. [default: those of the agents found here]",
+    ),
+    click.option("--local", "level", flag_value="local", help="In the project's settings for you alone."),
+    click.option("--project", "level", flag_value="project", help="In the project's shared settings."),
+    click.option("--user", "level", flag_value="user", help="In the user's settings: for every project."),
+)
+# How a change is carried out and reported.
+edit_options = options(
+    click.option("--dry-run", is_flag=True, help="Change nothing; print what would change, as a diff."),
+    json_option,
+)
 
 
-def edit_options(function: F) -> F:
-    """How a change is carried out and reported."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/cli.md has its shape)."),
-        click.option("--dry-run", is_flag=True, help="Change nothing; print what would change, as a diff."),
-    ):
-        function = option(function)
-    return function
-
-
-def project_directory(ctx: click.Context) -> str:
+def project_directory() -> str:
     """The directory whose work is recorded: the repository's root, else where the store is, else here."""
     from eventlog.base import identity
-    from eventlog.base.errors import EventLogError
     from eventlog.base.repository import git_root
 
     here = os.getcwd()
     root = git_root(here)
     if root is not None:
         return root
-    given = ctx.find_root().obj
+    given = store_option()
     try:
         store = os.path.abspath(given) if given else identity.find(here, os.environ)
-    except EventLogError:
+    except eventlog.EventLogError:
         store = None  # somebody else's; who needs it says so
     above = os.path.dirname(store) if store else here
     return above if here == above or here.startswith(above.rstrip("/") + "/") else here
@@ -163,13 +154,12 @@ def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
 
 def out_of_lists(claim: str, agent_homes: "Homes", *, dry_run: bool) -> "list[SettingsEdit]":
     """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
-    from eventlog.base.errors import EventLogError
     from eventlog.base.fs import REAL
     from eventlog.setup import git_exclude
 
     try:
         return git_exclude.take_back(REAL, agent_homes.state, claim, dry_run=dry_run)
-    except EventLogError as error:
+    except eventlog.EventLogError as error:
         say(f"Our lines in git's list of ignored files stay: {error} Then run this command again.")
         return []
 

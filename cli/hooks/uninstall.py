@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..access import say
+from ..output import say
 from .text import (
     agents_meant,
     edit_options,
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 @click.command("uninstall")
 @where_options
 @edit_options
-@click.pass_context
-def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: bool, as_json: bool) -> None:
+def command(agent: str | None, level: str | None, dry_run: bool, as_json: bool) -> None:
     """Take the hooks out of the agents' settings again.
 
     Without an option, out of both settings of this project; those of the user, which serve other projects
@@ -35,7 +34,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     from eventlog.setup import git_exclude
     from eventlog.setup import install as engine
 
-    directory, agent_homes = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(), homes()
     agents = agents_meant(agent)
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]
     changes = {}

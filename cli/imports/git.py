@@ -1,16 +1,15 @@
 """`locus import git`: each commit of the first-parent line becomes a turn."""
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
 import click
 
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, json_option
+from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
-from ..text import count, one_line
 from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
 @click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="Only the newest N commits.")
 @click.option("--all-parents", is_flag=True, help="Also the commits that merges brought to the line.")
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context, repository: str, rev: str, limit: int | None, all_parents: bool, as_json: bool
-) -> None:
+def command(repository: str, rev: str, limit: int | None, all_parents: bool, as_json: bool) -> None:
     """Record the history of a git repository as turns.
 
     Each commit of the first-parent line becomes a turn: its message is the intent, its changes are
@@ -36,17 +32,17 @@ def command(
     """
     from eventlog.importers.git_history import import_git
 
-    with open_store(ctx, records=True) as store:
+    with open_store(records=True) as store:
         with Progress("recording commits") as progress:
             path = os.path.abspath(repository)
             report = import_git(store, path, rev=rev, limit=limit, all_parents=all_parents, progress=progress)
         seal_shown(store)
     if as_json:
-        put(document({"import": dataclasses.asdict(report)}))
+        put(document({"import": report}))
     else:
         _tell(report)
     if report.missing:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
 def _tell(report: "GitImportReport") -> None:

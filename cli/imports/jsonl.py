@@ -1,47 +1,46 @@
 """`locus import jsonl`: the log back from lines of JSON."""
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+import eventlog
+
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, json_option
+from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
-from ..text import count, one_line
 
 if TYPE_CHECKING:
     from eventlog.exports.jsonl_import import JsonlImportReport
-    from eventlog.store import Store
 
 
 @click.command("jsonl")
 @click.argument("file", type=click.Path())
 @click.option("--salvage", is_flag=True, help="Take the valid lines of a damaged file.")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, file: str, salvage: bool, as_json: bool) -> None:
+def command(file: str, salvage: bool, as_json: bool) -> None:
     """Take in the log that `locus export jsonl` wrote to FILE; - is standard input.
 
     The file is checked as a whole before anything is written. Events that the store has are skipped,
     so repeating is safe, and finishes an import that was killed. With --salvage a damaged file is not
     refused: its invalid lines are listed, and the exit code is 4.
     """
-    with open_store(ctx, records=True) as store:
+    with open_store(records=True) as store:
         with Progress("importing"):
             report = _load(store, file, salvage)
         seal_shown(store)
     if as_json:
-        put(document({"import": dataclasses.asdict(report)}))
+        put(document({"import": report}))
     else:
         _tell(report)
     if report.skipped:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
-def _load(store: "Store", file: str, salvage: bool) -> "JsonlImportReport":
+def _load(store: "eventlog.Store", file: str, salvage: bool) -> "JsonlImportReport":
     from eventlog.exports.jsonl_import import load, read
 
     if file != "-":

@@ -1,17 +1,18 @@
 """`locus import claude-code|codex|…`: the sessions that agents left on disk."""
 
-import dataclasses
 import datetime
 import os
 from typing import TYPE_CHECKING
 
 import click
 
+import eventlog
+
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, json_option
+from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
-from ..text import count, one_line
 from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from eventlog.agents.kit.spec import AgentSpec
     from eventlog.importers.importer import ImportReport
-    from eventlog.store import Store
 
 _SHOWN_MAX = 20
 _PASSED_SHOWN_MAX = 3
@@ -44,29 +44,24 @@ def command_of(spec: "AgentSpec") -> click.Command:
     is_found = spec.transcripts is not None and spec.transcripts.is_found
 
     def run(
-        ctx: click.Context,
-        path: "tuple[str, ...]",
-        since: datetime.datetime | None,
-        all_projects: bool,
-        as_json: bool,
+        path: "tuple[str, ...]", since: datetime.datetime | None, all_projects: bool, as_json: bool
     ) -> None:
         if path and all_projects:
             raise click.UsageError("--all-projects is about the agent's own directory; leave PATH out")
-        with open_store(ctx, records=True) as store:
+        with open_store(records=True) as store:
             since_s = None if since is None else since.replace(tzinfo=datetime.UTC).timestamp()
             with Progress("importing sessions") as progress:
                 report = _run(store, agent, path, since_s, all_projects, progress)
             seal_shown(store)
         if as_json:
-            put(document({"import": dataclasses.asdict(report)}))
+            put(document({"import": report}))
         else:
             _tell(report)
         if report.is_partial:
-            ctx.exit(exits.PARTIAL)
+            exit_with(exits.PARTIAL)
 
     run.__doc__ = (_HELP if is_found else _HELP_OF_FILES).format(agent=agent)
-    callback = click.pass_context(run)
-    callback = json_option(callback)
+    callback = json_option(run)
     callback = click.option(
         "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not is_found
     )(callback)
@@ -81,7 +76,7 @@ def command_of(spec: "AgentSpec") -> click.Command:
 
 
 def _run(
-    store: "Store",
+    store: "eventlog.Store",
     agent: str,
     paths: "Sequence[str]",
     since_s: float | None,

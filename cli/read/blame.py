@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..access import json_option, open_store, put
-from ..jsonout import document
-from ..text import moment, one_line
+import eventlog
+
+from ..access import open_store
+from ..options import json_option
+from ..output import document, moment, one_line, put
 
 if TYPE_CHECKING:
     from eventlog.replay.history import FileVersion
-    from eventlog.store import Store
     from eventlog.undo.blame import BlamedLine
 
 _WORDS = {
@@ -37,9 +38,7 @@ _NOT_COMMITTED = "0" * 40
 @click.option("--by", type=click.Choice(_SHARES), help="Count lines instead of listing them.")
 @click.option("--porcelain", is_flag=True, help="The form of git blame --line-porcelain, for editors.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     file: str,
     lines: str | None,
     ignore_spaces: bool,
@@ -54,7 +53,7 @@ def command(
     recorded yet are told apart. FILE:LINE shows one line in full.
     """
     path, number = _split(file)
-    with open_store(ctx) as store:
+    with open_store() as store:
         blamed = _blamed(store, path, turn, ignore_spaces)
         shown = [line for line in blamed if line.number in _range(lines, number, len(blamed))]
         if as_json:
@@ -90,8 +89,7 @@ def _range(lines: str | None, number: int | None, last: int) -> range:
     return range(first, end + 1)
 
 
-def _blamed(store: "Store", given: str, turn: str | None, ignore_spaces: bool) -> "list[BlamedLine]":
-    from eventlog.base.errors import NotFound
+def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> "list[BlamedLine]":
     from eventlog.undo.blame import blame
 
     from ..repopath import names_of
@@ -102,19 +100,19 @@ def _blamed(store: "Store", given: str, turn: str | None, ignore_spaces: bool) -
     elif os.path.isfile(given) and not os.path.islink(given):
         with open(given, "rb") as file:
             now = file.read()
-    first: NotFound | None = None
+    first: eventlog.NotFound | None = None
     for name in names_of(store, given):
         try:
             return blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
-        except NotFound as error:
+        except eventlog.NotFound as error:
             first = first or error
-    raise first or NotFound(f"{given} has no recorded version")
+    raise first or eventlog.NotFound(f"{given} has no recorded version")
 
 
 # -- showing ---------------------------------------------------------------------------------------------
 
 
-def _table(store: "Store", lines: "Sequence[BlamedLine]") -> bytes:
+def _table(store: "eventlog.Store", lines: "Sequence[BlamedLine]") -> bytes:
     models = _models(store, lines)
     rows = [(*_columns(line, models), str(line.number), line.text) for line in lines]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
@@ -143,7 +141,7 @@ def _columns(line: "BlamedLine", models: dict[str, str]) -> tuple[str, str, str,
     )
 
 
-def _models(store: "Store", lines: "Sequence[BlamedLine]") -> dict[str, str]:
+def _models(store: "eventlog.Store", lines: "Sequence[BlamedLine]") -> dict[str, str]:
     """The model of each turn, by its name."""
     sessions = sorted({line.origin.version.session_id or "" for line in lines if line.origin.version})
     rows = store.query(
@@ -171,7 +169,7 @@ def _shares(lines: "Sequence[BlamedLine]", by: str) -> str:
     return "".join(f"{count:>6,}  {100 * count / len(lines):5.1f} %  {name}\n" for name, count in counted)
 
 
-def _whole(store: "Store", line: "BlamedLine") -> str:
+def _whole(store: "eventlog.Store", line: "BlamedLine") -> str:
     """All that is known of one line."""
     version, kind = line.origin.version, line.origin.kind
     text = _harmless(line.text).decode()
@@ -193,7 +191,7 @@ def _whole(store: "Store", line: "BlamedLine") -> str:
     return "\n".join(filter(None, parts)) + "\n"
 
 
-def _call(store: "Store", version: "FileVersion") -> str:
+def _call(store: "eventlog.Store", version: "FileVersion") -> str:
     rows = store.query(
         "select tool, coalesce(command, path, title) from actions where event_id = $1", [version.cause]
     ).rows

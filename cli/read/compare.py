@@ -4,15 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import table
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..text import count, one_line, terminal_width
+import eventlog
+
+from ..access import open_store
+from ..options import json_option
+from ..output import count, document, one_line, put, say, table
 
 if TYPE_CHECKING:
-    from eventlog.query.lookup import TurnRef
     from eventlog.reports.comparison import ComparedFiles, ComparedSide
-    from eventlog.store import Store
 
 _PATHS_SHOWN = 20
 _COLUMNS_OF_A_SIDE = 60
@@ -23,22 +22,21 @@ _COLUMNS_OF_A_SIDE = 60
 @click.argument("b", metavar="B")
 @click.option("--diff", "with_diff", is_flag=True, help="Also the difference from the end of A to that of B.")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, a: str, b: str, with_diff: bool, as_json: bool) -> None:
+def command(a: str, b: str, with_diff: bool, as_json: bool) -> None:
     """Compare two turns or sessions: the request, what it took, the files.
 
     A and B are turns or session:ID. Files are those that either side changed: changed alike, by one side
     alone, or by both differently.
     """
-    from eventlog.base.errors import NotFound, NoTree
+    from eventlog.base.errors import NoTree
     from eventlog.reports import comparison
 
-    with open_store(ctx) as store:
+    with open_store() as store:
         sides = [comparison.side_of(store.query, name, _turns(store, name)) for name in (a, b)]
         files, why = None, ""
         try:
             files = comparison.files_of(store.tree, *sides)
-        except (NoTree, NotFound) as error:
+        except (NoTree, eventlog.NotFound) as error:
             why = str(error)
         if as_json:
             put(document({"compare": _as_json(sides, files, why)}))
@@ -49,7 +47,7 @@ def command(ctx: click.Context, a: str, b: str, with_diff: bool, as_json: bool) 
         from ..go_back.diff import command as diff
 
         ends = [side.turns[-1].name for side in sides]
-        ctx.invoke(
+        click.get_current_context().invoke(
             diff, turn=ends[0], others=(f"turn:{ends[1]}",), stat=False, name_only=False, binary=False,
             show_withheld=False, as_json=False,
         )  # fmt: skip
@@ -57,7 +55,7 @@ def command(ctx: click.Context, a: str, b: str, with_diff: bool, as_json: bool) 
         say("What the files were is not known; `locus show` says why of each turn.")
 
 
-def _turns(store: "Store", name: str) -> "list[TurnRef]":
+def _turns(store: "eventlog.Store", name: str) -> "list[eventlog.TurnRef]":
     from eventlog.undo.plan import turns_of
 
     if name.startswith("session:"):
@@ -77,7 +75,7 @@ def _table(sides: "list[ComparedSide]") -> str:
     rows.append(("cost", *(_cost(side) for side in sides)))
     for name in ("turn_count", "model_calls", "tool_calls", "errors", "files", "commits"):
         rows.append((name.replace("_", " "), *(_number(side.figures[name]) for side in sides)))
-    return table.render(rows[0], rows[1:], width=terminal_width())
+    return table(rows[0], rows[1:])
 
 
 def _files(files: "ComparedFiles") -> str:

@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import eventlog
 from eventlog.base.display import nothing_fits
 from eventlog.base.paths import within_sql
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option, limit_option, session_option, since_option
+from ..output import document, microseconds, moment, moment_exact, one_line, put, say
 from ..repopath import filter_of
-from ..text import microseconds, moment, moment_exact, one_line
-from .search import WordsCommand, check_filters, replay, say_partial, session_and_since
+from .search import WordsCommand, check_filters, replay, say_partial
 
 if TYPE_CHECKING:
     from eventlog.search.find import SearchAnswer
-    from eventlog.store import Store
 
 _COLUMNS = (
     "event_id, position, session_id, turn, turn_id, happened, coalesce(title, decision) as title, decision, "
@@ -27,14 +27,11 @@ _COLUMNS = (
 @click.command("decisions", cls=WordsCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[WORDS]…")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
-@session_and_since
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N"
-)
+@session_option
+@since_option
+@limit_option(20, most=1000)
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     words: tuple[str, ...],
     path: str | None,
     session: str | None,
@@ -43,7 +40,7 @@ def command(
     as_json: bool,
 ) -> int | None:
     """List what was decided and why, newest first; with WORDS the best matches first."""
-    with open_store(ctx) as store:
+    with open_store() as store:
         only = check_filters(store, session)
         path = filter_of(store, path)
         positions, answer = chosen(store, words, "decision", path, only, since, limit + 1)
@@ -63,7 +60,7 @@ def command(
 
 
 def chosen(
-    store: "Store",
+    store: "eventlog.Store",
     words: tuple[str, ...],
     event_type: str,
     path: str | None,
@@ -83,7 +80,7 @@ def chosen(
 
 
 def _rows(
-    store: "Store",
+    store: "eventlog.Store",
     positions: "list[int] | None",
     path: str | None,
     sessions: tuple[str, ...] | None,

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import table
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option, limit_option, session_option, since_option
+from ..output import count, document, moment, moment_exact, one_line, put, say, table
 from ..repopath import filter_of
-from ..text import count, moment, moment_exact, one_line, terminal_width
 from .decisions import chosen
-from .search import WordsCommand, check_filters, replay, say_partial, session_and_since
+from .search import WordsCommand, check_filters, replay, say_partial
 
 if TYPE_CHECKING:
     from eventlog.search.failures import FoundError
@@ -22,14 +21,11 @@ if TYPE_CHECKING:
 @click.option("--open", "state", flag_value="open", help="Only those not known to be resolved.")
 @click.option("--resolved", "state", flag_value="resolved", help="Only those that were resolved.")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
-@session_and_since
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N"
-)
+@session_option
+@since_option
+@limit_option(20, most=1000)
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     words: tuple[str, ...],
     state: str | None,
     path: str | None,
@@ -46,7 +42,7 @@ def command(
     """
     from eventlog.search.failures import failures, median_us
 
-    with open_store(ctx) as store:
+    with open_store() as store:
         only = check_filters(store, session)
         path = filter_of(store, path)
         positions, answer = chosen(store, words, "error", path, only, since, 1000)
@@ -96,7 +92,7 @@ def _table(errors: "list[FoundError]") -> str:
         for failure in errors
     ]
     heads = ("TURN", "EVENT", "WHEN (UTC)", "STATE", "TOOK", "ERROR", "WHAT")
-    return table.render(heads, cells, right=(4,), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=(4,)) if cells else ""
 
 
 def duration(us: int) -> str:

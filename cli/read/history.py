@@ -6,19 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.base.errors import NotFound
+import eventlog
 from eventlog.query.lookup import rewritten_turns
 
-from .. import exits, table
-from ..access import json_option, open_store, put, say
-from ..jsonout import line
+from .. import exits
+from ..access import open_store
+from ..options import exit_with, json_option, limit_option, rewritten_option
+from ..output import (
+    change,
+    json_line,
+    moment,
+    moment_exact,
+    one_line,
+    put,
+    say,
+    say_left_out,
+    short_hash,
+    table,
+)
 from ..repopath import names_of, outside_names
-from ..text import change, moment, moment_exact, one_line, short_hash, terminal_width
-from .rewritten import all_option, say_left_out
 
 if TYPE_CHECKING:
     from eventlog.replay.history import FileVersion
-    from eventlog.store import Store
 
 
 _CHANGES_FILE = "list_contains(files_modified, $1)"
@@ -26,18 +35,17 @@ _CHANGES_FILE = "list_contains(files_modified, $1)"
 
 @click.command("history")
 @click.argument("path", metavar="PATH")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
-@all_option
+@limit_option()
+@rewritten_option
 @json_option
-@click.pass_context
-def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: bool) -> None:
+def command(path: str, limit: int, want_all: bool, as_json: bool) -> None:
     """List the versions of one file, newest first.
 
     Renames are followed back: the versions under the old name belong to the file. Each version is
     the content of a hash, which `locus cat` prints. With --json one object per line. Where the file
     is not known at the end of one of the turns, stderr reports it, and the exit code is 4.
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         # One more than is shown, to know whether there are more.
         versions = _find(store, path, limit + 1, want_all)
         shown = versions[:limit]
@@ -45,7 +53,7 @@ def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: 
         left_out = 0 if want_all else rewritten_turns(store.query, _CHANGES_FILE, [versions[0].path])
     if as_json:
         for version in shown:
-            put(line(_record(version)))
+            put(json_line(_record(version)))
     else:
         put(_table(shown))
     if len(versions) > limit:
@@ -57,14 +65,14 @@ def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: 
     for turn, doubt in doubts.items():
         say(f"not known at the end of {turn}: {one_line(doubt)}")
     if doubts:
-        ctx.exit(exits.PARTIAL)
+        exit_with(exits.PARTIAL)
 
 
-def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVersion]":
-    outside: NotFound | None = None
+def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> "list[FileVersion]":
+    outside: eventlog.NotFound | None = None
     try:
         names = names_of(store, path)
-    except NotFound as error:
+    except eventlog.NotFound as error:
         outside, names = error, outside_names(store, os.path.abspath(path))
     for name in names:
         versions = store.history(name, limit=limit, rewritten=want_all)
@@ -72,15 +80,14 @@ def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVe
             return versions
     if outside is not None:
         raise outside
-    raise NotFound(
+    raise eventlog.NotFound(
         f"no event changes {' or '.join(names)}. `locus log --path {names[0]}` lists what "
         f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
     )
 
 
-def _gone(store: "Store", versions: "list[FileVersion]") -> dict[str, str]:
+def _gone(store: "eventlog.Store", versions: "list[FileVersion]") -> dict[str, str]:
     """Contents of the versions that were collected, each with what became of it."""
-    from eventlog.base.errors import InvalidEvent
     from eventlog.blobs.ids import from_text
 
     fates = {}
@@ -89,7 +96,7 @@ def _gone(store: "Store", versions: "list[FileVersion]") -> dict[str, str]:
             if version.after_hash and not store.blobs.contains(from_text(version.after_hash)):
                 store.fates.asked = {version.session_id or ""}
                 fates[version.after_hash] = store.fates()
-        except InvalidEvent:
+        except eventlog.InvalidEvent:
             continue  # a hash of another kind
     return {hash: fate for hash, fate in fates.items() if fate is not None}
 
@@ -108,7 +115,7 @@ def _table(versions: "list[FileVersion]") -> str:
         for version in versions
     ]
     heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
-    return table.render(heads, cells, right=(3,), width=terminal_width())
+    return table(heads, cells, right=(3,))
 
 
 def _record(version: "FileVersion") -> dict[str, Any]:

@@ -4,25 +4,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import eventlog
 from eventlog.base.paths import is_within, within_sql
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import line
+from ..access import open_store
+from ..options import json_option, limit_option, rewritten_option, session_option, since_option
+from ..output import (
+    NO_TITLE,
+    UNKNOWN,
+    harmless,
+    json_line,
+    microseconds,
+    moment,
+    one_line,
+    put,
+    say,
+    say_left_out,
+)
 from ..outside import local
 from ..records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
 from ..repopath import filter_of
-from ..since import Since
-from ..text import NO_TITLE, UNKNOWN, harmless, microseconds, moment, one_line, terminal_width
-from .rewritten import all_option, say_left_out
 from .search import check_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from eventlog.store import Store
 
 
 _COMMIT_SHOWN = 7
@@ -31,21 +39,15 @@ _EVENT_SHOWN = 12
 
 @click.command("log")
 @click.option("--events", "want_events", is_flag=True, help="List events instead of turns.")
-@click.option(
-    "--session",
-    metavar="SESSION",
-    help="Only this session, with all its parts: its id, or the beginning of it.",
-)
+@session_option
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type; implies --events.")
 @click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
-@all_option
+@since_option
+@limit_option()
+@rewritten_option
 @click.option("--follow", "-f", is_flag=True, help="List events oldest first and go on as they come.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     want_events: bool,
     session: str | None,
     event_type: str | None,
@@ -69,7 +71,7 @@ def command(
     if since is not None:
         moment_column = HAPPENED_AT if want_events else "happened_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
-    with open_store(ctx) as store:
+    with open_store() as store:
         only = check_filters(store, session, [] if event_type is None else [event_type])
         if only is not None:
             where.add("list_contains({}, session_id)", list(only))
@@ -97,7 +99,7 @@ def command(
     del listed[limit:]
     if as_json:
         for record in map(event_json, listed) if want_events else listed:
-            put(line(record))
+            put(json_line(record))
         return None
     put(_event_table(listed) if want_events else _turn_table(listed))
     if not listed:
@@ -111,7 +113,7 @@ def command(
 
 
 def _follow(
-    store: "Store",
+    store: "eventlog.Store",
     where: "_Where",
     limit: int,
     as_json: bool,
@@ -129,7 +131,7 @@ def _follow(
         )
 
     def show(event: "Mapping[str, Any]") -> None:
-        put(line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
+        put(json_line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
 
     try:
         for event in reversed(_find_events(store, where, limit)):
@@ -164,7 +166,7 @@ class _Where:
         return f"where {' and '.join(self._conditions)}" if self._conditions else ""
 
 
-def _find_turns(store: "Store", where: _Where, limit: int, *, whole: bool) -> "list[Record]":
+def _find_turns(store: "eventlog.Store", where: _Where, limit: int, *, whole: bool) -> "list[Record]":
     """The newest matching turns; `whole`: with the columns that no table shows."""
     columns = all_of("turns", () if whole else ASKED_FOR)
     rows = store.query(
@@ -174,7 +176,7 @@ def _find_turns(store: "Store", where: _Where, limit: int, *, whole: bool) -> "l
     return list(records(rows))
 
 
-def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
+def _find_events(store: "eventlog.Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
     """The newest matching events, without half lines that were read in full later."""
     question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
     listed = list(events(store.query(question.format(where), where.parameters)))
@@ -187,7 +189,7 @@ def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, A
     return listed
 
 
-def _with_life(store: "Store", turn: "Record") -> "Record":
+def _with_life(store: "eventlog.Store", turn: "Record") -> "Record":
     """The row of a turn; running where SQL, which knows of no process, says unfinished."""
     if turn["end_certainty"] != "unfinished":
         return turn
@@ -196,7 +198,7 @@ def _with_life(store: "Store", turn: "Record") -> "Record":
 
 
 def _turn_table(turns: "list[Record]") -> str:
-    from ..table import render
+    from ..output import table
 
     # The column is left out where all turns are exact.
     states = [_state(turn) for turn in turns]
@@ -212,7 +214,7 @@ def _turn_table(turns: "list[Record]") -> str:
         for turn, state in zip(turns, states, strict=True)
     ]
     heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
-    return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=(3,)) if cells else ""
 
 
 def _state(turn: "Record") -> str:
@@ -226,11 +228,11 @@ def _state(turn: "Record") -> str:
 
 
 def _event_table(events: "list[dict[str, Any]]") -> str:
-    from ..table import render
+    from ..output import table
 
     cells = [_cells(event) for event in events]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
-    return render(heads, cells, width=terminal_width()) if cells else ""
+    return table(heads, cells) if cells else ""
 
 
 def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:

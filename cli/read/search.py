@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import eventlog
 from eventlog.base.display import not_searched, nothing_fits
 
 from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option, limit_option, session_option, since_option
+from ..output import count, document, moment, moment_exact, one_line, put, say
 from ..progress import Progress
 from ..repopath import filter_of
-from ..since import Since
-from ..text import count, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
     from eventlog.search.find import Hit, SearchAnswer
-    from eventlog.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,27 +43,13 @@ class WordsCommand(click.Command):
         return rest
 
 
-def session_and_since(function: F) -> F:
-    """--session, --since, of every command that takes words."""
-    since = click.option(
-        "--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h."
-    )
-    session = click.option(
-        "--session",
-        metavar="SESSION",
-        help="Only this session, with all its parts: its id, or the beginning of it.",
-    )
-    return session(since(function))
-
-
 def check_filters(
-    store: "Store", session: "str | None", event_types: "Sequence[str]" = ()
+    store: "eventlog.Store", session: "str | None", event_types: "Sequence[str]" = ()
 ) -> "tuple[str, ...] | None":
     """The ids of the sessions that a person names (`sessions.meant`), None without a name.
 
     Raises: NotFound for a session, or a type, that does not exist here.
     """
-    from eventlog.base.errors import NotFound
     from eventlog.base.types import KIND_OF_TYPE
     from eventlog.recorder.sessions import meant
 
@@ -74,7 +59,7 @@ def check_filters(
         present_types = [str(row[0]) for row in rows]
         for name in event_types:
             if name not in present_types and name not in KIND_OF_TYPE:
-                raise NotFound(
+                raise eventlog.NotFound(
                     f"no event is of the type {name!r}. Types here: {', '.join(present_types) or 'none'}."
                 )
     return only
@@ -86,10 +71,9 @@ def check_filters(
     "--type", "event_types", multiple=True, metavar="TYPE", help="Only events of this type; may be repeated."
 )
 @click.option("--path", metavar="PATH", help="Only this file, or what is below this directory.")
-@session_and_since
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1, max=1000), default=10, show_default=True, metavar="N"
-)
+@session_option
+@since_option
+@limit_option(10, most=1000)
 @click.option(
     "--model",
     metavar="DIR",
@@ -98,9 +82,7 @@ def check_filters(
 )
 @click.option("--wait", is_flag=True, help="Wait until everything is indexed, however long that takes.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     words: tuple[str, ...],
     event_types: tuple[str, ...],
     path: str | None,
@@ -129,7 +111,7 @@ def command(
 
     wanted = query.parse(" ".join(words))
     chosen = None if model is None else meaning.load(model)
-    with open_store(ctx) as store, Progress("searching"):
+    with open_store() as store, Progress("searching"):
         only = check_filters(store, session, event_types)
         filters = find.Filters(event_types, filter_of(store, path), only, since)
         answer = find.search(
@@ -250,6 +232,6 @@ def marked(hit: "Hit") -> str:
 
 
 def _clean(text: str) -> str:
-    from ..text import lines
+    from ..output import lines
 
     return lines(text).replace("\n", " ").replace("\t", " ")

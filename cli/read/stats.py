@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import bars, table
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option, limit_option, rewritten_option, since_option, usage_error
+from ..output import (
+    bars,
+    change,
+    count,
+    document,
+    moment_exact,
+    one_line,
+    pairs,
+    put,
+    say,
+    say_left_out,
+    table,
+)
 from ..progress import Progress
-from ..since import Since
-from ..text import change, count, moment_exact, one_line, terminal_width
 from .errors import duration
-from .rewritten import all_option, say_left_out
 
 if TYPE_CHECKING:
     from eventlog.query.prices import PriceSource
@@ -28,7 +37,7 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 
 @click.command("stats")
 @click.option("--by", "dimension", type=click.Choice(DIMENSIONS), help="A line for each of them.")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@since_option
 @click.option(
     "--tz",
     "zone",
@@ -38,21 +47,11 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
     help="Whose days, weeks and months: Europe/Berlin, or local for this machine's.",
 )
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1, max=100_000), default=30, show_default=True, metavar="N"
-)
-@all_option
+@limit_option(30, most=100_000)
+@rewritten_option
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    dimension: str | None,
-    since: int | None,
-    zone: str,
-    plot: bool,
-    limit: int,
-    want_all: bool,
-    as_json: bool,
+    dimension: str | None, since: int | None, zone: str, plot: bool, limit: int, want_all: bool, as_json: bool
 ) -> None:
     """Count sessions, turns, tool calls, errors, tokens, and what they cost.
 
@@ -68,10 +67,10 @@ def command(
     try:
         clock = None if zone == "UTC" else zones.named(zone)
     except ValueError as error:
-        raise click.UsageError(f"{error}.", ctx) from None
+        raise usage_error(f"{error}.") from None
     price_list = prices.load()
     dimension = dimension or ("day" if plot else None)
-    with open_store(ctx) as store, figures.asking(store) as query, Progress("counting"):
+    with open_store() as store, figures.asking(store) as query, Progress("counting"):
         wanted = (None, dimension) if dimension else (None,)
         rows_by_dimension = figures.tell(query, wanted, price_list, since, rewritten=want_all, zone=clock)
         left_out = 0 if want_all else figures.rewritten_since(query, since)
@@ -84,7 +83,7 @@ def command(
         put(document({"stats": _json(total, shown, dimension, since, source), **more}))
         return
     if dimension is None:
-        put(table.pairs(_total(total)))
+        put(pairs(_total(total)))
     elif plot:
         put(_plot(shown, dimension))
     else:
@@ -202,7 +201,7 @@ def _table(rows: "list[Figures]", dimension: str) -> str:
     cells = [(_name(row), *(show(row) for _, show in columns), _label(row)) for row in rows]
     heads = (dimension.upper(), *(head for head, _ in columns), "")
     right = range(1, len(columns) + 1)
-    return table.render(heads, cells, right=tuple(right), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=tuple(right)) if cells else ""
 
 
 def _plot(rows: "list[Figures]", dimension: str) -> str:
@@ -222,7 +221,7 @@ def _plot(rows: "list[Figures]", dimension: str) -> str:
                 name = f"{_name(row)}  {_label(row)}".rstrip() if dimension == "session" else _name(row)
                 value = dollars(size) if isinstance(size, Decimal) else _number(size)
                 drawn.append((name, None if size is None else float(size), value))
-            return f"{what} by {dimension}\n{bars.render(drawn)}"
+            return f"{what} by {dimension}\n{bars(drawn)}"
     return ""
 
 

@@ -6,11 +6,21 @@ import click
 
 from eventlog.base.display import event_words as what
 
-from .. import table
-from ..access import json_option, open_store, put
-from ..jsonout import certainty_json, document
+from ..access import open_store
+from ..options import json_option
+from ..output import (
+    UNKNOWN,
+    certainty_json,
+    clock,
+    document,
+    microseconds,
+    moment,
+    one_line,
+    pairs,
+    put,
+    table,
+)
 from ..records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
-from ..text import UNKNOWN, clock, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
     from eventlog.replay.certainty import Certainty
@@ -19,15 +29,14 @@ if TYPE_CHECKING:
 @click.command("timeline")
 @click.argument("turn", metavar="TURN")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, turn: str, as_json: bool) -> None:
+def command(turn: str, as_json: bool) -> None:
     """Show everything that happened in a turn, in order.
 
     \b
     locus timeline last
     locus timeline git:1a2b3c4
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         ref = store.turn(turn)
         anchor = turn_record(store, ref, whole=as_json)
         events: list[Any] = list(store.timeline(ref))
@@ -51,7 +60,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         )
         for event in events
     ]
-    put(table.render(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells, width=terminal_width()))
+    put(table(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells))
 
 
 def _head(anchor: Record, certainties: "dict[str, Certainty]") -> str:
@@ -59,7 +68,7 @@ def _head(anchor: Record, certainties: "dict[str, Certainty]") -> str:
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
     return (
-        table.pairs(
+        pairs(
             [
                 ("turn", f"{anchor['context_id']}{' · ' + title if title else ''}"),
                 ("when", f"{span} UTC" if span else ""),

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import click.core
 
-from ..table import render
-from ..text import moment, one_line, terminal_width
+import eventlog
+
+from ..output import moment, one_line, table
 
 if TYPE_CHECKING:
     from eventlog.log.retained import Retention
     from eventlog.memory.intent import Intent
-    from eventlog.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,30 +20,28 @@ _NAMED_MAX = 5
 _BY_HAND = "explicit"  # the reason of an end by command
 
 
-def agent_option(function: F) -> F:
-    """The option for the agent of a session."""
-    return click.option(
-        "--agent",
-        metavar="NAME",
-        envvar="LOCUS_AGENT",
-        default="person",
-        show_default=True,
-        help="Whose session: the program's name, or LOCUS_AGENT.",
-    )(function)
+# The option for the agent of a session.
+agent_option = click.option(
+    "--agent",
+    metavar="NAME",
+    envvar="LOCUS_AGENT",
+    default="person",
+    show_default=True,
+    help="Whose session: the program's name, or LOCUS_AGENT.",
+)
 
 
-def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -> "Intent":
+def meant(store: "eventlog.Store", session: str | None, agent: str) -> "Intent":
     """The session of a command: the named one, else the active one of the agent; without a name and
     `--agent`, the only one that is active.
 
     Raises: NotFound, Ambiguous.
     """
-    from eventlog.base.errors import Ambiguous
     from eventlog.memory import intent
 
     if session:
         return intent.find(store, session)
-    if ctx.get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
+    if click.get_current_context().get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
         if (own := intent.active_of(store, agent)) is not None:
             return own
         active = intent.at_work(store)
@@ -51,11 +49,13 @@ def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -
             return active[0]
         if active:
             names = ", ".join(f"{row.name} of {row.agent}" for row in active[:_NAMED_MAX])
-            raise Ambiguous(f"{len(active)} sessions are active: {names}. Name one of them, or its --agent.")
+            raise eventlog.Ambiguous(
+                f"{len(active)} sessions are active: {names}. Name one of them, or its --agent."
+            )
     return intent.must_be_active(store, agent)
 
 
-def end_stale(store: "Store") -> int:
+def end_stale(store: "eventlog.Store") -> int:
     """Close the sessions that nobody ended within 24 hours, before sessions are shown."""
     from eventlog.memory import intent
 
@@ -95,7 +95,7 @@ def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None)
         for row in rows
     ]
     heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
-    return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=(3,)) if cells else ""
 
 
 def _state(row: "Intent", retained: "Retention | None") -> str:

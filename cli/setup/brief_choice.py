@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..access import say
+import eventlog
+
+from ..output import say
 
 if TYPE_CHECKING:
     from eventlog.base.layout import Layout
@@ -28,7 +30,6 @@ def decide(layout: "Layout", briefs: bool) -> None:
     Raises: Refused (no plain file, or one that is not TOML), EventLogError (it cannot be written).
     """
     from eventlog.base import config
-    from eventlog.base.errors import Refused
     from eventlog.base.fs import REAL, replace, translate_os_errors
 
     text = _text(layout)
@@ -39,7 +40,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
     except (ValueError, KeyError, TypeError):
         done = False
     if not done:
-        raise Refused(f"{path} was not changed: set `{_KEY}` below `[{_SECTION}]` in it yourself.")
+        raise eventlog.Refused(f"{path} was not changed: set `{_KEY}` below `[{_SECTION}]` in it yourself.")
     if new != text:
         with translate_os_errors(path, "set that"):
             os.makedirs(os.path.dirname(layout.tmp("")), mode=0o700, exist_ok=True)
@@ -51,21 +52,19 @@ def decide(layout: "Layout", briefs: bool) -> None:
 
 def settle(layout: "Layout", briefs: "bool | None") -> None:
     """Apply the option, else ask; a file that cannot be edited is named, and left as it is."""
-    from eventlog.base.errors import EventLogError
 
     try:
         ask_once(layout) if briefs is None else decide(layout, briefs)
-    except EventLogError as error:
+    except eventlog.EventLogError as error:
         say(str(error))
 
 
 def ask_once(layout: "Layout") -> None:
     """Ask on a terminal, where the default answer is yes; elsewhere it stays off (P4)."""
-    from eventlog.base.errors import EventLogError
 
     try:
         decided = _KEY in tomllib.loads(_text(layout)).get(_SECTION, {})
-    except (ValueError, TypeError, AttributeError, EventLogError):
+    except (ValueError, TypeError, AttributeError, eventlog.EventLogError):
         return  # `locus doctor` reports its problem
     if decided:
         return
@@ -77,7 +76,6 @@ def ask_once(layout: "Layout") -> None:
 
 def _text(layout: "Layout") -> str:
     """Raises: Refused."""
-    from eventlog.base.errors import Refused
     from eventlog.base.fs import REAL, read_file
 
     path = layout.config_file
@@ -86,7 +84,7 @@ def _text(layout: "Layout") -> str:
     try:
         return read_file(REAL, path, _SIZE_MAX).decode()
     except (OSError, ValueError) as error:
-        raise Refused(f"{path} cannot be read: {error}") from error
+        raise eventlog.Refused(f"{path} cannot be read: {error}") from error
 
 
 def _with(text: str, briefs: bool) -> str:

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from ..access import put
+from ..output import put
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..access import say
+from ..output import say
 
 if TYPE_CHECKING:
     from eventlog.base.layout import Layout

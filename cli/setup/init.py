@@ -5,9 +5,11 @@ import stat
 
 import click
 
+import eventlog
 from eventlog.base.identity import TURN_LIMIT, TURN_LIMIT_MAX
 
-from ..access import say
+from ..options import store_option
+from ..output import say
 
 
 @click.command("init")
@@ -29,9 +31,7 @@ from ..access import say
     help="Turns of an agent's session, after which the next one continues it; 0: no limit. Cannot change.",
 )
 @click.option("--force", is_flag=True, help="Also in the home directory, in /, or on a shared file system.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     directory: str | None,
     name: str | None,
     hooks: bool,
@@ -50,19 +50,18 @@ def command(
     from eventlog.base import identity
     from eventlog.base.repository import project_name_of, repo_hash_of
     from eventlog.multi_store import remember
-    from eventlog.store import Store
 
     from .ignored_files import ask_once, decide
     from .person import note_once
 
-    store_option = ctx.find_root().obj
-    root, repository = _locations(store_option, directory)
-    if directory is not None or not (store_option or os.environ.get("LOCUS_DIR")):
+    given = store_option()
+    root, repository = _locations(given, directory)
+    if directory is not None or not (given or os.environ.get("LOCUS_DIR")):
         identity.refuse_foreign(root)  # as each hook would
     mode = _mode_of(root)
     existed = os.path.isfile(f"{root}/STORE")
     hash_and_origin = repo_hash_of(repository)
-    with Store.init(
+    with eventlog.Store.init(
         root,
         project_name=name or project_name_of(repository),
         repo_hash=hash_and_origin[0] if hash_and_origin else None,
@@ -89,7 +88,7 @@ def command(
     if hooks:
         from ..hooks.install import install
 
-        install(ctx, None, "local", dry_run=False, as_json=False)
+        install(None, "local", dry_run=False, as_json=False)
     elif not existed:
         say("To record what coding agents do here: `locus hooks install`.")
 

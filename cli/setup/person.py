@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..text import one_line
+import eventlog
+
+from ..access import open_store
+from ..options import json_option, usage_error
+from ..output import document, one_line, put, say
 
 if TYPE_CHECKING:
     from eventlog.base.person import Person
-    from eventlog.store import Store
 
 
 @click.command("person")
@@ -21,15 +22,8 @@ if TYPE_CHECKING:
 @click.option("--off", is_flag=True, help="Record neither person nor host.")
 @click.option("--on", is_flag=True, help="Record them, again as git's configuration has them.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    name: str | None,
-    email: str | None,
-    host: str | None,
-    off: bool,
-    on: bool,
-    as_json: bool,
+    name: str | None, email: str | None, host: str | None, off: bool, on: bool, as_json: bool
 ) -> None:
     """Show or set who is recorded as working here, and on which host.
 
@@ -42,15 +36,15 @@ def command(
 
     has_changes = name is not None or email is not None or host is not None
     if off + on + has_changes > 1:
-        raise click.UsageError("--off, --on and what is to be recorded exclude each other", ctx)
-    with open_store(ctx) as store:
+        raise usage_error("--off, --on and what is to be recorded exclude each other")
+    with open_store() as store:
         noted = person.read(store.fs, os.environ, store.identity.store_id)
         if on:
             noted = _noted(store, _of_git(_directory(store)))
         elif off:
             noted = _noted(store, person.Person(off=True))
         elif has_changes:
-            noted = _noted(store, _changed(ctx, noted, name, email, host))
+            noted = _noted(store, _changed(noted, name, email, host))
         if as_json:
             put(document({"person": None if noted is None else _described(noted)}))
         else:
@@ -84,7 +78,7 @@ def note_once(root: str, directory: str) -> None:
     )
 
 
-def _noted(store: "Store", who: "Person") -> "Person":
+def _noted(store: "eventlog.Store", who: "Person") -> "Person":
     from eventlog.base import person
     from eventlog.base.fs import translate_os_errors
 
@@ -103,19 +97,17 @@ def _of_git(directory: str) -> "Person":
     return person.Person(name, email, {person.machine(): person.machine()})
 
 
-def _directory(store: "Store") -> str:
+def _directory(store: "eventlog.Store") -> str:
     return os.path.dirname(store.layout.root)
 
 
-def _changed(
-    ctx: click.Context, noted: "Person | None", name: str | None, email: str | None, host: str | None
-) -> "Person":
+def _changed(noted: "Person | None", name: str | None, email: str | None, host: str | None) -> "Person":
     from eventlog.base import person
 
     present = person.Person() if noted is None or noted.off else noted
     for value, what in ((name, "--name"), (email, "--email"), (host, "--host")):
         if value and person.text(value) is None:
-            raise click.UsageError(f"{what} is one line of printable text, at most 320 characters", ctx)
+            raise usage_error(f"{what} is one line of printable text, at most 320 characters")
     return person.Person(
         present.name if name is None else person.text(name),
         present.email if email is None else person.text(email),

@@ -4,12 +4,12 @@ import os
 
 import click
 
-from ..access import put
+from ..options import store_option
+from ..output import put
 
 
 @click.command("statusline")
-@click.pass_context
-def command(ctx: click.Context) -> None:
+def command() -> None:
     """Print a line for the status bar of a coding agent.
 
     Reads the JSON that Claude Code passes to its status line from stdin, and shows whether this session is
@@ -19,5 +19,5 @@ def command(ctx: click.Context) -> None:
     """
     from ..statusline_entry import text
 
-    store_option = ctx.find_root().obj
-    put(text({**os.environ, **({"LOCUS_DIR": str(store_option)} if store_option else {})}) + "\n")
+    given = store_option()
+    put(text({**os.environ, **({"LOCUS_DIR": given} if given else {})}) + "\n")

@@ -1,16 +1,15 @@
 """`locus store backup`: a copy of the store elsewhere."""
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
-from eventlog.base.errors import Corruption
+import eventlog
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import exit_with, json_option
+from ..output import count, document, put, say, size
 from ..progress import Progress
-from ..text import count, size
 
 if TYPE_CHECKING:
     from eventlog.maintenance.backup import BackupReport
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 @click.option("--prune", is_flag=True, help="Remove from DEST what the store has dropped since.")
 @click.option("--check", is_flag=True, help="Read all of DEST; copy anew what does not verify.")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> None:
+def command(dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> None:
     """Copy the store to the directory DEST, or bring the copy there up to date.
 
     DEST is a store: `locus --store DEST` reads it. Others may work meanwhile; a backup that is
@@ -32,14 +30,14 @@ def command(ctx: click.Context, dest: str, link: bool, prune: bool, check: bool,
     """
     from eventlog.maintenance.backup import backup
 
-    with open_store(ctx) as store, Progress("copying") as progress:
+    with open_store() as store, Progress("copying") as progress:
         report = backup(store, dest, link=link, prune=prune, check=check, progress=progress)
     if as_json:
-        put(document({"backup": dataclasses.asdict(report)}))
+        put(document({"backup": report}))
     else:
         _tell(report)
     if report.damaged:
-        ctx.exit(Corruption.exit_code)
+        exit_with(eventlog.Corruption.exit_code)
 
 
 def _tell(report: "BackupReport") -> None:

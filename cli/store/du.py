@@ -1,15 +1,13 @@
 """`locus store du`: what takes the space."""
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
-from .. import table
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option, limit_option
+from ..output import document, one_line, pairs, put, say, size, table
 from ..progress import Progress
-from ..text import one_line, size, terminal_width
 
 if TYPE_CHECKING:
     from eventlog.gc.usage import Reuse, Row
@@ -25,10 +23,9 @@ _COUNTED = {"kind": "FILES OR CONTENTS", "session": "CONTENTS", "path": "VERSION
     show_default=True,
     help="What to add up.",
 )
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=30, show_default=True, metavar="N")
+@limit_option(30)
 @json_option
-@click.pass_context
-def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
+def command(by: str, limit: int, as_json: bool) -> None:
     """Show what takes the space of the store, the largest first.
 
     \b
@@ -42,7 +39,7 @@ def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
     """
     from eventlog.gc import usage
 
-    with open_store(ctx) as store, store.view() as view, Progress("adding up"):
+    with open_store() as store, store.view() as view, Progress("adding up"):
         if by == "reuse":
             _put_reuse(usage.reuse(store.blobs, view), as_json)
             return
@@ -52,7 +49,7 @@ def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
             rows = (usage.by_session if by == "session" else usage.by_path)(store.blobs, view)
     if as_json:
         total = sum(row.bytes for row in rows)
-        put(document({"du": {"by": by, "bytes": total, "rows": [dataclasses.asdict(row) for row in rows]}}))
+        put(document({"du": {"by": by, "bytes": total, "rows": rows}}))
         return
     put(_table(by, rows[:limit]))
     if len(rows) > limit:
@@ -63,7 +60,7 @@ def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
 
 def _table(by: str, rows: "list[Row]") -> str:
     cells = [(size(row.bytes), f"{row.count:,}", one_line(row.name)) for row in rows]
-    return table.render(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1), width=terminal_width())
+    return table(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1))
 
 
 def _put_reuse(reuse: "Reuse", as_json: bool) -> None:
@@ -78,7 +75,7 @@ def _put_reuse(reuse: "Reuse", as_json: bool) -> None:
         return
     factor = "unknown" if reuse.factor is None else f"{reuse.factor:,.1f}"
     put(
-        table.pairs(
+        pairs(
             [
                 ("named", f"{size(reuse.named)} in all snapshots and changes, each in full"),
                 ("distinct", f"{size(reuse.distinct)} of different contents"),

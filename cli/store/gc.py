@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+import eventlog
+
+from ..access import open_store
+from ..options import json_option
+from ..output import count, document, one_line, put, say, size
 from ..progress import Progress
-from ..text import count, one_line, size
 
 if TYPE_CHECKING:
     from eventlog.retention.collection import Collected, CollectionPlan
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--token", metavar="TOKEN", help="Carry out the plan of that token, no other.")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
+def command(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
     """Remove the contents that no kept session needs.
 
     These are contents that only released sessions name, or none. Released are the sessions that
@@ -28,14 +29,13 @@ def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_
     removed by a run a day later. The log itself stays whole: its events can still be read, the files
     of these turns cannot be replayed.
     """
-    from eventlog.base.errors import Refused
     from eventlog.retention import collection
 
-    with open_store(ctx) as store:
+    with open_store() as store:
         with Progress("finding live contents"):
             plan = collection.plan(store)
         if token and token != plan.token:
-            raise Refused(
+            raise eventlog.Refused(
                 "the store was changed since that plan was made; nothing was removed. "
                 "--dry-run shows the plan as it is now."
             )
@@ -56,10 +56,9 @@ def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_
 
 
 def _ask(plan: "CollectionPlan") -> None:
-    from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(
+        raise eventlog.Refused(
             f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
             f"--token {plan.token}."
         )

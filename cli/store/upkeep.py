@@ -1,28 +1,25 @@
 """`locus store seal`, `compact`, `repack` and `rebuild`: fewer and faster files that hold the same."""
 
-import dataclasses
-
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option
+from ..output import count, document, put, say, size
 from ..progress import Progress
-from ..text import count, size
 
 
 @click.command("seal")
 @json_option
-@click.pass_context
-def seal(ctx: click.Context, as_json: bool) -> None:
+def seal(as_json: bool) -> None:
     """Turn the journals into sealed Parquet segments, and bring the index up to date.
 
     Changes no event and no number. Queries over sealed events are faster.
     """
-    with open_store(ctx) as store, Progress("sealing"):
+    with open_store() as store, Progress("sealing"):
         report = store.seal()
         index = store.reindex()
     if as_json:
-        put(document({"seal": dataclasses.asdict(report), "index": index}))
+        put(document({"seal": report, "index": index}))
     elif not report.journals:
         say("Nothing to seal: every event is in a segment.")
     else:
@@ -35,17 +32,16 @@ def seal(ctx: click.Context, as_json: bool) -> None:
 @click.command("compact")
 @click.option("--all", "everything", is_flag=True, help="All segments, not only the newest small ones.")
 @json_option
-@click.pass_context
-def compact(ctx: click.Context, everything: bool, as_json: bool) -> None:
+def compact(everything: bool, as_json: bool) -> None:
     """Merge neighbouring segments, so that queries open fewer files and the log takes less room.
 
     Changes no event and no number. The maintainer does this when eight or more have come together;
     the files that were merged go a minute later, when nobody reads them any more.
     """
-    with open_store(ctx) as store, Progress("compacting"):
+    with open_store() as store, Progress("compacting"):
         report = store.compact(everything=everything)
     if as_json:
-        put(document({"compact": dataclasses.asdict(report)}))
+        put(document({"compact": report}))
         return
     if not report.segments:
         say("Nothing to merge: the segments are few, or large enough.")
@@ -66,16 +62,15 @@ def compact(ctx: click.Context, everything: bool, as_json: bool) -> None:
 @click.command("repack")
 @click.option("--all", "everything", is_flag=True, help="Merge all packs, also those that pay little.")
 @json_option
-@click.pass_context
-def repack(ctx: click.Context, everything: bool, as_json: bool) -> None:
+def repack(everything: bool, as_json: bool) -> None:
     """Merge packs of file contents into few that are smaller and read faster.
 
     Changes no content. The packs that were merged are kept aside for a day.
     """
-    with open_store(ctx) as store, Progress("repacking"):
+    with open_store() as store, Progress("repacking"):
         report = store.repack(everything=everything)
     if as_json:
-        put(document({"repack": dataclasses.asdict(report)}))
+        put(document({"repack": report}))
     elif not report.condemned:
         say("Nothing to merge: there are few packs. --all merges them all the same.")
     else:
@@ -86,13 +81,12 @@ def repack(ctx: click.Context, everything: bool, as_json: bool) -> None:
 
 @click.command("rebuild")
 @json_option
-@click.pass_context
-def rebuild(ctx: click.Context, as_json: bool) -> None:
+def rebuild(as_json: bool) -> None:
     """Make the index anew from the log.
 
     The index is derived: deleting it or rebuilding it changes no answer.
     """
-    with open_store(ctx) as store, Progress("rebuilding"):
+    with open_store() as store, Progress("rebuilding"):
         index = store.rebuild()
     if as_json:
         put(document({"index": index}))
