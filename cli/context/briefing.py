@@ -2,6 +2,8 @@
 
 import click
 
+from eventlog.memory import briefing, briefing_of_log, intent
+
 from ..access import open_store
 from ..options import json_option
 from ..output import document, lines, put, say
@@ -28,8 +30,6 @@ def command(agent: str, focus: str | None, scope: tuple[str, ...], budget: int, 
     that it stands on, and each claim about a file says what became of the file since. Without --focus and
     --scope it is about what the active session of the agent is about.
     """
-    from eventlog.memory import briefing, briefing_of_log, intent
-
     for path in scope:
         if "${" in path:
             raise click.UsageError(f"--scope {path}: a variable that was not filled in")

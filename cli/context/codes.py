@@ -3,6 +3,10 @@
 import click
 
 import eventlog
+from eventlog.memory import codes, codes_files, codes_of_log
+from eventlog.memory.budget import tokens_of
+from eventlog.memory.files import read_json
+from eventlog.recorder import sessions
 
 from ..access import open_store
 from ..options import json_option
@@ -44,11 +48,6 @@ def command(
     event of that session first. The file for other programs is memory/sessions/active-PROJECT.json below the
     store, or below [memory] codes_base of config.toml; the codes in it count for seven days.
     """
-    from eventlog.memory import codes, codes_files, codes_of_log
-    from eventlog.memory.budget import tokens_of
-    from eventlog.memory.files import read_json
-    from eventlog.recorder import sessions
-
     auto = codes.AutoCapture("", "")
     for message in messages:
         auto.on_user_message(message)

@@ -3,6 +3,8 @@
 import click
 
 import eventlog
+from eventlog.memory import context, intent
+from eventlog.recorder.sessions import named
 
 from ..access import open_store
 from ..options import json_option
@@ -43,9 +45,6 @@ def command(
     message, warnings and errors, active sessions, decisions, files, the bundle of a workstream, the codes
     of the last session, and the message. Of the codes nothing is cut.
     """
-    from eventlog.memory import context, intent
-    from eventlog.recorder.sessions import named
-
     if resume and session is None:
         raise click.UsageError("--resume takes the session that goes on: --session SESSION")
     with open_store() as store:

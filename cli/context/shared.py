@@ -8,6 +8,11 @@ from typing import IO, Any, TypeVar
 import click
 
 import eventlog
+from eventlog.base.repository import git_root
+from eventlog.memory.shared_bundle import Bundle, role_rounds
+from eventlog.memory.shared_entry import PHASES
+from eventlog.memory.shared_nodes import is_enabled
+from eventlog.memory.shared_state import staleness, state_of
 
 from ..access import open_store
 from ..options import exit_with, json_option
@@ -28,9 +33,6 @@ workstream_argument = click.argument("workstream", metavar="WORKSTREAM")
 
 def contexts_of(store: "eventlog.Store", *, whatever: bool = False) -> "eventlog.ContextStore":
     """The shared context of the repository around the working directory. Raises: Refused when it is off."""
-    from eventlog.base.repository import git_root
-    from eventlog.memory.shared_nodes import is_enabled
-
     contexts = eventlog.ContextStore(store, git_root(os.getcwd()) or os.path.dirname(store.layout.root))
     if not whatever and not is_enabled(contexts):
         raise eventlog.Refused(
@@ -44,10 +46,6 @@ def contexts_of(store: "eventlog.Store", *, whatever: bool = False) -> "eventlog
 @json_option
 def status(as_json: bool) -> None:
     """Show whether context is shared, and what there is."""
-    from eventlog.memory.shared_entry import PHASES
-    from eventlog.memory.shared_nodes import is_enabled
-    from eventlog.memory.shared_state import staleness, state_of
-
     with open_store() as store:
         contexts = contexts_of(store, whatever=True)
         enabled = is_enabled(contexts)
@@ -106,8 +104,6 @@ def bundle(workstream: str, phase: str, size_max: int | None, roles: bool, as_js
     At most 2,200 characters for planning, 1,700 for implementation. What earlier sessions decided and did is
     in it where it bears on the feature request.
     """
-    from eventlog.memory.shared_bundle import Bundle, role_rounds
-
     with open_store() as store:
         made = eventlog.ContextLoadNode(contexts_of(store), workstream, phase, size_max)({})["context"][phase]
     text, left_out = made["bundle"], made["left_out"]
@@ -162,7 +158,7 @@ def validate(workstream: str, phase: str, as_json: bool) -> None:
 @click.option("--rebuild", is_flag=True, help="Only write the files again, from the log.")
 def write(
     workstream: str,
-    update: "IO[bytes] | None",
+    update: IO[bytes] | None,
     phase: str,
     tests_passed: bool,
     diff_applied: bool,

@@ -7,6 +7,12 @@ from typing import Any, TypeVar
 import click
 
 import eventlog
+from eventlog.base import jsontext
+from eventlog.exports import files
+from eventlog.exports.agent_trace import TraceReport, records
+from eventlog.exports.atif import documents
+from eventlog.exports.otlp import requests
+from eventlog.recorder.sessions import parts
 
 from .. import exits
 from ..access import open_store
@@ -33,19 +39,15 @@ _options = options(
 )
 
 
-def _session_of(store: "eventlog.Store", name: str | None) -> "tuple[str, ...] | None":
+def _session_of(store: "eventlog.Store", name: str | None) -> tuple[str, ...] | None:
     """The ids of the session of that name. Raises: NotFound, Ambiguous."""
     if name is None:
         return None
-    from eventlog.recorder.sessions import parts
-
     return parts(store, name)
 
 
 def _check(path: str, force: bool, as_json: bool) -> None:
     """Raises: Refused, NotFound, UsageError, before any work is done."""
-    from eventlog.exports import files
-
     if path != "-":
         files.check_free(path, force=force)
     elif as_json:
@@ -54,9 +56,6 @@ def _check(path: str, force: bool, as_json: bool) -> None:
 
 def _write(lines: Iterable[dict[str, Any]], path: str, force: bool) -> int:
     """Write one document a line. Returns: how many."""
-    from eventlog.base import jsontext
-    from eventlog.exports import files
-
     written = 0
     with contextlib.nullcontext(None) if path == "-" else files.staged(path, force=force) as file:
         for value in lines:
@@ -78,8 +77,6 @@ def atif(path: str, session: str | None, since: int | None, force: bool, as_json
     One JSON document a line; with --session the file is that one document. Requests and answers, tool
     calls with their results, and tokens; contents of files are not in it. docs/exports.md has the mapping.
     """
-    from eventlog.exports.atif import documents
-
     _check(path, force, as_json)
     with open_store() as store, Progress("exporting"):
         session_ids = _session_of(store, session)
@@ -105,8 +102,6 @@ def otlp(
     One trace request a line, one line a session, as OpenTelemetry collectors read from files. A turn is a
     trace; model calls and tool calls are its spans. Nothing is sent. docs/exports.md has the mapping.
     """
-    from eventlog.exports.otlp import requests
-
     _check(path, force, as_json)
     with open_store() as store, Progress("exporting"):
         session_ids = _session_of(store, session)
@@ -129,8 +124,6 @@ def agent_trace(path: str, session: str | None, since: int | None, force: bool, 
     One record a line, one for each turn that left lines. Numbers of lines, no contents. Changes whose
     lines are unknown are listed, and the exit code is 4. docs/exports.md has the mapping.
     """
-    from eventlog.exports.agent_trace import TraceReport, records
-
     _check(path, force, as_json)
     report = TraceReport()
     with open_store() as store, Progress("exporting"):

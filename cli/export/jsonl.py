@@ -1,20 +1,17 @@
 """`locus export jsonl`: the log as lines of JSON."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from eventlog.base.config import PEOPLE
+from eventlog.exports.jsonl import JsonlReport, export, write
 
 from .. import exits
 from ..access import open_store
 from ..options import exit_with, force_option, json_option, usage_error
 from ..output import count, document, naming_stdout, one_line, put, say, size
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.exports.jsonl import JsonlReport
 
 
 @click.command("jsonl")
@@ -38,8 +35,6 @@ def command(path: str, contents: bool, since: int, people: str | None, force: bo
     holds all that `locus import jsonl` needs to make an equal store. What is lost or cannot be read is
     listed, and the exit code is 4.
     """
-    from eventlog.exports.jsonl import export, write
-
     to_stdout = path == "-"
     if to_stdout and as_json:
         raise usage_error("--json reports on stdout, where the events go; give --to FILE")
@@ -57,7 +52,7 @@ def command(path: str, contents: bool, since: int, people: str | None, force: bo
         exit_with(exits.PARTIAL)
 
 
-def _tell(report: "JsonlReport", contents: bool) -> None:
+def _tell(report: JsonlReport, contents: bool) -> None:
     for content, reason in report.missing:
         say(f"not exported: {content}: {one_line(reason)}")
     for base, end in report.lost:

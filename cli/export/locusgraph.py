@@ -1,17 +1,16 @@
 """`locus export locusgraph`: the next batch of wire records, to a file or to a server."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+
+from eventlog.exports.locusgraph.locusgraph import ExportReport, export
 
 from .. import exits
 from ..access import open_store
 from ..options import exit_with, force_option, json_option, usage_error
 from ..output import count, document, put, say, size
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.exports.locusgraph.locusgraph import ExportReport
 
 SESSIONS_SHOWN = 10
 _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status", "retry_failed")
@@ -109,8 +108,6 @@ def command(path: str | None, server: str | None, as_json: bool, **arguments: An
 
 
 def _write(path: str, arguments: dict[str, Any], as_json: bool) -> None:
-    from eventlog.exports.locusgraph.locusgraph import export
-
     with open_store() as store, Progress("exporting"):
         report = export(
             store,
@@ -131,7 +128,7 @@ def _write(path: str, arguments: dict[str, Any], as_json: bool) -> None:
         exit_with(exits.PARTIAL)
 
 
-def _tell(report: "ExportReport", dry_run: bool) -> None:
+def _tell(report: ExportReport, dry_run: bool) -> None:
     if not report.records:
         say(f"Nothing new: the exports have come to position {report.since:,}. No file was made.")
         tell_left_out(report.not_included, report.sessions_left_out)

@@ -7,9 +7,15 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import eventlog
+from eventlog.exports.locusgraph import send as sending
+from eventlog.exports.locusgraph.courier import RealClock
+from eventlog.exports.locusgraph.deliveries import RefusedRecord, endpoints
+from eventlog.exports.locusgraph.endpoint import Endpoint, endpoint_of, key_from
+from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
+from eventlog.recorder import sessions
 
 from .. import exits
 from ..access import open_store
@@ -18,19 +24,11 @@ from ..output import count, document, put, say, size
 from ..progress import Progress
 from .locusgraph import tell_left_out, tell_shortcomings
 
-if TYPE_CHECKING:
-    from eventlog.exports.locusgraph.courier import RealClock
-    from eventlog.exports.locusgraph.deliveries import RefusedRecord
-    from eventlog.exports.locusgraph.endpoint import Endpoint
-    from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
-
 _FAILURES_SHOWN = 10
 
 
 def run(server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
     """Do what the options say with `server`."""
-    from eventlog.exports.locusgraph.endpoint import endpoint_of
-
     endpoint = None if server is None else endpoint_of(server, arguments["graph"], arguments["api"])
     if arguments["retry_failed"] and (
         arguments["follow"] or arguments["since"] is not None or arguments["session"]
@@ -45,10 +43,8 @@ def run(server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
         _send(endpoint, arguments, as_json)
 
 
-def _send(endpoint: "Endpoint", arguments: dict[str, Any], as_json: bool) -> None:
-    from eventlog.exports.locusgraph import send as sending
+def _send(endpoint: Endpoint, arguments: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports.locusgraph.courier import PATIENCE_S, Courier, RealClock, check_library
-    from eventlog.exports.locusgraph.endpoint import key_from
 
     clock = RealClock()
     courier = None
@@ -93,12 +89,11 @@ def _send(endpoint: "Endpoint", arguments: dict[str, Any], as_json: bool) -> Non
         exit_with(exits.PARTIAL)
 
 
-def _shown_progress(progress: Progress) -> "SendProgress":
+def _shown_progress(progress: Progress) -> SendProgress:
     """Shows the progress of sending on stderr."""
-    from eventlog.exports.locusgraph.send import SendProgress
 
     class Shown(SendProgress):
-        def going(self, report: "SendReport") -> None:
+        def going(self, report: SendReport) -> None:
             done = report.tried + report.known
             progress(done, max(done, report.expected))
 
@@ -111,13 +106,11 @@ def _shown_progress(progress: Progress) -> "SendProgress":
 def _session(store: "eventlog.Store", name: str | None) -> str | None:
     if name is None:
         return None
-    from eventlog.recorder import sessions
-
     return sessions.named(store, name).session_id
 
 
 @contextmanager
-def _stopping(clock: "RealClock") -> Iterator[None]:
+def _stopping(clock: RealClock) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM ends the work cleanly, a second one at once."""
 
     def stop(number: int, _frame: object) -> None:
@@ -132,11 +125,11 @@ def _stopping(clock: "RealClock") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell_following(report: "SendReport") -> None:
+def _tell_following(report: SendReport) -> None:
     say(f"Sent {count(report.total, 'record')} so far, up to position {report.reached:,}.")
 
 
-def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
+def _tell(report: SendReport, dry_run: bool, follow: bool) -> None:
     groups = ", ".join(f"{number:,} {group}" for group, number in report.records.items())
     if dry_run:
         say(f"Would send {count(report.requests, 'call')}, {size(report.bytes)}, to {report.server}.")
@@ -160,7 +153,7 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
     _tell_failures(report.failures)
 
 
-def _tell_failures(failures: "list[RefusedRecord]") -> None:
+def _tell_failures(failures: list[RefusedRecord]) -> None:
     for failure in failures[:_FAILURES_SHOWN]:
         verb = "Not taken yet" if failure.passing else "Refused"
         say(f"{verb}: {failure.context_id}: {failure.reason}")
@@ -172,10 +165,7 @@ def _tell_failures(failures: "list[RefusedRecord]") -> None:
         say("--retry-failed sends refused records again, and replaces what the server holds for them.")
 
 
-def _status(endpoint: "Endpoint | None", as_json: bool) -> None:
-    from eventlog.exports.locusgraph import send as sending
-    from eventlog.exports.locusgraph.deliveries import endpoints
-
+def _status(endpoint: Endpoint | None, as_json: bool) -> None:
     with open_store() as store:
         chosen = endpoints(store) if endpoint is None else [endpoint]
         statuses = [(target, sending.status(store, target)) for target in chosen]
@@ -187,7 +177,7 @@ def _status(endpoint: "Endpoint | None", as_json: bool) -> None:
     put("\n".join(_text(target, status) for target, status in statuses))
 
 
-def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
+def _fields(endpoint: Endpoint, status: EndpointStatus) -> dict[str, Any]:
     delivered = status.delivered
     return {
         "server": endpoint.server,
@@ -205,7 +195,7 @@ def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
     }
 
 
-def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
+def _text(endpoint: Endpoint, status: EndpointStatus) -> str:
     delivered = status.delivered
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(delivered.counts.items())) or "none"
     lag = f"{count(status.lag, 'event')} behind"
@@ -222,12 +212,12 @@ def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _failure(failure: "RefusedRecord") -> dict[str, Any]:
+def _failure(failure: RefusedRecord) -> dict[str, Any]:
     later = _moment(failure.next_at * 1_000_000) if failure.passing else None
     return {**dataclasses.asdict(failure), "passing": failure.passing, "next_at": later}
 
 
-def _failures(failures: "list[RefusedRecord]") -> list[str]:
+def _failures(failures: list[RefusedRecord]) -> list[str]:
     """The first failures by name, and how many there are for each reason."""
     named = []
     for failure in failures[:_FAILURES_SHOWN]:
@@ -237,7 +227,7 @@ def _failures(failures: "list[RefusedRecord]") -> list[str]:
     return [*named, *(f"  in all    {reason} ({number:,})" for reason, number in reasons)]
 
 
-def _next_step(status: "EndpointStatus") -> str:
+def _next_step(status: EndpointStatus) -> str:
     if status.delivered.last_error is not None:
         return "correct the error above, then export again: it continues from the position"
     if status.lag:

@@ -5,22 +5,19 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, states_in, states_of
 
 from .. import exits
 from ..access import open_store
 from ..lazy import Entry, LazyGroup, Sections
 from ..options import exit_with, json_option
 from ..output import count, document, one_line, put, say
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventlog.replay.bisect import BisectState
 
 _RUN = "Find the turn that broke something, with a command that says good or bad."
 SECTIONS: Sections = (("Search", (Entry("run", "go_back.bisect:run", _RUN),)),)
@@ -87,7 +84,7 @@ class _Search:
         self,
         store: "eventlog.Store",
         directory: str,
-        words: "Sequence[str]",
+        words: Sequence[str],
         repeat: int,
         *,
         quiet: bool,
@@ -97,10 +94,8 @@ class _Search:
         want_all: bool,
         deep: bool,
         fresh: bool,
-        links: "Sequence[str]",
+        links: Sequence[str],
     ) -> None:
-        from eventlog.replay.bisect import Bench, states_of
-
         self.store = store
         self.words = list(words)
         self.repeat = repeat
@@ -114,14 +109,12 @@ class _Search:
         targets = [(name, os.path.abspath(name)) for name in links]
         self.bench: Bench = Bench(directory, store.tree, targets)
 
-    def run(self) -> "BisectState | None":
+    def run(self) -> BisectState | None:
         """The state that is the first bad one; None where what is left cannot be tested."""
         if not self.quiet:
             say(f"{count(len(self.states), 'state')}; {count(self.left_out, 'turn')} left out.")
         first_bad = self._first_bad(self.states)
         if first_bad is not None and self.deep and first_bad.at == "end":
-            from eventlog.replay.bisect import BisectState, states_in
-
             which = {
                 "session_id": first_bad.turn.session_id,
                 "turn": first_bad.turn.turn,
@@ -135,16 +128,14 @@ class _Search:
             return self._first_bad(inside) or first_bad
         return first_bad
 
-    def _first_bad(self, states: "list[BisectState]") -> "BisectState | None":
-        from eventlog.replay.bisect import search
-
+    def _first_bad(self, states: list[BisectState]) -> BisectState | None:
         left = range(0)
         for _, _, bisection in search(states, lambda index: self._test(states[index])):
             left = bisection.candidates
         self.candidates = [states[index] for index in left]
         return self.candidates[0] if len(self.candidates) == 1 else None
 
-    def _test(self, state: "BisectState") -> str:
+    def _test(self, state: BisectState) -> str:
 
         self.bench.go_to(state, fresh=self.fresh)
         begun = time.monotonic()
@@ -162,9 +153,7 @@ class _Search:
             )
         return verdict
 
-    def _verdict(self, state: "BisectState") -> str:
-        from eventlog.replay.bisect import BAD, GOOD, SKIP
-
+    def _verdict(self, state: BisectState) -> str:
         done = subprocess.run(
             self.words, cwd=self.bench.directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, check=False,
@@ -175,7 +164,7 @@ class _Search:
             )
         return GOOD if done.returncode == 0 else SKIP if done.returncode == _UNTESTABLE else BAD
 
-    def show(self, first_bad: "BisectState | None") -> None:
+    def show(self, first_bad: BisectState | None) -> None:
         if first_bad is None:
             names = ", ".join(map(_name, self.candidates))
             say(f"What is left cannot be tested. One of these broke it: {names}.")
@@ -190,7 +179,7 @@ class _Search:
                 put(f"  call {one_line(facts['call'])}\n")
         put(f"locus show {first_bad.turn.name} · locus undo {first_bad.turn.name}\n")
 
-    def _facts(self, first_bad: "BisectState") -> dict[str, Any]:
+    def _facts(self, first_bad: BisectState) -> dict[str, Any]:
         rows = self.store.query(
             "select title, user_request from turns where session_id = $1 and turn = $2",
             [first_bad.turn.session_id, first_bad.turn.turn],
@@ -206,7 +195,7 @@ class _Search:
             call = causes[0][0] if causes else None
         return {"title": title, "user_request": request, "call": call}
 
-    def as_json(self, first_bad: "BisectState | None") -> dict[str, Any]:
+    def as_json(self, first_bad: BisectState | None) -> dict[str, Any]:
         facts = None
         if first_bad is not None:
             facts = {
@@ -225,8 +214,8 @@ class _Search:
 
 
 def _between(
-    store: "eventlog.Store", states: "list[BisectState]", good: str | None, bad: str | None
-) -> "list[BisectState]":
+    store: "eventlog.Store", states: list[BisectState], good: str | None, bad: str | None
+) -> list[BisectState]:
     """The states from the end of one turn to that of another."""
 
     ends = []
@@ -243,5 +232,5 @@ def _between(
     return states[ends[0] : ends[1] + 1]
 
 
-def _name(state: "BisectState") -> str:
+def _name(state: BisectState) -> str:
     return state.turn.name if state.at == "end" else f"{state.turn.name} at {state.at}"

@@ -3,6 +3,7 @@
 import click
 
 import eventlog
+from eventlog.blobs.ids import blob_id, to_text
 
 from .. import exits
 from ..access import open_store
@@ -55,8 +56,6 @@ def _of_agent(store: "eventlog.Store", turn: str, path: str) -> tuple[str, str]:
 
 
 def _refuse_withheld(store: "eventlog.Store", what: str, data: bytes) -> None:
-    from eventlog.blobs.ids import blob_id, to_text
-
     content_hash = to_text(blob_id(data))
     if content_hash in store.withheld():
         raise eventlog.Refused(

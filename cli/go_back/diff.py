@@ -1,12 +1,19 @@
 """`locus diff`: what changed in a turn, or between two."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.base.paths import OUTSIDE, is_outside, path_text
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import DIRECTORY, TreeEntry
+from eventlog.query.lookup import names_a_turn
+from eventlog.replay.diffs import Diff, FileDiff
+from eventlog.replay.patches import mode_of, quoted
+from eventlog.replay.trees import TreeState
 
 from .. import exits
 from ..access import open_store
@@ -25,13 +32,6 @@ from ..output import (
 from ..output import change as change_text
 from ..outside import local
 from ..repopath import names_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eventlog.blobs.tree import TreeEntry
-    from eventlog.replay.diffs import Diff, FileDiff
-    from eventlog.replay.trees import TreeState
 
 
 @click.command("diff")
@@ -93,8 +93,6 @@ def _split(
     store: "eventlog.Store", first: "eventlog.TurnRef", others: tuple[str, ...]
 ) -> "tuple[eventlog.TurnRef | None, tuple[str, ...]]":
     """(B, PATHs): the first of `others` is a turn, or the first path."""
-    from eventlog.query.lookup import names_a_turn
-
     if not others:
         return None, ()
     name, rest = others[0], others[1:]
@@ -110,8 +108,6 @@ def _split(
 
 def _outside(store: "eventlog.Store", turn: "eventlog.TurnRef") -> list[str]:
     """The files that a turn changed outside of the repository; no patch for it can hold them."""
-    from eventlog.base.paths import OUTSIDE, is_outside
-
     rows = store.query(
         "select distinct path from events where event_type = 'file' and operation is distinct from 'read' "
         "and session_id = $1 and turn = $2 and starts_with(path, $3) order by path",
@@ -128,7 +124,7 @@ def _has(store: "eventlog.Store", turn: "eventlog.TurnRef", path: str) -> bool:
     return True
 
 
-def _known(store: "eventlog.Store", diff: "Diff", path: str) -> str:
+def _known(store: "eventlog.Store", diff: Diff, path: str) -> str:
     names = names_of(store, path)
     return next((name for name in names if diff.knows(name)), names[-1])
 
@@ -136,18 +132,18 @@ def _known(store: "eventlog.Store", diff: "Diff", path: str) -> str:
 class _Reading:
     """Reads a diff; unreadable contents are noted, and the rest goes on."""
 
-    def __init__(self, withheld: frozenset[str], why: "Callable[[str], str]") -> None:
+    def __init__(self, withheld: frozenset[str], why: Callable[[str], str]) -> None:
         self._withheld = withheld
         self._why = why
         self.lost: list[tuple[str, str]] = []  # (path, reason)
         self.damage: eventlog.Corruption | None = None
 
-    def of(self, diff: "Diff") -> "Iterator[FileDiff]":
+    def of(self, diff: Diff) -> Iterator[FileDiff]:
         for file in diff:
             if self.read(file):
                 yield file
 
-    def read(self, file: "FileDiff") -> bool:
+    def read(self, file: FileDiff) -> bool:
         """Whether the contents of a change can be shown; they are read by this."""
         if withheld := self._withheld_side(file):
             why = self._why(withheld)
@@ -164,15 +160,13 @@ class _Reading:
             return True
         return False
 
-    def _withheld_side(self, file: "FileDiff") -> str | None:
-        from eventlog.blobs.ids import to_text
-
+    def _withheld_side(self, file: FileDiff) -> str | None:
         sides = (file.change.before, file.change.after)
         ids = (to_text(side.id) for side in sides if side is not None)
         return next((id for id in ids if id in self._withheld), None)
 
 
-def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
+def _put_patch(files: Iterable[FileDiff], binary: bool) -> None:
     """Write exact bytes to a file or a pipe, harmless text to a terminal."""
     if sys.stdout.isatty():
         for file in files:
@@ -186,14 +180,12 @@ def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
         sys.stdout.buffer.flush()
 
 
-def _put_names(diff: "Diff") -> None:
-    from eventlog.replay.patches import quoted
-
+def _put_names(diff: Diff) -> None:
     for change in diff.changes:
         put(quoted(change.path) + b"\n")
 
 
-def _stat(files: "Iterable[FileDiff]") -> str:
+def _stat(files: Iterable[FileDiff]) -> str:
     cells = []
     added = removed = 0
     for file in files:
@@ -208,7 +200,7 @@ def _stat(files: "Iterable[FileDiff]") -> str:
     return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
 
 
-def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
+def _json(diff: Diff, reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
     changes = []
     for file in diff:
         record: dict[str, Any] = {
@@ -236,7 +228,7 @@ def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool)
     }
 
 
-def _moment(state: "TreeState") -> dict[str, Any]:
+def _moment(state: TreeState) -> dict[str, Any]:
     return {
         "turn": f"turn:{state.turn}",
         "at": state.at,
@@ -245,23 +237,17 @@ def _moment(state: "TreeState") -> dict[str, Any]:
     }
 
 
-def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
-    from eventlog.blobs.ids import to_text
-    from eventlog.blobs.tree import DIRECTORY
-    from eventlog.replay.patches import mode_of
-
+def _entry(entry: TreeEntry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
     size = 0 if entry.kind == DIRECTORY else entry.size
     return {"mode": mode_of(entry), "hash": to_text(entry.id), "size": size}
 
 
-def _say_missing(diff: "Diff", reading: _Reading) -> None:
+def _say_missing(diff: Diff, reading: _Reading) -> None:
     for path, reason in [*((_text(gap.path), gap.reason) for gap in diff.missing), *reading.lost]:
         say(f"not compared: {one_line(path)}: {one_line(reason)}")
 
 
 def _text(path: bytes) -> str:
-    from eventlog.base.paths import path_text
-
     return path_text(path)

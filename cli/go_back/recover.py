@@ -2,11 +2,12 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.undo.recover import RecordedState, plan_of_recovery, recorded_states
 
 from .. import exits
 from ..access import open_store
@@ -14,9 +15,6 @@ from ..options import exit_with, json_option, limit_option
 from ..output import count, document, moment, one_line, put, say, size
 from ..progress import Progress
 from .restore import check_whereabouts
-
-if TYPE_CHECKING:
-    from eventlog.undo.recover import RecordedState
 
 _SHOWN = 20
 
@@ -58,9 +56,7 @@ def command(path: str, number: int | None, to: str | None, yes: bool, limit: int
         _bring_back(store, chosen)
 
 
-def _find(store: "eventlog.Store", given: str) -> "tuple[list[RecordedState], list[str]]":
-    from eventlog.undo.recover import recorded_states
-
+def _find(store: "eventlog.Store", given: str) -> tuple[list[RecordedState], list[str]]:
     from ..repopath import names_of
 
     for name in names_of(store, given):
@@ -71,8 +67,8 @@ def _find(store: "eventlog.Store", given: str) -> "tuple[list[RecordedState], li
 
 
 def _chosen(
-    states: "list[RecordedState]", number: int | None, yes: bool, as_json: bool
-) -> "RecordedState | None":
+    states: list[RecordedState], number: int | None, yes: bool, as_json: bool
+) -> RecordedState | None:
 
     if number is None and not yes:
         if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -90,9 +86,7 @@ def _chosen(
     return chosen
 
 
-def _bring_back(store: "eventlog.Store", chosen: "RecordedState") -> None:
-    from eventlog.undo.recover import plan_of_recovery
-
+def _bring_back(store: "eventlog.Store", chosen: RecordedState) -> None:
     plan = plan_of_recovery(store, chosen)
     if not plan.steps and not plan.conflicts:
         say(f"{one_line(chosen.path)} is in this state already.")
@@ -102,14 +96,14 @@ def _bring_back(store: "eventlog.Store", chosen: "RecordedState") -> None:
     say(f"Recovered {one_line(chosen.path)}. `locus restore --undo` takes it back.")
 
 
-def _write(store: "eventlog.Store", chosen: "RecordedState", to: str) -> None:
+def _write(store: "eventlog.Store", chosen: RecordedState, to: str) -> None:
     data = store.blob(chosen.hash)
     with open(to, "xb") as file:
         file.write(data)
     say(f"Wrote {one_line(chosen.path)} to {one_line(to)}.")
 
 
-def _show(store: "eventlog.Store", path: str, states: "list[RecordedState]") -> None:
+def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> None:
     several = len({state.path for state in states}) > 1 or (bool(states) and states[0].path != path)
     for number, state in enumerate(states, 1):
         when = moment(state.recorded_at)
@@ -132,7 +126,7 @@ def _what(store: "eventlog.Store", event_id: str) -> str:
     return f"event:{event_id}"
 
 
-def _as_json(state: "RecordedState") -> dict[str, Any]:
+def _as_json(state: RecordedState) -> dict[str, Any]:
     return {
         "path": state.path, "hash": state.hash, "size": state.state.size, "turn": state.turn,
         "at": state.recorded_at, "source": state.source, "deleted_in": state.deleted_in,

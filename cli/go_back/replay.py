@@ -2,6 +2,9 @@
 
 import click
 
+from eventlog.base.paths import path_text
+from eventlog.worktree.entries import BY_CHOICE
+
 from .. import exits
 from ..access import open_store
 from ..options import exit_with, json_option
@@ -31,8 +34,6 @@ def command(turn: str, paths: tuple[str, ...], target: str, at: str, force: bool
     .locusignore left them out and no PATH names them. A submodule is the commit of another
     repository: it becomes an empty directory, and the commit is named.
     """
-    from eventlog.worktree.entries import BY_CHOICE
-
     with open_store() as store, Progress("replaying"):
         ref = store.turn(turn)
         state = store.tree(ref, at)
@@ -77,6 +78,4 @@ def command(turn: str, paths: tuple[str, ...], target: str, at: str, force: bool
 
 
 def _text(path: bytes | str) -> str:
-    from eventlog.base.paths import path_text
-
     return path_text(path) if isinstance(path, bytes) else path

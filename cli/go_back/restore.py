@@ -2,22 +2,21 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.base.paths import path_text
+from eventlog.checkout.parallel import Listed
+from eventlog.restore.plan import RestorePlan
+from eventlog.restore.run import RestoreOutcome
 
 from .. import exits
 from ..access import open_store
 from ..options import exit_with, json_option, plan_options
 from ..output import certainty_json, count, document, ignored_text, one_line, put, say
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.checkout.parallel import Listed
-    from eventlog.restore.plan import RestorePlan
-    from eventlog.restore.run import RestoreOutcome
 
 _KEPT_SHOWN = 20
 _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) executable",
@@ -111,7 +110,7 @@ def command(
 
 def _plan(
     store: "eventlog.Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
-) -> "RestorePlan":
+) -> RestorePlan:
     if turn is None:
         return store.undo_plan("restore", into=into)
     if turn.startswith("event:"):
@@ -133,7 +132,7 @@ def check_whereabouts(store: "eventlog.Store") -> None:
         )
 
 
-def ask(plan: "RestorePlan") -> None:
+def ask(plan: RestorePlan) -> None:
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise eventlog.Refused(
@@ -161,7 +160,7 @@ def _recover(undo: bool, as_json: bool) -> None:
         exit_with(exits.PARTIAL)
 
 
-def _show(plan: "RestorePlan") -> None:
+def _show(plan: RestorePlan) -> None:
     if plan.redo:
         say(
             "The restore that this undoes was an undo itself. `locus log --type restore` "
@@ -190,7 +189,7 @@ def _show(plan: "RestorePlan") -> None:
         put(f"conflict: {text_of(path)}: {one_line(why)}\n")
 
 
-def _what_now(plan: "RestorePlan") -> str:
+def _what_now(plan: RestorePlan) -> str:
     """The next step after a plan that was only shown."""
     if plan.steps:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
@@ -199,7 +198,7 @@ def _what_now(plan: "RestorePlan") -> str:
     return _nothing(plan)
 
 
-def _nothing(plan: "RestorePlan") -> str:
+def _nothing(plan: RestorePlan) -> str:
     """Said where a plan has no step: all is as wanted, and what would change something."""
     nothing = "There is nothing to do, and nothing was changed"
     if plan.undo_of is not None:
@@ -210,7 +209,7 @@ def _nothing(plan: "RestorePlan") -> str:
     )
 
 
-def _summary(plan: "RestorePlan", outcome: "RestoreOutcome") -> str:
+def _summary(plan: RestorePlan, outcome: RestoreOutcome) -> str:
     if outcome.event is None:
         return _nothing(plan)
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
@@ -218,7 +217,7 @@ def _summary(plan: "RestorePlan", outcome: "RestoreOutcome") -> str:
     return f"Restored: {done}. `locus restore --undo` {again}."
 
 
-def _as_json(plan: "RestorePlan", outcome: "RestoreOutcome | None") -> dict[str, Any]:
+def _as_json(plan: RestorePlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
     return {
         "turn": plan.turn,
         "at": plan.at,
@@ -240,7 +239,7 @@ def _as_json(plan: "RestorePlan", outcome: "RestoreOutcome | None") -> dict[str,
     }
 
 
-def _outcome_json(outcome: "RestoreOutcome") -> dict[str, Any]:
+def _outcome_json(outcome: RestoreOutcome) -> dict[str, Any]:
     return {
         "event": outcome.event,
         "into": outcome.target,
@@ -249,7 +248,7 @@ def _outcome_json(outcome: "RestoreOutcome") -> dict[str, Any]:
     }
 
 
-def reasons(listed: "Listed") -> list[dict[str, str]]:
+def reasons(listed: Listed) -> list[dict[str, str]]:
     return [{"path": name_of(path), "reason": why} for path, why in listed]
 
 
@@ -258,6 +257,4 @@ def text_of(path: bytes) -> str:
 
 
 def name_of(path: bytes) -> str:
-    from eventlog.base.paths import path_text
-
     return path_text(path)

@@ -2,20 +2,19 @@
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog import agents
+from eventlog.undo.plan import UndoPlan, operations_of
 
 from ..access import open_store
 from ..options import json_option, plan_options
 from ..output import document, moment, put, say
 from .restore import check_whereabouts
 from .undo_plan import run
-
-if TYPE_CHECKING:
-    from eventlog.undo.plan import UndoPlan
 
 # What is taken for the name of something that can be undone, and not for a path.
 _NAMES = re.compile(r"(turn|session|event|action|git):.+|last(:.+)?|[0-9a-z]{4,}_[0-9]+")
@@ -75,7 +74,7 @@ def undo(
         if into is None:
             check_whereabouts(store)
 
-        def plan() -> "UndoPlan":
+        def plan() -> UndoPlan:
             return store.undo_plan(
                 what or None,
                 paths=paths,
@@ -97,8 +96,6 @@ def _path(store: "eventlog.Store", given: str) -> str:
 
 def _asking_session() -> tuple[str, str] | None:
     """The session that this command is called from, if an agent calls it and names its session."""
-    from eventlog import agents
-
     for spec in agents.specs():
         session = os.environ.get(spec.session_variable) if spec.session_variable else None
         if session:
@@ -107,8 +104,6 @@ def _asking_session() -> tuple[str, str] | None:
 
 
 def _list(store: "eventlog.Store", as_json: bool) -> None:
-    from eventlog.undo.plan import operations_of
-
     done = operations_of(store)
     shown = [operation for operation in reversed(done.done) if operation.kind in ("undo", "redo")]
     if as_json:

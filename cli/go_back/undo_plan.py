@@ -1,25 +1,25 @@
 """What `locus undo` and `locus redo` share: their options, carrying a plan out, and showing it."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.base.paths import path_text
+from eventlog.blobs.ids import to_text
+from eventlog.restore.run import RestoreOutcome
+from eventlog.undo.blame import VERSION, blame
+from eventlog.undo.merge import MergeConflict
+from eventlog.undo.plan import UndoPlan
+from eventlog.undo.take_back import UndoConflict
 
 from .. import exits
 from ..options import exit_with
 from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
 from .restore import ask, name_of, reasons, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eventlog.restore.run import RestoreOutcome
-    from eventlog.undo.merge import MergeConflict
-    from eventlog.undo.plan import UndoPlan
-    from eventlog.undo.take_back import UndoConflict
 
 _CONFLICTS_SHOWN, _LINES_SHOWN = 5, 3
 _WORDS = {"exact": "", "merged": "merge", "marked": "markers", "already": "same"}
@@ -28,7 +28,7 @@ _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": 
 
 def run(
     store: "eventlog.Store",
-    plan_of: "Callable[[], UndoPlan]",
+    plan_of: Callable[[], UndoPlan],
     *,
     dry_run: bool,
     yes: bool,
@@ -77,7 +77,7 @@ def run(
 Later = dict[int, str | None]
 
 
-def _show(store: "eventlog.Store", plan: "UndoPlan", later: "list[Later]") -> None:
+def _show(store: "eventlog.Store", plan: UndoPlan, later: list[Later]) -> None:
     for name in plan.of:
         put(f"{plan.operation}  {_titled(store, name)}\n")
     shown = set()
@@ -118,11 +118,8 @@ def _titled(store: "eventlog.Store", name: str) -> str:
     return name
 
 
-def _later_turns(store: "eventlog.Store", plan: "UndoPlan", clash: "UndoConflict") -> Later:
+def _later_turns(store: "eventlog.Store", plan: UndoPlan, clash: UndoConflict) -> Later:
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
-    from eventlog.base.paths import path_text
-    from eventlog.undo.blame import VERSION, blame
-
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
             lines = blame(store, path_text(clash.path), file.read())
@@ -138,7 +135,7 @@ def _later_turns(store: "eventlog.Store", plan: "UndoPlan", clash: "UndoConflict
     return later
 
 
-def _show_lines(store: "eventlog.Store", clash: "UndoConflict", later: Later) -> None:
+def _show_lines(store: "eventlog.Store", clash: UndoConflict, later: Later) -> None:
     """The lines of a conflict and who changed them since, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
@@ -159,15 +156,13 @@ def _excerpt(store: "eventlog.Store", lines: tuple[bytes, ...]) -> str:
     return " / ".join(shown[:_LINES_SHOWN]) + more if lines else "(nothing)"
 
 
-def _is_withheld(store: "eventlog.Store", clash: "UndoConflict") -> bool:
-    from eventlog.blobs.ids import to_text
-
+def _is_withheld(store: "eventlog.Store", clash: UndoConflict) -> bool:
     change = clash.change
     ids = {to_text(state.id) for state in (change.before, change.after) if state is not None}
     return not ids.isdisjoint(store.withheld())
 
 
-def _way_out(plan: "UndoPlan", later: "list[Later]") -> str:
+def _way_out(plan: UndoPlan, later: list[Later]) -> str:
     """What a person can do with a conflict: undo the later turns too, do the rest, or get both sides."""
     if plan.operation == "undo":
         turns = sorted({turn for each in later for turn in each.values() if turn is not None})
@@ -178,7 +173,7 @@ def _way_out(plan: "UndoPlan", later: "list[Later]") -> str:
     return "Nothing was written. Undo or move those first."
 
 
-def _summary(plan: "UndoPlan", outcome: "RestoreOutcome | None", dry_run: bool) -> str:
+def _summary(plan: UndoPlan, outcome: RestoreOutcome | None, dry_run: bool) -> str:
     if not plan.steps:
         return (
             "There is nothing to do: all of it is as it was before."
@@ -199,7 +194,7 @@ def _summary(plan: "UndoPlan", outcome: "RestoreOutcome | None", dry_run: bool) 
     return f"{past}: {parts}. `locus {other}` {'brings' if other == 'redo' else 'takes'} it back."
 
 
-def _as_json(plan: "UndoPlan", outcome: "RestoreOutcome | None") -> dict[str, Any]:
+def _as_json(plan: UndoPlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
     return {
         "of": list(plan.of),
         "into": plan.target,
@@ -220,7 +215,7 @@ def _as_json(plan: "UndoPlan", outcome: "RestoreOutcome | None") -> dict[str, An
     }
 
 
-def _numbers(plan: "UndoPlan", path: bytes) -> list[int]:
+def _numbers(plan: UndoPlan, path: bytes) -> list[int]:
     """The first lines of the stretches in conflict; their text is not part of an answer."""
     stretches: list[MergeConflict] = [s for clash in plan.clashes if clash.path == path for s in clash.lines]
     return [stretch.line for stretch in stretches]

@@ -1,12 +1,19 @@
 """`locus hooks install`: our hooks into the settings of coding agents."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 import eventlog
 from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.setup import git_exclude, launch
+from eventlog.setup import install as engine
+from eventlog.setup.git_exclude import Standing
+from eventlog.setup.install import Homes
+from eventlog.setup.settings_file import SettingsEdit
 
 from ..options import store_option, usage_error
 from ..output import say
@@ -20,12 +27,6 @@ from .text import (
     report_changes,
     where_options,
 )
-
-if TYPE_CHECKING:
-    from eventlog.setup.git_exclude import Standing
-    from eventlog.setup.install import Homes
-    from eventlog.setup.settings_file import SettingsEdit
-
 
 _WITH_STATUS_LINE = [
     spec for spec in agents.installable() if spec.settings is not None and spec.settings.has_status_line
@@ -86,10 +87,6 @@ def install(
     brief: bool | None = None,
 ) -> None:
     """Edit the settings and say what was done and what is left to do."""
-    from eventlog.base.fs import REAL
-    from eventlog.setup import install as engine
-    from eventlog.setup import launch
-
     directory, agent_homes = project_directory(), homes()
     agents = chosen(agent, directory, agent_homes)
     if statusline and not any(engine.spec_of(name)[1].has_status_line for name in agents):
@@ -112,22 +109,15 @@ def install(
         _say_what_is_left(directory, [change for _, change in changes], brief)
 
 
-def _status_line(level: str) -> "dict[str, object]":
-    from eventlog.setup import install as engine
-    from eventlog.setup import launch
-
+def _status_line(level: str) -> dict[str, object]:
     return launch.status_line() if level == engine.PROJECT else launch.status_line(launch.own_program())
 
 
 def _left_out(
-    directory: str, path: str, level: str, stub: str, agent_homes: "Homes", *, dry_run: bool
-) -> "list[Standing]":
+    directory: str, path: str, level: str, stub: str, agent_homes: Homes, *, dry_run: bool
+) -> list[Standing]:
     """Have git ignore what a checkout or a stash is not to take away: of the settings for one user alone the
     file, and what its hooks start where that is in the same working tree."""
-    from eventlog.base.fs import REAL
-    from eventlog.setup import git_exclude, launch
-    from eventlog.setup import install as engine
-
     claim = git_exclude.claim_of_hooks(path)
     if level != engine.LOCAL:
         if level == engine.PROJECT and not dry_run:  # it is to be committed now
@@ -141,11 +131,7 @@ def _left_out(
     return exclusions
 
 
-def _say_what_is_left(directory: str, changes: "list[SettingsEdit]", brief: bool | None) -> None:
-    from eventlog.base import identity
-    from eventlog.base.layout import Layout
-    from eventlog.setup import install as engine
-
+def _say_what_is_left(directory: str, changes: list[SettingsEdit], brief: bool | None) -> None:
     from ..setup import brief_choice
     from ..setup.ignored_files import ask_once
     from ..setup.person import note_once

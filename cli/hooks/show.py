@@ -1,16 +1,17 @@
 """`locus hooks show`: which hooks are installed."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
+
+from eventlog.base.fs import REAL
+from eventlog.setup import install as engine
+from eventlog.setup import launch
+from eventlog.setup.install import Registered
 
 from ..options import json_option
 from ..output import document, lines, put, say
 from .text import agents_meant, homes, project_directory, where_options
-
-if TYPE_CHECKING:
-    from eventlog.setup.install import Registered
 
 
 @click.command("show")
@@ -22,10 +23,6 @@ def command(agent: str | None, level: str | None, as_json: bool) -> None:
     For each settings file that has hooks of ours: the events and the command, and whether the status line is
     ours, of agents that have one. `locus doctor` also tries whether they work.
     """
-    from eventlog.base.fs import REAL
-    from eventlog.setup import install as engine
-    from eventlog.setup import launch
-
     directory, agent_homes = project_directory(), homes()
     by_path: dict[str, engine.Registered] = {}
     for name in agents_meant(agent):
@@ -65,11 +62,8 @@ def command(agent: str | None, level: str | None, as_json: bool) -> None:
         say("No hook of ours is installed. `locus hooks install` does it.")
 
 
-def _status_line(entry: "Registered", is_lost: bool) -> str:
+def _status_line(entry: Registered, is_lost: bool) -> str:
     """What there is to say of the status line, of agents that have one."""
-    from eventlog.setup import install as engine
-    from eventlog.setup import launch
-
     if not engine.spec_of(entry.agent)[1].has_status_line:
         return ""
     again = f"`locus hooks install --agent {entry.agent} --{entry.level} --statusline`"

@@ -1,22 +1,25 @@
 """What the verbs of `locus hooks` share: whose settings are meant, and how a change is reported."""
 
 import dataclasses
+import difflib
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 import eventlog
 from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.repository import git_root
+from eventlog.setup import git_exclude, install
+from eventlog.setup.git_exclude import Standing
+from eventlog.setup.install import Homes
+from eventlog.setup.settings_file import SettingsEdit
 
 from ..options import json_option, options, store_option
 from ..output import document, lines, put, say
-
-if TYPE_CHECKING:
-    from eventlog.setup.git_exclude import Standing
-    from eventlog.setup.install import Homes
-    from eventlog.setup.settings_file import SettingsEdit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +32,7 @@ def agents_meant(agent: str | None) -> list[str]:
     return [spec.name for spec in agents.installable() if agent in (None, ALL, spec.name)]
 
 
-def listed(names: "Sequence[str]") -> str:
+def listed(names: Sequence[str]) -> str:
     """Names as a sentence has them: `a, b or c`."""
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -55,9 +58,6 @@ edit_options = options(
 
 def project_directory() -> str:
     """The directory whose work is recorded: the repository's root, else where the store is, else here."""
-    from eventlog.base import identity
-    from eventlog.base.repository import git_root
-
     here = os.getcwd()
     root = git_root(here)
     if root is not None:
@@ -71,16 +71,12 @@ def project_directory() -> str:
     return above if here == above or here.startswith(above.rstrip("/") + "/") else here
 
 
-def homes() -> "Homes":
-    from eventlog.setup.install import Homes
-
+def homes() -> Homes:
     return Homes.of(os.environ)
 
 
-def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
+def chosen(agent: str | None, directory: str, found_in: Homes) -> list[str]:
     """The agents that are meant."""
-    from eventlog.setup import install
-
     if agent == ALL:
         return agents_meant(ALL)
     if agent is not None:
@@ -104,12 +100,12 @@ def _how_to_name_one() -> str:
 
 
 def report_changes(
-    changes: "Sequence[tuple[str, SettingsEdit]]",
+    changes: Sequence[tuple[str, SettingsEdit]],
     *,
     dry_run: bool,
     as_json: bool,
-    excluded: "Sequence[Standing]" = (),
-    taken_back: "Sequence[SettingsEdit]" = (),
+    excluded: Sequence[Standing] = (),
+    taken_back: Sequence[SettingsEdit] = (),
 ) -> None:
     """Changes with their levels, and what became of git's lists: a line each, or diffs, or JSON."""
     if as_json:
@@ -136,10 +132,8 @@ def report_changes(
     _tell_excluded(excluded, dry_run)
 
 
-def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
+def _tell_excluded(excluded: Sequence[Standing], dry_run: bool) -> None:
     """What git does with the files now, in as few lines as there are lists."""
-    from eventlog.setup import git_exclude
-
     added: dict[str, list[str]] = {}
     for exclusion in excluded:
         if exclusion.state == git_exclude.ADDED:
@@ -152,11 +146,8 @@ def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
         say(f"git ignores {', '.join(patterns)} from now on ({would}added to {exclude})")
 
 
-def out_of_lists(claim: str, agent_homes: "Homes", *, dry_run: bool) -> "list[SettingsEdit]":
+def out_of_lists(claim: str, agent_homes: Homes, *, dry_run: bool) -> list[SettingsEdit]:
     """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
-    from eventlog.base.fs import REAL
-    from eventlog.setup import git_exclude
-
     try:
         return git_exclude.take_back(REAL, agent_homes.state, claim, dry_run=dry_run)
     except eventlog.EventLogError as error:
@@ -172,9 +163,8 @@ _WORDS = {
 }
 
 
-def diff(change: "SettingsEdit") -> str:
+def diff(change: SettingsEdit) -> str:
     """A change as a unified diff; empty for none."""
-    import difflib
 
     def text(data: bytes | None) -> list[str]:
         return [] if data is None else data.decode("utf-8", "replace").splitlines(keepends=True)
@@ -184,7 +174,7 @@ def diff(change: "SettingsEdit") -> str:
     return "".join(line if line.endswith("\n") else line + "\n" for line in made)
 
 
-def _fields(level: str, change: "SettingsEdit") -> dict[str, Any]:
+def _fields(level: str, change: SettingsEdit) -> dict[str, Any]:
     return {
         "agent": change.agent,
         "level": level,

@@ -1,8 +1,11 @@
 """`locus hooks uninstall`: our hooks out of the settings of coding agents."""
 
-from typing import TYPE_CHECKING
-
 import click
+
+from eventlog.base.fs import REAL
+from eventlog.setup import git_exclude
+from eventlog.setup import install as engine
+from eventlog.setup.settings_file import SettingsEdit
 
 from ..output import say
 from .text import (
@@ -14,9 +17,6 @@ from .text import (
     report_changes,
     where_options,
 )
-
-if TYPE_CHECKING:
-    from eventlog.setup.settings_file import SettingsEdit
 
 
 @click.command("uninstall")
@@ -30,10 +30,6 @@ def command(agent: str | None, level: str | None, dry_run: bool, as_json: bool) 
     had before the first install; otherwise our entries go and nothing else. A file that was made for
     the hooks alone is removed, and so are our lines in the repository's info/exclude.
     """
-    from eventlog.base.fs import REAL
-    from eventlog.setup import git_exclude
-    from eventlog.setup import install as engine
-
     directory, agent_homes = project_directory(), homes()
     agents = agents_meant(agent)
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]

@@ -1,9 +1,11 @@
 """`locus import git`: each commit of the first-parent line becomes a turn."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
+
+from eventlog.importers.git_history import import_git
+from eventlog.importers.git_report import GitImportReport
 
 from .. import exits
 from ..access import open_store
@@ -11,9 +13,6 @@ from ..options import exit_with, json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
 from .withheld_text import say_withheld
-
-if TYPE_CHECKING:
-    from eventlog.importers.git_report import GitImportReport
 
 
 @click.command("git")
@@ -30,8 +29,6 @@ def command(repository: str, rev: str, limit: int | None, all_parents: bool, as_
     here). Repeating it adds what is new; an import that was killed continues where it stopped. What
     could not be recorded is listed, and the exit code is 4.
     """
-    from eventlog.importers.git_history import import_git
-
     with open_store(records=True) as store:
         with Progress("recording commits") as progress:
             path = os.path.abspath(repository)
@@ -45,7 +42,7 @@ def command(repository: str, rev: str, limit: int | None, all_parents: bool, as_
         exit_with(exits.PARTIAL)
 
 
-def _tell(report: "GitImportReport") -> None:
+def _tell(report: GitImportReport) -> None:
     for path, reason in report.missing:
         put(f"not recorded: {one_line(path)}: {one_line(reason)}\n")
     if report.provisional:

@@ -1,20 +1,17 @@
 """`locus import jsonl`: the log back from lines of JSON."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 import eventlog
+from eventlog.exports.jsonl_import import JsonlImportReport, load, read
 
 from .. import exits
 from ..access import open_store
 from ..options import exit_with, json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
-
-if TYPE_CHECKING:
-    from eventlog.exports.jsonl_import import JsonlImportReport
 
 
 @click.command("jsonl")
@@ -40,15 +37,13 @@ def command(file: str, salvage: bool, as_json: bool) -> None:
         exit_with(exits.PARTIAL)
 
 
-def _load(store: "eventlog.Store", file: str, salvage: bool) -> "JsonlImportReport":
-    from eventlog.exports.jsonl_import import load, read
-
+def _load(store: "eventlog.Store", file: str, salvage: bool) -> JsonlImportReport:
     if file != "-":
         return load(store, file, salvage=salvage)
     return read(store, sys.stdin.buffer, "standard input", salvage=salvage)
 
 
-def _tell(report: "JsonlImportReport") -> None:
+def _tell(report: JsonlImportReport) -> None:
     for number, reason in report.skipped:
         say(f"line {number:,} skipped: {one_line(reason)}")
     known_before = f" ({report.known:,} known before)" if report.known else ""

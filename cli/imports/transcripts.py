@@ -2,11 +2,14 @@
 
 import datetime
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 import eventlog
+from eventlog.agents.kit.spec import AgentSpec
+from eventlog.importers import importer, sources
+from eventlog.importers.importer import ImportReport
 
 from .. import exits
 from ..access import open_store
@@ -14,12 +17,6 @@ from ..options import exit_with, json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
 from .withheld_text import say_withheld
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventlog.agents.kit.spec import AgentSpec
-    from eventlog.importers.importer import ImportReport
 
 _SHOWN_MAX = 20
 _PASSED_SHOWN_MAX = 3
@@ -38,13 +35,13 @@ not be read is kept or named, and then the exit code is 4.
 """
 
 
-def command_of(spec: "AgentSpec") -> click.Command:
+def command_of(spec: AgentSpec) -> click.Command:
     """The command for one agent."""
     agent = spec.name
     is_found = spec.transcripts is not None and spec.transcripts.is_found
 
     def run(
-        path: "tuple[str, ...]", since: datetime.datetime | None, all_projects: bool, as_json: bool
+        path: tuple[str, ...], since: datetime.datetime | None, all_projects: bool, as_json: bool
     ) -> None:
         if path and all_projects:
             raise click.UsageError("--all-projects is about the agent's own directory; leave PATH out")
@@ -78,13 +75,11 @@ def command_of(spec: "AgentSpec") -> click.Command:
 def _run(
     store: "eventlog.Store",
     agent: str,
-    paths: "Sequence[str]",
+    paths: Sequence[str],
     since_s: float | None,
     all_projects: bool,
     progress: Progress,
-) -> "ImportReport":
-    from eventlog.importers import importer, sources
-
+) -> ImportReport:
     passed: list[sources.Passed] = []
     if paths:
         transcripts = sources.named(agent, paths, since_s=since_s, passed=passed)
@@ -98,7 +93,7 @@ def _run(
     return report
 
 
-def _tell(report: "ImportReport") -> None:
+def _tell(report: ImportReport) -> None:
     for path, reason in report.problems[:_SHOWN_MAX]:
         where = "" if path in reason else f"{one_line(path)}: "
         say(f"not imported: {where}{one_line(reason)}")
@@ -134,7 +129,7 @@ def _tell(report: "ImportReport") -> None:
     say("Next: `locus log` lists the turns, `locus session ls` the sessions.")
 
 
-def _tell_passed(report: "ImportReport") -> None:
+def _tell_passed(report: ImportReport) -> None:
     """Report skipped files: one line for each reason, with the first few paths."""
     by_reason: dict[tuple[bool, str], list[str]] = {}
     for skipped in report.passed:
@@ -145,7 +140,7 @@ def _tell_passed(report: "ImportReport") -> None:
         say(f"{'not imported' if failed else 'skipped'}: {shown}{more}: {one_line(reason)}")
 
 
-def _tell_odd_lines(report: "ImportReport") -> None:
+def _tell_odd_lines(report: ImportReport) -> None:
     for number, what in (
         (report.malformed, "could not be understood"),
         (report.oversized, "above 64 MiB could not be read"),

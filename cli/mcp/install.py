@@ -1,22 +1,21 @@
 """`locus mcp install` and `uninstall`: our server in the settings of coding agents."""
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 import eventlog
 from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.setup import git_exclude
+from eventlog.setup.settings_file import SettingsEdit
 
 from ..hooks.text import edit_options, homes, listed, out_of_lists, project_directory, report_changes
 from ..options import options, store_option
 from ..output import say
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventlog.setup.settings_file import SettingsEdit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,10 +82,7 @@ def _help() -> str:
 @entry_options
 @edit_options
 def install(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
-    from eventlog.base import identity
-    from eventlog.base.fs import REAL
     from eventlog.mcp import install as engine
-    from eventlog.setup import git_exclude
 
     directory, agent_homes = project_directory(), homes()
     given = store_option()
@@ -130,7 +126,7 @@ def install(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None
     say("A session that is running may not see it: start the agent anew.")
 
 
-def _try(line: "Sequence[str]", directory: str) -> None:
+def _try(line: Sequence[str], directory: str) -> None:
     """Start the server as the agent will. Raises: EventLogError (nothing was written yet)."""
     from eventlog.mcp import trial
 
@@ -148,9 +144,7 @@ def uninstall(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> No
 
     Only our own entry is removed, and a file that is then empty. The record stays.
     """
-    from eventlog.base.fs import REAL
     from eventlog.mcp import install as engine
-    from eventlog.setup import git_exclude
 
     directory, agent_homes = project_directory(), homes()
     changes = []

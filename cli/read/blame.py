@@ -4,19 +4,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.replay.history import FileVersion
+from eventlog.undo.blame import BlamedLine, blame
 
 from ..access import open_store
 from ..options import json_option
 from ..output import document, moment, one_line, put
-
-if TYPE_CHECKING:
-    from eventlog.replay.history import FileVersion
-    from eventlog.undo.blame import BlamedLine
 
 _WORDS = {
     "outside": "by hand",
@@ -89,9 +87,7 @@ def _range(lines: str | None, number: int | None, last: int) -> range:
     return range(first, end + 1)
 
 
-def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> "list[BlamedLine]":
-    from eventlog.undo.blame import blame
-
+def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> list[BlamedLine]:
     from ..repopath import names_of
 
     until, now = None, None
@@ -112,7 +108,7 @@ def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces
 # -- showing ---------------------------------------------------------------------------------------------
 
 
-def _table(store: "eventlog.Store", lines: "Sequence[BlamedLine]") -> bytes:
+def _table(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> bytes:
     models = _models(store, lines)
     rows = [(*_columns(line, models), str(line.number), line.text) for line in lines]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
@@ -124,7 +120,7 @@ def _table(store: "eventlog.Store", lines: "Sequence[BlamedLine]") -> bytes:
     return b"".join(out)
 
 
-def _columns(line: "BlamedLine", models: dict[str, str]) -> tuple[str, str, str, str]:
+def _columns(line: BlamedLine, models: dict[str, str]) -> tuple[str, str, str, str]:
     """The turn, the time, who, and what was asked."""
     version, kind = line.origin.version, line.origin.kind
     if version is None or kind != "version":
@@ -141,7 +137,7 @@ def _columns(line: "BlamedLine", models: dict[str, str]) -> tuple[str, str, str,
     )
 
 
-def _models(store: "eventlog.Store", lines: "Sequence[BlamedLine]") -> dict[str, str]:
+def _models(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> dict[str, str]:
     """The model of each turn, by its name."""
     sessions = sorted({line.origin.version.session_id or "" for line in lines if line.origin.version})
     rows = store.query(
@@ -157,8 +153,8 @@ def _harmless(text: bytes) -> bytes:
     return "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in shown).encode()
 
 
-def _shares(lines: "Sequence[BlamedLine]", by: str) -> str:
-    def name_of(line: "BlamedLine") -> str:
+def _shares(lines: Sequence[BlamedLine], by: str) -> str:
+    def name_of(line: BlamedLine) -> str:
         version = line.origin.version
         if version is None or line.origin.kind != "version":
             return _WORDS[line.origin.kind]
@@ -169,7 +165,7 @@ def _shares(lines: "Sequence[BlamedLine]", by: str) -> str:
     return "".join(f"{count:>6,}  {100 * count / len(lines):5.1f} %  {name}\n" for name, count in counted)
 
 
-def _whole(store: "eventlog.Store", line: "BlamedLine") -> str:
+def _whole(store: "eventlog.Store", line: BlamedLine) -> str:
     """All that is known of one line."""
     version, kind = line.origin.version, line.origin.kind
     text = _harmless(line.text).decode()
@@ -191,14 +187,14 @@ def _whole(store: "eventlog.Store", line: "BlamedLine") -> str:
     return "\n".join(filter(None, parts)) + "\n"
 
 
-def _call(store: "eventlog.Store", version: "FileVersion") -> str:
+def _call(store: "eventlog.Store", version: FileVersion) -> str:
     rows = store.query(
         "select tool, coalesce(command, path, title) from actions where event_id = $1", [version.cause]
     ).rows
     return " ".join(one_line(str(part)) for part in rows[0] if part) if rows else f"event:{version.cause}"
 
 
-def _porcelain(lines: "Sequence[BlamedLine]", path: str) -> Iterator[bytes]:
+def _porcelain(lines: Sequence[BlamedLine], path: str) -> Iterator[bytes]:
     for line in lines:
         version = line.origin.version if line.origin.kind == "version" else None
         id = _NOT_COMMITTED if version is None else f"{version.event_id}00000000"
@@ -213,7 +209,7 @@ def _porcelain(lines: "Sequence[BlamedLine]", path: str) -> Iterator[bytes]:
         yield "\n".join(head).encode() + b"\n\t" + line.text + end
 
 
-def _as_json(line: "BlamedLine") -> dict[str, Any]:
+def _as_json(line: BlamedLine) -> dict[str, Any]:
     version = line.origin.version
     known = {} if version is None else {
         "turn": version.turn_name, "event": version.event_id, "agent": version.agent, "at": version.at,

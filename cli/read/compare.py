@@ -1,17 +1,19 @@
 """`locus compare`: two turns, sessions or attempts side by side (docs/compare.md)."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.base.errors import NoTree
+from eventlog.reports import comparison
+from eventlog.reports.comparison import ComparedFiles, ComparedSide
+from eventlog.undo.plan import turns_of
 
 from ..access import open_store
 from ..options import json_option
 from ..output import count, document, one_line, put, say, table
-
-if TYPE_CHECKING:
-    from eventlog.reports.comparison import ComparedFiles, ComparedSide
 
 _PATHS_SHOWN = 20
 _COLUMNS_OF_A_SIDE = 60
@@ -28,9 +30,6 @@ def command(a: str, b: str, with_diff: bool, as_json: bool) -> None:
     A and B are turns or session:ID. Files are those that either side changed: changed alike, by one side
     alone, or by both differently.
     """
-    from eventlog.base.errors import NoTree
-    from eventlog.reports import comparison
-
     with open_store() as store:
         sides = [comparison.side_of(store.query, name, _turns(store, name)) for name in (a, b)]
         files, why = None, ""
@@ -56,14 +55,12 @@ def command(a: str, b: str, with_diff: bool, as_json: bool) -> None:
 
 
 def _turns(store: "eventlog.Store", name: str) -> "list[eventlog.TurnRef]":
-    from eventlog.undo.plan import turns_of
-
     if name.startswith("session:"):
         return turns_of(store, name.rpartition("_")[2].removeprefix("session:"))
     return [store.turn(name)]
 
 
-def _table(sides: "list[ComparedSide]") -> str:
+def _table(sides: list[ComparedSide]) -> str:
     rows = [("", *(side.name for side in sides))]
     rows.append(("asked", *(_short(side.request) for side in sides)))
     rows.append(
@@ -78,7 +75,7 @@ def _table(sides: "list[ComparedSide]") -> str:
     return table(rows[0], rows[1:])
 
 
-def _files(files: "ComparedFiles") -> str:
+def _files(files: ComparedFiles) -> str:
     parts = []
     if files.began_alike is False:
         parts.append("They did not begin with the same files.\n")
@@ -101,7 +98,7 @@ def _number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def _time(side: "ComparedSide") -> str:
+def _time(side: ComparedSide) -> str:
     """Time at work, over the turns of which it is known."""
     milliseconds, unknown = side.figures["duration_ms"], side.figures["unknown_durations"]
     if milliseconds is None:
@@ -111,20 +108,18 @@ def _time(side: "ComparedSide") -> str:
     return f"{text} ({count(unknown, 'turn')} unknown)" if unknown else text
 
 
-def _tokens(side: "ComparedSide") -> str:
+def _tokens(side: ComparedSide) -> str:
     read, written = side.figures["prompt_tokens"], side.figures["completion_tokens"]
     return f"{_number(read)} read, {_number(written)} written"
 
 
-def _cost(side: "ComparedSide") -> str:
+def _cost(side: ComparedSide) -> str:
     cost, unpriced = side.figures["cost_usd"], side.figures["unpriced_calls"]
     text = "unknown" if cost is None else f"${cost:,.2f}"
     return f"{text} ({count(unpriced, 'call')} without a price)" if unpriced else text
 
 
-def _as_json(sides: "list[ComparedSide]", files: "ComparedFiles | None", why: str) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _as_json(sides: list[ComparedSide], files: ComparedFiles | None, why: str) -> dict[str, Any]:
     listed = [
         {"name": side.name, "turns": [turn.name for turn in side.turns], "agent": side.agent,
          "models": list(side.models), "request": side.request, "outcome": side.outcome, **side.figures}

@@ -1,6 +1,6 @@
 """`locus decisions`: what was decided, and why."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -8,15 +8,14 @@ import eventlog
 from eventlog.base.display import nothing_fits
 from eventlog.base.paths import within_sql
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
+from eventlog.search import find, query
+from eventlog.search.find import SearchAnswer
 
 from ..access import open_store
 from ..options import json_option, limit_option, session_option, since_option
 from ..output import document, microseconds, moment, moment_exact, one_line, put, say
 from ..repopath import filter_of
 from .search import WordsCommand, check_filters, replay, say_partial
-
-if TYPE_CHECKING:
-    from eventlog.search.find import SearchAnswer
 
 _COLUMNS = (
     "event_id, position, session_id, turn, turn_id, happened, coalesce(title, decision) as title, decision, "
@@ -67,12 +66,10 @@ def chosen(
     sessions: tuple[str, ...] | None,
     since: int | None,
     limit: int,
-) -> "tuple[list[int] | None, SearchAnswer | None]":
+) -> tuple[list[int] | None, SearchAnswer | None]:
     """The positions that match words, the best first, and the answer of the search; None: all."""
     if not words:
         return None, None
-    from eventlog.search import find, query
-
     filters = find.Filters((event_type,), path, sessions, since)
     wanted = query.parse(" ".join(words))
     answer = find.search(store, wanted, filters, limit=limit, seconds=find.WAIT_S)
@@ -81,7 +78,7 @@ def chosen(
 
 def _rows(
     store: "eventlog.Store",
-    positions: "list[int] | None",
+    positions: list[int] | None,
     path: str | None,
     sessions: tuple[str, ...] | None,
     since: int | None,

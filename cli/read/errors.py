@@ -1,9 +1,11 @@
 """`locus errors`: what failed, whether it was resolved, and how long that took."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+
+from eventlog.search.failures import FoundError, failures, median_us
 
 from ..access import open_store
 from ..options import json_option, limit_option, session_option, since_option
@@ -11,9 +13,6 @@ from ..output import count, document, moment, moment_exact, one_line, put, say, 
 from ..repopath import filter_of
 from .decisions import chosen
 from .search import WordsCommand, check_filters, replay, say_partial
-
-if TYPE_CHECKING:
-    from eventlog.search.failures import FoundError
 
 
 @click.command("errors", cls=WordsCommand)
@@ -40,8 +39,6 @@ def command(
     same path, or with the same command (seen), or when the failed command only searched, such as rg or
     which (exploratory). Anything else counts as open. With WORDS the best matches come first.
     """
-    from eventlog.search.failures import failures, median_us
-
     with open_store() as store:
         only = check_filters(store, session)
         path = filter_of(store, path)
@@ -68,7 +65,7 @@ def command(
     return say_partial(answer)
 
 
-def _json(failure: "FoundError") -> dict[str, Any]:
+def _json(failure: FoundError) -> dict[str, Any]:
     return {
         **asdict(failure),
         "at": moment_exact(failure.at),
@@ -78,7 +75,7 @@ def _json(failure: "FoundError") -> dict[str, Any]:
     }
 
 
-def _table(errors: "list[FoundError]") -> str:
+def _table(errors: list[FoundError]) -> str:
     cells = [
         (
             failure.turn_name or "",

@@ -2,12 +2,14 @@
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.blobs.ids import from_text
 from eventlog.query.lookup import rewritten_turns
+from eventlog.replay.history import FileVersion
 
 from .. import exits
 from ..access import open_store
@@ -25,10 +27,6 @@ from ..output import (
     table,
 )
 from ..repopath import names_of, outside_names
-
-if TYPE_CHECKING:
-    from eventlog.replay.history import FileVersion
-
 
 _CHANGES_FILE = "list_contains(files_modified, $1)"
 
@@ -68,7 +66,7 @@ def command(path: str, limit: int, want_all: bool, as_json: bool) -> None:
         exit_with(exits.PARTIAL)
 
 
-def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> "list[FileVersion]":
+def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> list[FileVersion]:
     outside: eventlog.NotFound | None = None
     try:
         names = names_of(store, path)
@@ -86,10 +84,8 @@ def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> "li
     )
 
 
-def _gone(store: "eventlog.Store", versions: "list[FileVersion]") -> dict[str, str]:
+def _gone(store: "eventlog.Store", versions: list[FileVersion]) -> dict[str, str]:
     """Contents of the versions that were collected, each with what became of it."""
-    from eventlog.blobs.ids import from_text
-
     fates = {}
     for version in versions:
         try:
@@ -101,7 +97,7 @@ def _gone(store: "eventlog.Store", versions: "list[FileVersion]") -> dict[str, s
     return {hash: fate for hash, fate in fates.items() if fate is not None}
 
 
-def _table(versions: "list[FileVersion]") -> str:
+def _table(versions: list[FileVersion]) -> str:
     cells = [
         (
             version.turn_name or "",
@@ -118,7 +114,7 @@ def _table(versions: "list[FileVersion]") -> str:
     return table(heads, cells, right=(3,))
 
 
-def _record(version: "FileVersion") -> dict[str, Any]:
+def _record(version: FileVersion) -> dict[str, Any]:
     """A version for JSON: the fields by their names, also the turn's name, the time as ISO 8601."""
     fields = asdict(version)
     name = version.turn_name

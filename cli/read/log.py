@@ -1,13 +1,17 @@
 """`locus log`: turns, newest first, or events."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.base.display import event_words as what
 from eventlog.base.paths import is_within, within_sql
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
+from eventlog.query.views import SHOWN_EVENTS
+from eventlog.replay.certainty import NOT_CLOSED
 
 from .. import exits
 from ..access import open_store
@@ -28,10 +32,6 @@ from ..outside import local
 from ..records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
 from ..repopath import filter_of
 from .search import check_filters
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -125,12 +125,12 @@ def _follow(
     end = store.journal.next_position()
     where.add("position < {}", end)
 
-    def fits(event: "Mapping[str, Any]") -> bool:
+    def fits(event: Mapping[str, Any]) -> bool:
         return (sessions is None or event["session_id"] in sessions) and (
             path is None or is_within(event["path"] or "", path)
         )
 
-    def show(event: "Mapping[str, Any]") -> None:
+    def show(event: Mapping[str, Any]) -> None:
         put(json_line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
 
     try:
@@ -166,7 +166,7 @@ class _Where:
         return f"where {' and '.join(self._conditions)}" if self._conditions else ""
 
 
-def _find_turns(store: "eventlog.Store", where: _Where, limit: int, *, whole: bool) -> "list[Record]":
+def _find_turns(store: "eventlog.Store", where: _Where, limit: int, *, whole: bool) -> list[Record]:
     """The newest matching turns; `whole`: with the columns that no table shows."""
     columns = all_of("turns", () if whole else ASKED_FOR)
     rows = store.query(
@@ -176,20 +176,18 @@ def _find_turns(store: "eventlog.Store", where: _Where, limit: int, *, whole: bo
     return list(records(rows))
 
 
-def _find_events(store: "eventlog.Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
+def _find_events(store: "eventlog.Store", where: _Where, limit: int) -> list[dict[str, Any]]:
     """The newest matching events, without half lines that were read in full later."""
     question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
     listed = list(events(store.query(question.format(where), where.parameters)))
     if any(event["operation"] in ("malformed", "line_completed") for event in listed):
-        from eventlog.query.views import SHOWN_EVENTS
-
         where.add(SHOWN_EVENTS)  # which has to read every event
         listed = list(events(store.query(question.format(where), where.parameters)))
     store.line_counts.fill(listed)
     return listed
 
 
-def _with_life(store: "eventlog.Store", turn: "Record") -> "Record":
+def _with_life(store: "eventlog.Store", turn: Record) -> Record:
     """The row of a turn; running where SQL, which knows of no process, says unfinished."""
     if turn["end_certainty"] != "unfinished":
         return turn
@@ -197,7 +195,7 @@ def _with_life(store: "eventlog.Store", turn: "Record") -> "Record":
     return with_life({**turn, "end_certainty": at_end.state}, at_end)
 
 
-def _turn_table(turns: "list[Record]") -> str:
+def _turn_table(turns: list[Record]) -> str:
     from ..output import table
 
     # The column is left out where all turns are exact.
@@ -217,17 +215,15 @@ def _turn_table(turns: "list[Record]") -> str:
     return table(heads, cells, right=(3,)) if cells else ""
 
 
-def _state(turn: "Record") -> str:
+def _state(turn: Record) -> str:
     """How well the end of a turn is known; empty where it is exact."""
     state = str(turn["end_certainty"])
     if state == "unfinished" and turn["completed_at"] is None:
-        from eventlog.replay.certainty import NOT_CLOSED
-
         return NOT_CLOSED
     return "" if state == "exact" else state
 
 
-def _event_table(events: "list[dict[str, Any]]") -> str:
+def _event_table(events: list[dict[str, Any]]) -> str:
     from ..output import table
 
     cells = [_cells(event) for event in events]
@@ -235,9 +231,7 @@ def _event_table(events: "list[dict[str, Any]]") -> str:
     return table(heads, cells) if cells else ""
 
 
-def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:
-    from eventlog.base.display import event_words as what
-
+def _cells(event: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     return (
         event["event_id"][:_EVENT_SHOWN],
         moment(at(event)) or UNKNOWN,

@@ -5,6 +5,10 @@ import datetime
 
 import click
 
+from eventlog.exports import files
+from eventlog.query import prices
+from eventlog.reports import figures, overview, page
+
 from ..access import open_store
 from ..options import force_option, json_option, since_option, usage_error
 from ..output import document, put, say, size
@@ -25,10 +29,6 @@ def command(path: str, since: int | None, force: bool, as_json: bool) -> None:
     One file that needs no network and runs no script: cost and tokens by day and model, tools and errors,
     hot files, agents and sessions. Titles and paths that are recorded stand in it, contents of files do not.
     """
-    from eventlog.exports import files
-    from eventlog.query import prices
-    from eventlog.reports import figures, overview, page
-
     if path == "-" and as_json:
         raise usage_error("--json reports on stdout, where the page goes; give --to FILE")
     if path != "-":

@@ -1,12 +1,18 @@
 """`locus search`: words in events and file contents, the best matches first."""
 
+import shlex
+import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 import eventlog
 from eventlog.base.display import not_searched, nothing_fits
+from eventlog.base.types import KIND_OF_TYPE
+from eventlog.recorder.sessions import meant
+from eventlog.search import find, meaning, query
+from eventlog.search.find import Hit, SearchAnswer
 
 from .. import exits
 from ..access import open_store
@@ -14,9 +20,6 @@ from ..options import json_option, limit_option, session_option, since_option
 from ..output import count, document, moment, moment_exact, one_line, put, say
 from ..progress import Progress
 from ..repopath import filter_of
-
-if TYPE_CHECKING:
-    from eventlog.search.find import Hit, SearchAnswer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,15 +47,12 @@ class WordsCommand(click.Command):
 
 
 def check_filters(
-    store: "eventlog.Store", session: "str | None", event_types: "Sequence[str]" = ()
-) -> "tuple[str, ...] | None":
+    store: "eventlog.Store", session: str | None, event_types: Sequence[str] = ()
+) -> tuple[str, ...] | None:
     """The ids of the sessions that a person names (`sessions.meant`), None without a name.
 
     Raises: NotFound for a session, or a type, that does not exist here.
     """
-    from eventlog.base.types import KIND_OF_TYPE
-    from eventlog.recorder.sessions import meant
-
     only = None if session is None else meant(store, session)
     if any(name not in KIND_OF_TYPE for name in event_types):
         rows = store.query("select distinct event_type from events order by 1").rows
@@ -107,8 +107,6 @@ def command(
     Each match comes with the command that puts its files into a directory, or prints the file. The
     first search makes an index; it reports how much is not covered yet, and goes on in the background.
     """
-    from eventlog.search import find, meaning, query
-
     wanted = query.parse(" ".join(words))
     chosen = None if model is None else meaning.load(model)
     with open_store() as store, Progress("searching"):
@@ -131,13 +129,11 @@ def command(
 
 def _how_to_quote(typed: str) -> str:
     """A hint for a word that begins with a minus."""
-    import shlex
-
     quoted = shlex.quote(f'"{one_line(typed.replace(chr(34), ""), 80)}"')
     return f"A word with a leading minus excludes matches with it. To search for it: locus search {quoted}"
 
 
-def say_rest(answer: "SearchAnswer", limit: int) -> int | None:
+def say_rest(answer: SearchAnswer, limit: int) -> int | None:
     """Print the messages after the hits. Returns: exit code 4 where not everything was searched."""
     if not answer.hits:
         say(nothing_fits(answer.missing, answer.events))
@@ -146,7 +142,7 @@ def say_rest(answer: "SearchAnswer", limit: int) -> int | None:
     return say_partial(answer)
 
 
-def say_partial(answer: "SearchAnswer | None") -> int | None:
+def say_partial(answer: SearchAnswer | None) -> int | None:
     """Report what was not searched. Returns: the exit code for that; None where everything was."""
     if answer is None or not answer.missing:
         return None
@@ -165,7 +161,7 @@ def _go_on(root: str) -> None:
         pass  # a store that may only be read; the missing part was reported
 
 
-def hit_json(hit: "Hit") -> dict[str, Any]:
+def hit_json(hit: Hit) -> dict[str, Any]:
     names = (
         "event_id", "position", "event_type", "session_id", "turn", "turn_id", "title", "tool", "path",
         "operation", "error_type", "after_hash", "is_content", "versions", "score", "snippet",
@@ -180,13 +176,13 @@ def hit_json(hit: "Hit") -> dict[str, Any]:
     }
 
 
-def _document(answer: "SearchAnswer") -> bytes:
+def _document(answer: SearchAnswer) -> bytes:
     hits = [hit_json(hit) for hit in answer.hits]
     rest = {"not_indexed": answer.missing, "events": answer.events, "why": answer.why}
     return document({"hits": hits, "more": answer.more, **rest})
 
 
-def go_on_with(hit: "Hit") -> str:
+def go_on_with(hit: Hit) -> str:
     """The command line that shows more of a hit."""
     if hit.is_content:
         return f"locus cat {(hit.after_hash or '')[:_HASH_SHOWN]}"
@@ -198,7 +194,7 @@ def replay(turn_name: str | None) -> str | None:
     return None if turn_name is None else f"locus replay {turn_name} --to DIR"
 
 
-def _shown(hit: "Hit") -> str:
+def _shown(hit: Hit) -> str:
     what = hit.path if hit.is_content else hit.title or " ".join(t for t in (hit.tool, hit.path) if t)
     kind = "content" if hit.is_content else hit.event_type
     versions = f" ({count(hit.versions, 'version')})" if hit.versions > 1 else ""
@@ -217,10 +213,8 @@ def _shown(hit: "Hit") -> str:
     return f"{head}{versions}\n    {marked(hit).rstrip()}\n    {commands}\n"
 
 
-def marked(hit: "Hit") -> str:
+def marked(hit: Hit) -> str:
     """The snippet on one harmless line, its words bold on a terminal and between « » elsewhere."""
-    import sys
-
     if hit.snippet is None:
         return "(this content is not in the store any more)"
     left, right = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("«", "»")

@@ -2,13 +2,24 @@
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 import eventlog
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+from eventlog.blobs.payload_texts import payload_with_texts
+from eventlog.doctor.completeness import completeness
+from eventlog.log.upcast import is_newer
+from eventlog.memory import intent
 from eventlog.projections.definitions import ASKED_FOR, all_of
+from eventlog.query.lookup import names_a_turn
+from eventlog.recorder.retrieval import context_state
+from eventlog.recorder.sessions import chain
+from eventlog.replay.certainty import TELLS_OF_FILES, Certainty
+from eventlog.replay.diffs import diff_of
+from eventlog.retention import retention
 
 from ..access import open_store
 from ..options import json_option
@@ -29,11 +40,6 @@ from ..output import (
 )
 from ..records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
 from ..session.text import retention_fields, retention_words
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eventlog.replay.certainty import Certainty
 
 _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
@@ -58,8 +64,6 @@ def command(name: str, as_json: bool) -> None:
         if kind == "turn":
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
-            from eventlog.recorder.sessions import chain
-
             parts = [key] if name.startswith("session:") else chain(store, key)
             fields, text = session_and_turns(store, key, parts, whole=as_json)
         elif kind == "context":
@@ -71,8 +75,6 @@ def command(name: str, as_json: bool) -> None:
 
 def _resolve(store: "eventlog.Store", name: str) -> tuple[str, str]:
     """The object of a name: (`turn`, name), (`session`, its id) or (`event`, its id)."""
-    from eventlog.query.lookup import names_a_turn
-
     if names_a_turn(name):
         return "turn", name
     if name.startswith("session:"):
@@ -131,16 +133,12 @@ def _turn(store: "eventlog.Store", turn: "eventlog.TurnRef") -> tuple[Record, st
 
 
 def session_and_turns(
-    store: "eventlog.Store", session_id: str, parts: "Sequence[str]", *, whole: bool
+    store: "eventlog.Store", session_id: str, parts: Sequence[str], *, whole: bool
 ) -> tuple[Record, str]:
     """A session for JSON and for people, with the turns of these parts of its conversation.
 
     Args: whole: with the columns of its turns that only JSON has.
     """
-    from eventlog.doctor.completeness import completeness
-    from eventlog.memory import intent
-    from eventlog.retention import retention
-
     about = intent.find(store, session_id)
     sql = f"select {all_of('sessions')} from sessions where session_id = $1"
     session = next(records(store.query(sql, [session_id])))
@@ -192,8 +190,6 @@ def session_and_turns(
 
 
 def _context(store: "eventlog.Store", context_id: str) -> tuple[Record, str]:
-    from eventlog.recorder.retrieval import context_state
-
     context = context_state(store, context_id)
     assert context is not None
     state = lines(json.dumps(context["state"], indent=2, ensure_ascii=False))
@@ -203,10 +199,6 @@ def _context(store: "eventlog.Store", context_id: str) -> tuple[Record, str]:
 
 
 def _event(store: "eventlog.Store", event_id: str) -> tuple[Record, str]:
-    from eventlog.blobs.payload_texts import payload_with_texts
-    from eventlog.log.upcast import is_newer
-    from eventlog.replay.diffs import diff_of
-
     event = store.event(event_id)
     event["payload"] = payload_with_texts(store, event["payload"])
     if is_newer(event):
@@ -236,10 +228,8 @@ def _event(store: "eventlog.Store", event_id: str) -> tuple[Record, str]:
     return fields, text
 
 
-def _certainty_at(store: "eventlog.Store", event: "Mapping[str, Any]") -> "Certainty | None":
+def _certainty_at(store: "eventlog.Store", event: Mapping[str, Any]) -> Certainty | None:
     """How well the files just after an event of a turn are known; None outside turns."""
-    from eventlog.replay.certainty import TELLS_OF_FILES
-
     if event["turn"] is None or event["event_type"] not in TELLS_OF_FILES:
         return None
     try:

@@ -161,7 +161,7 @@ def _value(text: str, kind: str) -> Any:
     return makers[kind](text)
 
 
-def _asked(text: str, limits: "eventlog.Limits", ask: "Callable[[], bytes]") -> bytes:
+def _asked(text: str, limits: "eventlog.Limits", ask: Callable[[], bytes]) -> bytes:
     """The result of `ask`; a Ctrl-C ends the wait at once, and an error names its line and column.
 
     DuckDB does not check for signals while it works. After a Ctrl-C only reading goes on, and the process

@@ -1,10 +1,16 @@
 """`locus stats`: counts, durations, errors, tokens and cost, in total or by something."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+
+from eventlog.query import prices
+from eventlog.query.prices import PriceSource
+from eventlog.reports import figures, zones
+from eventlog.reports.figures import Figures
 
 from ..access import open_store
 from ..options import json_option, limit_option, rewritten_option, since_option, usage_error
@@ -23,10 +29,6 @@ from ..output import (
 )
 from ..progress import Progress
 from .errors import duration
-
-if TYPE_CHECKING:
-    from eventlog.query.prices import PriceSource
-    from eventlog.reports.figures import Figures
 
 DIMENSIONS = (
     "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",
@@ -61,9 +63,6 @@ def command(
     of the first call after the last window. A commit counts for its author, a session for the person who
     worked in it (docs/people.md).
     """
-    from eventlog.query import prices
-    from eventlog.reports import figures, zones
-
     try:
         clock = None if zone == "UTC" else zones.named(zone)
     except ValueError as error:
@@ -96,14 +95,12 @@ def command(
 
 
 def _json(
-    total: "Figures",
-    rows: "list[Figures]",
+    total: Figures,
+    rows: list[Figures],
     dimension: str | None,
     since: int | None,
-    source: "PriceSource | None",
+    source: PriceSource | None,
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "since": moment_exact(since),
         "by": dimension,
@@ -113,7 +110,7 @@ def _json(
     }
 
 
-def priced(total: "Figures", source: "PriceSource | None") -> str:
+def priced(total: Figures, source: PriceSource | None) -> str:
     """The source of the cost, in a sentence or two."""
     if source is None:
         return _NO_PRICES
@@ -126,7 +123,7 @@ def priced(total: "Figures", source: "PriceSource | None") -> str:
     return words
 
 
-def _total(total: "Figures") -> list[tuple[str, str]]:
+def _total(total: Figures) -> list[tuple[str, str]]:
     tools = f"{total.tool_calls or 0:,}"
     if total.tool_calls:
         tools += f" ({total.tool_succeeded or 0:,} worked, {total.tool_failed or 0:,} failed"
@@ -159,7 +156,7 @@ def _total(total: "Figures") -> list[tuple[str, str]]:
     ]
 
 
-def _tokens(total: "Figures") -> str:
+def _tokens(total: Figures) -> str:
     parts = [
         f"{n:,} {what}"
         for n, what in (
@@ -173,7 +170,7 @@ def _tokens(total: "Figures") -> str:
     return f"{total.tokens:,} ({', '.join(parts)})"
 
 
-_COLUMNS: "tuple[tuple[str, Callable[[Figures], str]], ...]" = (
+_COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("SESSIONS", lambda f: _number(f.sessions)),
     ("TURNS", lambda f: _number(f.turns)),
     ("MEDIAN", lambda f: "" if f.turn_median_us is None else duration(f.turn_median_us)),
@@ -192,7 +189,7 @@ _COLUMNS: "tuple[tuple[str, Callable[[Figures], str]], ...]" = (
 _WITHOUT = {"session": ("SESSIONS",), "path": ("OPEN",)}
 
 
-def _table(rows: "list[Figures]", dimension: str) -> str:
+def _table(rows: list[Figures], dimension: str) -> str:
     columns = [
         (head, show)
         for head, show in _COLUMNS
@@ -204,7 +201,7 @@ def _table(rows: "list[Figures]", dimension: str) -> str:
     return table(heads, cells, right=tuple(right)) if cells else ""
 
 
-def _plot(rows: "list[Figures]", dimension: str) -> str:
+def _plot(rows: list[Figures], dimension: str) -> str:
     """Bars of the first figure that the rows have: cost, tokens, tool calls, changes, turns."""
     sizes: tuple[tuple[str, Callable[[Figures], Decimal | int | None]], ...] = (
         ("cost", lambda row: row.cost_usd),
@@ -225,16 +222,16 @@ def _plot(rows: "list[Figures]", dimension: str) -> str:
     return ""
 
 
-def lines_of(row: "Figures") -> str:
+def lines_of(row: Figures) -> str:
     text = change(row.lines_added, row.lines_removed)
     return f"{text}, {row.lines_unknown:,} unknown" if text and row.lines_unknown else text
 
 
-def _name(row: "Figures") -> str:
+def _name(row: Figures) -> str:
     return "(unknown)" if row.key is None else one_line(row.key)
 
 
-def _label(row: "Figures") -> str:
+def _label(row: Figures) -> str:
     """The label, unless it repeats the key."""
     is_redundant = row.label is None or row.label.rpartition("/")[2] == row.key
     return "" if is_redundant or row.label is None else one_line(row.label)

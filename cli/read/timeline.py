@@ -1,10 +1,11 @@
 """`locus timeline`: everything that happened in a turn, in order."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from eventlog.base.display import event_words as what
+from eventlog.replay.certainty import Certainty
 
 from ..access import open_store
 from ..options import json_option
@@ -21,9 +22,6 @@ from ..output import (
     table,
 )
 from ..records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
-
-if TYPE_CHECKING:
-    from eventlog.replay.certainty import Certainty
 
 
 @click.command("timeline")
@@ -63,7 +61,7 @@ def command(turn: str, as_json: bool) -> None:
     put(table(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells))
 
 
-def _head(anchor: Record, certainties: "dict[str, Certainty]") -> str:
+def _head(anchor: Record, certainties: dict[str, Certainty]) -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")

@@ -1,20 +1,19 @@
 """`locus session start` and `end`: begin a session or go on with one, and close it."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 import eventlog
+from eventlog.doctor.completeness import completeness
+from eventlog.memory import intent
+from eventlog.memory.intent import Intent
+from eventlog.recorder import sessions
+from eventlog.recorder.sessions import RECENT, SessionRow
 
 from ..access import open_store
 from ..exits import ERROR
 from ..options import exit_with
 from ..output import count, one_line, put, say
 from .text import agent_option, end_stale, meant, session_table
-
-if TYPE_CHECKING:
-    from eventlog.memory.intent import Intent
-    from eventlog.recorder.sessions import SessionRow
 
 
 @click.command("start")
@@ -43,9 +42,6 @@ def start(
     nothing is started (exit code 1). The session's context id goes to stdout. Others see the focus and
     the scope in `locus who` and in a briefing; to change them, begin another session.
     """
-    from eventlog.memory import intent
-    from eventlog.recorder import sessions
-
     if message is not None and focus is not None:
         raise click.UsageError("--focus and MESSAGE are the same; give one of them")
     message = focus if message is None else message
@@ -79,9 +75,6 @@ def _begin(
     scope: tuple[str, ...],
     description: str | None,
 ) -> str:
-    from eventlog.memory import intent
-    from eventlog.recorder import sessions
-
     before = sessions.active(store, store.repo_hash, agent)
     begun = intent.start(store, agent, message, scope, description, title=title)
     if before is not None:
@@ -90,9 +83,7 @@ def _begin(
     return begun.context_id
 
 
-def _go_on(store: "eventlog.Store", row: "SessionRow", agent: str, title: str | None) -> str:
-    from eventlog.recorder import sessions
-
+def _go_on(store: "eventlog.Store", row: SessionRow, agent: str, title: str | None) -> str:
     if row.status != "active" or title is not None:
         agent, repo = row.agent or agent, row.repo or store.repo_hash
         before = sessions.active(store, repo, agent)
@@ -107,9 +98,6 @@ def _go_on(store: "eventlog.Store", row: "SessionRow", agent: str, title: str | 
 
 
 def _offer(store: "eventlog.Store", agent: str) -> None:
-    from eventlog.memory import intent
-    from eventlog.recorder.sessions import RECENT
-
     rows: list[Intent] = intent.listed(store, active_only=False)[:RECENT]
     say(f"{agent} has no active session here, and nothing was started.")
     if rows:
@@ -130,10 +118,6 @@ def end(session: str | None, agent: str, summary: str | None) -> None:
     SESSION, or the active one of the agent; without either, the only one that is active. The id of any
     part of a conversation closes the part that is active. Its context id goes to stdout.
     """
-    from eventlog.doctor.completeness import completeness
-    from eventlog.memory import intent
-    from eventlog.recorder import sessions
-
     with open_store(records=True) as store:
         end_stale(store)
         session_row = meant(store, session, agent)

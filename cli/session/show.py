@@ -2,6 +2,11 @@
 
 import click
 
+from eventlog.memory import intent
+from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
+from eventlog.recorder.sessions import chain
+from eventlog.retention import retention
+
 from ..access import open_store
 from ..options import json_option
 from ..output import document, json_line, put, say
@@ -21,10 +26,6 @@ def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
     object per line. A session that nobody ended within 24 hours ends then. The state shows which are
     released or pinned (`locus store pin`).
     """
-    from eventlog.memory import intent
-    from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
-    from eventlog.retention import retention
-
     with open_store() as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
@@ -65,8 +66,6 @@ def show(session: str | None, agent: str, as_json: bool) -> None:
     the agent, or the only one that is active. For a conversation of several sessions the turns of all are
     shown; for session:SLUG_ID those of that one.
     """
-    from eventlog.recorder.sessions import chain
-
     with open_store() as store:
         end_stale(store)
         session_row = meant(store, session, agent)

@@ -1,18 +1,17 @@
 """Shared by the verbs of `locus session`: the `--agent` option, the stale rule, the table of sessions."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import click.core
 
 import eventlog
+from eventlog.log.retained import Retention
+from eventlog.memory import intent
+from eventlog.memory.intent import Intent
 
 from ..output import moment, one_line, table
-
-if TYPE_CHECKING:
-    from eventlog.log.retained import Retention
-    from eventlog.memory.intent import Intent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,14 +30,12 @@ agent_option = click.option(
 )
 
 
-def meant(store: "eventlog.Store", session: str | None, agent: str) -> "Intent":
+def meant(store: "eventlog.Store", session: str | None, agent: str) -> Intent:
     """The session of a command: the named one, else the active one of the agent; without a name and
     `--agent`, the only one that is active.
 
     Raises: NotFound, Ambiguous.
     """
-    from eventlog.memory import intent
-
     if session:
         return intent.find(store, session)
     if click.get_current_context().get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
@@ -57,12 +54,10 @@ def meant(store: "eventlog.Store", session: str | None, agent: str) -> "Intent":
 
 def end_stale(store: "eventlog.Store") -> int:
     """Close the sessions that nobody ended within 24 hours, before sessions are shown."""
-    from eventlog.memory import intent
-
     return intent.end_stale(store, intent.now_us(store))
 
 
-def retention_fields(retained: "Retention", session_id: str) -> dict[str, Any]:
+def retention_fields(retained: Retention, session_id: str) -> dict[str, Any]:
     """The retention of a session's contents, as fields for JSON."""
     release = retained.released.get(session_id)
     return {
@@ -81,7 +76,7 @@ def retention_words(fields: dict[str, Any]) -> list[str]:
     )
 
 
-def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None) -> str:
+def session_table(rows: Sequence[Intent], retained: Retention | None = None) -> str:
     """One line for each session; nothing for none."""
     cells = [
         (
@@ -98,7 +93,7 @@ def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None)
     return table(heads, cells, right=(3,)) if cells else ""
 
 
-def _state(row: "Intent", retained: "Retention | None") -> str:
+def _state(row: Intent, retained: Retention | None) -> str:
     state = row.status
     if not row.is_active:
         state = f"ended ({row.end_reason})" if row.end_reason not in (None, _BY_HAND) else "ended"

@@ -3,16 +3,15 @@
 import os
 import sys
 import tomllib
-from typing import TYPE_CHECKING
 
 import click
 
 import eventlog
+from eventlog.base import config
+from eventlog.base.fs import REAL, read_file, replace, translate_os_errors
+from eventlog.base.layout import Layout
 
 from ..output import say
-
-if TYPE_CHECKING:
-    from eventlog.base.layout import Layout
 
 _QUESTION = (
     "Brief agents when they begin a session (the last requests, their outcomes, what is left to do; up to "
@@ -24,14 +23,11 @@ _SECTION, _KEY = "briefing", "at_start"
 _SIZE_MAX = 1 << 20
 
 
-def decide(layout: "Layout", briefs: bool) -> None:
+def decide(layout: Layout, briefs: bool) -> None:
     """Set `[briefing] at_start` in config.toml, leave the rest as it is, and report it.
 
     Raises: Refused (no plain file, or one that is not TOML), EventLogError (it cannot be written).
     """
-    from eventlog.base import config
-    from eventlog.base.fs import REAL, replace, translate_os_errors
-
     text = _text(layout)
     path = layout.config_file
     try:
@@ -50,7 +46,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
     say(problem if problem is not None else _BRIEFED if briefs else _SILENT)
 
 
-def settle(layout: "Layout", briefs: "bool | None") -> None:
+def settle(layout: Layout, briefs: bool | None) -> None:
     """Apply the option, else ask; a file that cannot be edited is named, and left as it is."""
 
     try:
@@ -59,7 +55,7 @@ def settle(layout: "Layout", briefs: "bool | None") -> None:
         say(str(error))
 
 
-def ask_once(layout: "Layout") -> None:
+def ask_once(layout: Layout) -> None:
     """Ask on a terminal, where the default answer is yes; elsewhere it stays off (P4)."""
 
     try:
@@ -74,10 +70,8 @@ def ask_once(layout: "Layout") -> None:
         say(_SILENT)
 
 
-def _text(layout: "Layout") -> str:
+def _text(layout: Layout) -> str:
     """Raises: Refused."""
-    from eventlog.base.fs import REAL, read_file
-
     path = layout.config_file
     if not os.path.lexists(path):
         return ""

@@ -3,6 +3,7 @@
 import os
 
 import click
+from click.shell_completion import get_completion_class
 
 from ..output import put
 
@@ -20,8 +21,6 @@ def command(ctx: click.Context, shell: str | None) -> None:
     zsh:   locus completion zsh >> ~/.zshrc
     fish:  locus completion fish > ~/.config/fish/completions/locus.fish
     """
-    from click.shell_completion import get_completion_class
-
     name = shell or os.path.basename(os.environ.get("SHELL", ""))
     maker = get_completion_class(name) if name in SHELLS else None
     if maker is None:

@@ -5,6 +5,8 @@ import os
 
 import click
 
+from eventlog.doctor import agents, gaps, store
+
 from ..exits import ERROR
 from ..hooks.text import COMMANDS, project_directory
 from ..options import exit_with, json_option, store_option
@@ -23,7 +25,6 @@ def command(as_json: bool) -> None:
     hook once on a store of its own, and once whether `locus mcp` starts where an agent has it. Closes turns
     whose agent was killed; changes nothing else. Exit code 1 when there is a problem; a note is none.
     """
-    from eventlog.doctor import agents, gaps, store
     from eventlog.mcp import health as mcp_health
 
     given = store_option()

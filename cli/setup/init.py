@@ -6,7 +6,10 @@ import stat
 import click
 
 import eventlog
+from eventlog.base import identity
 from eventlog.base.identity import TURN_LIMIT, TURN_LIMIT_MAX
+from eventlog.base.repository import git_root, project_name_of, repo_hash_of
+from eventlog.multi_store import remember
 
 from ..options import store_option
 from ..output import say
@@ -47,10 +50,6 @@ def command(
     --keep-ignored or --leave-ignored. A directory that hooks would refuse is refused, with the
     reason; one of yours that others may write to is closed to them.
     """
-    from eventlog.base import identity
-    from eventlog.base.repository import project_name_of, repo_hash_of
-    from eventlog.multi_store import remember
-
     from .ignored_files import ask_once, decide
     from .person import note_once
 
@@ -105,8 +104,6 @@ def _locations(store_option: str | None, directory: str | None) -> tuple[str, st
     if directory is not None:
         directory = os.path.abspath(directory)
         return os.path.join(directory, ".locus"), directory
-    from eventlog.base.repository import git_root
-
     here = os.getcwd()
     root = git_root(here) or here
     store_option = store_option or os.environ.get("LOCUS_DIR")

@@ -4,6 +4,9 @@ import dataclasses
 
 import click
 
+from eventlog.memory import intent
+from eventlog.retention import retention
+
 from ..access import open_store
 from ..options import json_option
 from ..output import count, document, pairs, put, size
@@ -20,9 +23,6 @@ _UNFINISHED = (
 @json_option
 def command(as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
-    from eventlog.memory import intent
-    from eventlog.retention import retention
-
     with open_store() as store:
         end_stale(store)
         status, retained = store.status(), retention.indexed_retention(store)

@@ -1,18 +1,14 @@
 """`locus store backup`: a copy of the store elsewhere."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 import eventlog
+from eventlog.maintenance.backup import BackupReport, backup
 
 from ..access import open_store
 from ..options import exit_with, json_option
 from ..output import count, document, put, say, size
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.maintenance.backup import BackupReport
 
 
 @click.command("backup")
@@ -28,8 +24,6 @@ def command(dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> N
     killed leaves the copy before it, and is finished by repeating it. Never record into DEST. Exit
     code 12 when files of the store are damaged.
     """
-    from eventlog.maintenance.backup import backup
-
     with open_store() as store, Progress("copying") as progress:
         report = backup(store, dest, link=link, prune=prune, check=check, progress=progress)
     if as_json:
@@ -40,7 +34,7 @@ def command(dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> N
         exit_with(eventlog.Corruption.exit_code)
 
 
-def _tell(report: "BackupReport") -> None:
+def _tell(report: BackupReport) -> None:
     for what in report.damaged:
         say(f"damaged: {what}")
     if report.repaired:

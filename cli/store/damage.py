@@ -2,23 +2,23 @@
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 import eventlog
 from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.repair import store_file
+from eventlog.repair.damage import RepairPlan
+from eventlog.repair.repair import RepairReport
+from eventlog.repair.salvage import SalvageReport
 
 from .. import exits
 from ..access import open_store
 from ..options import exit_with, json_option, store_option, usage_error
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.repair.damage import RepairPlan
-    from eventlog.repair.repair import RepairReport
-    from eventlog.repair.salvage import SalvageReport
 
 _CLEAN = {
     "quick": "No damage found; --read checks every byte.",
@@ -99,11 +99,6 @@ def repair(
 
 def _write_store_file(yes: bool, as_json: bool) -> None:
     """Put an unusable STORE file back: without it a store cannot be opened."""
-    from eventlog.base import identity
-    from eventlog.base.fs import REAL
-    from eventlog.base.layout import Layout
-    from eventlog.repair import store_file
-
     root = store_option() or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
     layout = Layout(os.path.abspath(root))
     why = store_file.why_unusable(REAL, layout)
@@ -123,7 +118,7 @@ def _write_store_file(yes: bool, as_json: bool) -> None:
     say(f"{layout.store_file}: {why}; {then}.")
 
 
-def _show(plan: "RepairPlan") -> None:
+def _show(plan: RepairPlan) -> None:
     for step in plan.steps:
         put(f"{step.path}: {step.what}; {step.then}.\n")
     for base, end in plan.lost:
@@ -134,7 +129,7 @@ def _show(plan: "RepairPlan") -> None:
         put(f"a replay will miss something: {turn}\n")
 
 
-def _tell_repaired(plan: "RepairPlan", report: "RepairReport | None") -> None:
+def _tell_repaired(plan: RepairPlan, report: RepairReport | None) -> None:
     if not plan.steps:
         say("Nothing to repair.")
         return
@@ -179,7 +174,7 @@ def salvage(dest: str, as_json: bool) -> None:
         exit_with(exits.PARTIAL)
 
 
-def _tell_saved(report: "SalvageReport") -> None:
+def _tell_saved(report: SalvageReport) -> None:
     for path, what in report.skipped[:_SHOWN]:
         say(f"left behind: {path}: {one_line(what)}")
     if len(report.skipped) > _SHOWN:

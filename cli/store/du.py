@@ -1,16 +1,14 @@
 """`locus store du`: what takes the space."""
 
-from typing import TYPE_CHECKING
-
 import click
+
+from eventlog.gc import usage
+from eventlog.gc.usage import Reuse, Row
 
 from ..access import open_store
 from ..options import json_option, limit_option
 from ..output import document, one_line, pairs, put, say, size, table
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.gc.usage import Reuse, Row
 
 _COUNTED = {"kind": "FILES OR CONTENTS", "session": "CONTENTS", "path": "VERSIONS"}
 
@@ -37,8 +35,6 @@ def command(by: str, limit: int, as_json: bool) -> None:
 
     The bytes of a content are its share of the group with which it is compressed.
     """
-    from eventlog.gc import usage
-
     with open_store() as store, store.view() as view, Progress("adding up"):
         if by == "reuse":
             _put_reuse(usage.reuse(store.blobs, view), as_json)
@@ -58,12 +54,12 @@ def command(by: str, limit: int, as_json: bool) -> None:
     say(f"Together {size(sum(row.bytes for row in rows))}.")
 
 
-def _table(by: str, rows: "list[Row]") -> str:
+def _table(by: str, rows: list[Row]) -> str:
     cells = [(size(row.bytes), f"{row.count:,}", one_line(row.name)) for row in rows]
     return table(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1))
 
 
-def _put_reuse(reuse: "Reuse", as_json: bool) -> None:
+def _put_reuse(reuse: Reuse, as_json: bool) -> None:
     if as_json:
         fields = {
             "named": reuse.named,

@@ -2,11 +2,13 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.erasure import erasure
+from eventlog.erasure.erasure import Erased, ErasurePlan
 
 from ..access import open_store
 from ..exits import PARTIAL
@@ -14,9 +16,6 @@ from ..options import exit_with, json_option
 from ..output import count, document, put, say
 from ..progress import Progress
 from ..repopath import filter_of
-
-if TYPE_CHECKING:
-    from eventlog.erasure.erasure import Erased, ErasurePlan
 
 
 @click.command("erase")
@@ -47,8 +46,6 @@ def command(
     Pass it with `--secret -`: others can see a command line. Exit code 4 while readers still keep old
     files open: maintenance finishes it, or --resume.
     """
-    from eventlog.erasure import erasure
-
     targets = [bool(events), session is not None, path is not None, secret is not None, resume]
     if sum(targets) != 1:
         raise click.UsageError("say what to erase: one of --event, --session, --path, --secret, or --resume")
@@ -79,9 +76,7 @@ def _plan(
     session: str | None,
     path: str | None,
     secret: str | None,
-) -> "ErasurePlan":
-    from eventlog.erasure import erasure
-
+) -> ErasurePlan:
     if events:
         return erasure.plan_events(store, events)
     if session is not None:
@@ -93,7 +88,7 @@ def _plan(
     return erasure.plan_secret(store, secret or "")
 
 
-def _show(plan: "ErasurePlan", as_json: bool) -> None:
+def _show(plan: ErasurePlan, as_json: bool) -> None:
     if as_json:
         put(document({"plan": _fields(plan)}))
         return
@@ -119,7 +114,7 @@ def _show(plan: "ErasurePlan", as_json: bool) -> None:
         say(f"  {sentence}")
 
 
-def _fields(plan: "ErasurePlan") -> dict[str, Any]:
+def _fields(plan: ErasurePlan) -> dict[str, Any]:
     """The plan without what is to be erased."""
     return {
         "by": plan.by,
@@ -135,7 +130,7 @@ def _fields(plan: "ErasurePlan") -> dict[str, Any]:
     }
 
 
-def _tell_done(done: "Erased", as_json: bool) -> None:
+def _tell_done(done: Erased, as_json: bool) -> None:
     if as_json:
         put(document({"erased": done}))
     elif not done.erasures and not done.waiting:

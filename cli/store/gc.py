@@ -1,19 +1,19 @@
 """`locus store gc`: remove the contents that no kept session needs."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 import eventlog
+from eventlog.retention import collection
+from eventlog.retention.collection import Collected, CollectionPlan
 
 from ..access import open_store
 from ..options import json_option
 from ..output import count, document, one_line, put, say, size
 from ..progress import Progress
-
-if TYPE_CHECKING:
-    from eventlog.retention.collection import Collected, CollectionPlan
 
 
 @click.command("gc")
@@ -29,8 +29,6 @@ def command(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
     removed by a run a day later. The log itself stays whole: its events can still be read, the files
     of these turns cannot be replayed.
     """
-    from eventlog.retention import collection
-
     with open_store() as store:
         with Progress("finding live contents"):
             plan = collection.plan(store)
@@ -55,7 +53,7 @@ def command(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
         _tell(done)
 
 
-def _ask(plan: "CollectionPlan") -> None:
+def _ask(plan: CollectionPlan) -> None:
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise eventlog.Refused(
@@ -65,7 +63,7 @@ def _ask(plan: "CollectionPlan") -> None:
     click.confirm(f"Remove contents of {size(plan.freed)}?", abort=True, err=True)
 
 
-def _show(plan: "CollectionPlan") -> None:
+def _show(plan: CollectionPlan) -> None:
     for candidate in plan.candidates:
         put(f"release {candidate.session_id} ({candidate.rule})\n")
     for lost in plan.lost:
@@ -92,7 +90,7 @@ def _show(plan: "CollectionPlan") -> None:
         )
 
 
-def _tell(done: "Collected") -> None:
+def _tell(done: Collected) -> None:
     if done.released:
         say(f"Released {count(len(done.released), 'session')}.")
     if done.condemned:
@@ -103,9 +101,7 @@ def _tell(done: "Collected") -> None:
         say(f"Brought back {count(len(done.swept.rescued), 'pack')} that something needs again.")
 
 
-def _as_json(plan: "CollectionPlan", done: "Collected | None") -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _as_json(plan: CollectionPlan, done: Collected | None) -> dict[str, Any]:
     return {
         "token": plan.token,
         "bytes": plan.freed,

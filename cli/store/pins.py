@@ -3,6 +3,9 @@
 import click
 
 import eventlog
+from eventlog.query.lookup import names_a_turn
+from eventlog.recorder import sessions
+from eventlog.retention import retention
 
 from ..access import open_store
 from ..output import count, say
@@ -21,10 +24,6 @@ def pin(names: tuple[str, ...]) -> None:
 
 def _pin(names: tuple[str, ...], *, undo: bool) -> None:
     """Pin or unpin each of the names."""
-    from eventlog.query.lookup import names_a_turn
-    from eventlog.recorder import sessions
-    from eventlog.retention import retention
-
     with open_store() as store:
         # All names first: a wrong one changes nothing.
         wanted: list[eventlog.TurnRef | str] = []
@@ -63,9 +62,6 @@ def archive(names: tuple[str, ...], reason: str | None, undo: bool) -> None:
     removed before `locus store gc`, or maintenance, has run; --undo brings contents back for a day. An
     active or pinned session is refused with exit code 3.
     """
-    from eventlog.recorder import sessions
-    from eventlog.retention import retention
-
     with open_store() as store:
         # The last part of a conversation comes first: it may be active, and so refused.
         ids = [session_id for name in names for session_id in reversed(sessions.parts(store, name))]
