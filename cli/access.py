@@ -8,11 +8,16 @@ import click
 import eventlog
 from eventlog.base import config
 
-from .options import store_option
-from .output import opened, say
+from .streams import opened, say
 
 # Commands that report unreadable events themselves, or repair them.
 _OF_DAMAGE = ("verify", "repair", "salvage")
+
+
+def store_option() -> str | None:
+    """What --store says, before the verb."""
+    named: str | None = click.get_current_context().find_root().obj
+    return named
 
 
 def open_store(*, records: bool = False) -> "eventlog.Store":

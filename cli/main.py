@@ -20,8 +20,8 @@ import eventlog
 
 from . import confine, exits
 from .access import start_maintenance
-from .output import naming_stdout, opened, say, unread
 from .root import PipeClosedError, cli
+from .streams import naming_stdout, opened, say, unread
 
 _STREAMS = (
     (0, "stdin", os.O_RDONLY, "r"),

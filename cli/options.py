@@ -1,9 +1,8 @@
 """The options that several verbs have in common."""
 
-import datetime
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -22,6 +21,8 @@ class Since(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        import datetime
+
         text = str(value).strip()
         ago = _AGO.fullmatch(text)
         try:
@@ -80,19 +81,3 @@ plan_options = options(
     click.option("--yes", is_flag=True, help="Do not ask."),
     click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other."),
 )
-
-
-def store_option() -> str | None:
-    """What --store says, before the verb."""
-    named: str | None = click.get_current_context().find_root().obj
-    return named
-
-
-def usage_error(message: str) -> click.UsageError:
-    """The command line makes no sense: an error that names the command."""
-    return click.UsageError(message, click.get_current_context())
-
-
-def exit_with(code: int) -> NoReturn:
-    """End the command with this exit code."""
-    raise click.exceptions.Exit(code)

@@ -8,14 +8,11 @@ JSON is one document, or one object per line, always with a version. The version
 added under it. Times are ISO 8601 in UTC, an unknown value is null, bytes are base64.
 """
 
-import contextlib
 import datetime
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from eventlog.base.display import NO_TITLE as NO_TITLE
 from eventlog.base.display import UNKNOWN as UNKNOWN
@@ -32,11 +29,14 @@ from eventlog.base.display import one_line as one_line
 from eventlog.base.display import short_hash as short_hash
 
 from .outside import local
+from .streams import naming_stdout as naming_stdout
+from .streams import put as put
+from .streams import say as say
+from .streams import unread
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.replay.certainty import Certainty
-    from eventlog.store import Store
 
 VERSION = 1
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "parquet", "arrow")
@@ -46,40 +46,6 @@ _NARROW = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BAR_NAME_MAX = 40
 _BAR_WIDTH_MIN = 10
-
-# The stores that this command's answers come from.
-opened: "list[Store]" = []
-
-
-def unread() -> tuple[range, ...]:
-    """The positions that this command's answers left out, because damage took their events."""
-    return tuple(positions for store in opened for positions in store.unread)
-
-
-# -- writing -------------------------------------------------------------------------------------------
-
-
-def put(text: str | bytes) -> None:
-    """Write data to stdout. Raises: OSError with its name."""
-    with naming_stdout():
-        click.echo(text, nl=False)
-
-
-@contextlib.contextmanager
-def naming_stdout() -> Iterator[None]:
-    """Errors of writing to standard output carry its name, as those of files do."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = "standard output"
-        raise
-
-
-def say(text: str) -> None:
-    """Write a message to stderr; a failure to do so changes nothing."""
-    with contextlib.suppress(OSError):
-        click.echo(text, err=True)
 
 
 # -- values -------------------------------------------------------------------------------------------

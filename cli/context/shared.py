@@ -15,7 +15,8 @@ from eventlog.memory.shared_nodes import is_enabled
 from eventlog.memory.shared_state import staleness, state_of
 
 from ..access import open_store
-from ..options import exit_with, json_option
+from ..exits import exit_with
+from ..options import json_option
 from ..output import document, one_line, put, say, table
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,7 +16,8 @@ from eventlog.recorder.sessions import parts
 
 from .. import exits
 from ..access import open_store
-from ..options import Since, exit_with, force_option, json_option, options, session_option, usage_error
+from ..exits import exit_with, usage_error
+from ..options import Since, force_option, json_option, options, session_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
 from .locusgraph import tell_sessions

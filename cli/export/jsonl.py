@@ -9,7 +9,8 @@ from eventlog.exports.jsonl import JsonlReport, export, write
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, force_option, json_option, usage_error
+from ..exits import exit_with, usage_error
+from ..options import force_option, json_option
 from ..output import count, document, naming_stdout, one_line, put, say, size
 from ..progress import Progress
 

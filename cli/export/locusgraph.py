@@ -8,7 +8,8 @@ from eventlog.exports.locusgraph.locusgraph import ExportReport, export
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, force_option, json_option, usage_error
+from ..exits import exit_with, usage_error
+from ..options import force_option, json_option
 from ..output import count, document, put, say, size
 from ..progress import Progress
 

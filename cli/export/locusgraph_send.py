@@ -19,7 +19,7 @@ from eventlog.recorder import sessions
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, usage_error
+from ..exits import exit_with, usage_error
 from ..output import count, document, put, say, size
 from ..progress import Progress
 from .locusgraph import tell_left_out, tell_shortcomings

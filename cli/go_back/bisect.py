@@ -15,8 +15,9 @@ from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, 
 
 from .. import exits
 from ..access import open_store
+from ..exits import exit_with
 from ..lazy import Entry, LazyGroup, Sections
-from ..options import exit_with, json_option
+from ..options import json_option
 from ..output import count, document, one_line, put, say
 
 _RUN = "Find the turn that broke something, with a command that says good or bad."

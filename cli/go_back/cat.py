@@ -7,7 +7,7 @@ from eventlog.blobs.ids import blob_id, to_text
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with
+from ..exits import exit_with
 from ..output import one_line, put, say
 
 

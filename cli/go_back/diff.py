@@ -17,7 +17,9 @@ from eventlog.replay.trees import TreeState
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option
+from ..exits import exit_with
+from ..filters import names_of
+from ..options import json_option
 from ..output import (
     certainty_json,
     count,
@@ -31,7 +33,6 @@ from ..output import (
 )
 from ..output import change as change_text
 from ..outside import local
-from ..repopath import names_of
 
 
 @click.command("diff")

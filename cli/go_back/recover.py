@@ -11,7 +11,8 @@ from eventlog.undo.recover import RecordedState, plan_of_recovery, recorded_stat
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option, limit_option
+from ..exits import exit_with
+from ..options import json_option, limit_option
 from ..output import count, document, moment, one_line, put, say, size
 from ..progress import Progress
 from .restore import check_whereabouts
@@ -57,7 +58,7 @@ def command(path: str, number: int | None, to: str | None, yes: bool, limit: int
 
 
 def _find(store: "eventlog.Store", given: str) -> tuple[list[RecordedState], list[str]]:
-    from ..repopath import names_of
+    from ..filters import names_of
 
     for name in names_of(store, given):
         if states := recorded_states(store, name):

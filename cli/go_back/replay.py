@@ -7,7 +7,8 @@ from eventlog.worktree.entries import BY_CHOICE
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option
+from ..exits import exit_with
+from ..options import json_option
 from ..output import certainty_json, count, document, ignored_text, one_line, put, say, size
 from ..progress import Progress
 

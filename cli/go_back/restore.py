@@ -14,7 +14,8 @@ from eventlog.restore.run import RestoreOutcome
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option, plan_options
+from ..exits import exit_with
+from ..options import json_option, plan_options
 from ..output import certainty_json, count, document, ignored_text, one_line, put, say
 from ..progress import Progress
 

@@ -89,7 +89,7 @@ def undo(
 
 
 def _path(store: "eventlog.Store", given: str) -> str:
-    from ..repopath import names_of
+    from ..filters import names_of
 
     return names_of(store, given)[0]
 

@@ -16,7 +16,7 @@ from eventlog.undo.plan import UndoPlan
 from eventlog.undo.take_back import UndoConflict
 
 from .. import exits
-from ..options import exit_with
+from ..exits import exit_with
 from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
 from .restore import ask, name_of, reasons, text_of

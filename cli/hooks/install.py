@@ -15,7 +15,8 @@ from eventlog.setup.git_exclude import Standing
 from eventlog.setup.install import Homes
 from eventlog.setup.settings_file import SettingsEdit
 
-from ..options import store_option, usage_error
+from ..access import store_option
+from ..exits import usage_error
 from ..output import say
 from .text import (
     COMMANDS,

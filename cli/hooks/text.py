@@ -18,7 +18,8 @@ from eventlog.setup.git_exclude import Standing
 from eventlog.setup.install import Homes
 from eventlog.setup.settings_file import SettingsEdit
 
-from ..options import json_option, options, store_option
+from ..access import store_option
+from ..options import json_option, options
 from ..output import document, lines, put, say
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,7 +9,8 @@ from eventlog.importers.git_report import GitImportReport
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option
+from ..exits import exit_with
+from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
 from .withheld_text import say_withheld

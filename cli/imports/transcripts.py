@@ -13,7 +13,8 @@ from eventlog.importers.importer import ImportReport
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option
+from ..exits import exit_with
+from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
 from .withheld_text import say_withheld

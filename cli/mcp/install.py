@@ -13,8 +13,9 @@ from eventlog.base.fs import REAL
 from eventlog.setup import git_exclude
 from eventlog.setup.settings_file import SettingsEdit
 
+from ..access import store_option
 from ..hooks.text import edit_options, homes, listed, out_of_lists, project_directory, report_changes
-from ..options import options, store_option
+from ..options import options
 from ..output import say
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -88,7 +88,7 @@ def _range(lines: str | None, number: int | None, last: int) -> range:
 
 
 def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> list[BlamedLine]:
-    from ..repopath import names_of
+    from ..filters import names_of
 
     until, now = None, None
     if turn is not None:

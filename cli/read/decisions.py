@@ -6,16 +6,14 @@ import click
 
 import eventlog
 from eventlog.base.display import nothing_fits
-from eventlog.base.paths import within_sql
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
-from eventlog.search import find, query
-from eventlog.search.find import SearchAnswer
 
 from ..access import open_store
+from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
 from ..output import document, microseconds, moment, moment_exact, one_line, put, say
-from ..repopath import filter_of
-from .search import WordsCommand, check_filters, replay, say_partial
+from ..records import records
+from .words import WordsCommand, chosen, replay, say_partial
 
 _COLUMNS = (
     "event_id, position, session_id, turn, turn_id, happened, coalesce(title, decision) as title, decision, "
@@ -58,24 +56,6 @@ def command(
     return say_partial(answer)
 
 
-def chosen(
-    store: "eventlog.Store",
-    words: tuple[str, ...],
-    event_type: str,
-    path: str | None,
-    sessions: tuple[str, ...] | None,
-    since: int | None,
-    limit: int,
-) -> tuple[list[int] | None, SearchAnswer | None]:
-    """The positions that match words, the best first, and the answer of the search; None: all."""
-    if not words:
-        return None, None
-    filters = find.Filters((event_type,), path, sessions, since)
-    wanted = query.parse(" ".join(words))
-    answer = find.search(store, wanted, filters, limit=limit, seconds=find.WAIT_S)
-    return [hit.position for hit in answer.hits], answer
-
-
 def _rows(
     store: "eventlog.Store",
     positions: list[int] | None,
@@ -84,28 +64,16 @@ def _rows(
     since: int | None,
     limit: int,
 ) -> list[dict[str, Any]]:
-    from ..records import records
-
-    where = ["true"]
-    parameters: list[Any] = []
-
-    def add(condition: str, *values: object) -> None:
-        first = len(parameters) + 1
-        parameters.extend(values)
-        where.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
-
+    where = Where()
     if positions is not None:
-        add("list_contains({}, position)", positions)
-    if path is not None:
-        condition, named = within_sql("path", path)
-        add(condition, *named)
-    if sessions is not None:
-        add("list_contains({}, session_id)", list(sessions))
+        where.add("list_contains({}, position)", positions)
+    where.add_path(path)
+    where.add_sessions(sessions)
     if since is not None:
-        add("epoch_us(happened) >= {}", since)
-    sql = f"select {_COLUMNS} from {DATED_DECISIONS} where {' and '.join(where)} "
+        where.add("epoch_us(happened) >= {}", since)
+    sql = f"select {_COLUMNS} from {DATED_DECISIONS} {where} "
     sql += f"order by {DECISIONS_NEWEST_FIRST} limit {limit}"
-    decisions = list(records(store.query(sql, parameters)))
+    decisions = list(records(store.query(sql, where.parameters)))
     if positions is not None:
         decisions.sort(key=lambda row: positions.index(row["position"]))
     return decisions

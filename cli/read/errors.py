@@ -8,11 +8,10 @@ import click
 from eventlog.search.failures import FoundError, failures, median_us
 
 from ..access import open_store
+from ..filters import check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
 from ..output import count, document, moment, moment_exact, one_line, put, say, table
-from ..repopath import filter_of
-from .decisions import chosen
-from .search import WordsCommand, check_filters, replay, say_partial
+from .words import WordsCommand, chosen, replay, say_partial
 
 
 @click.command("errors", cls=WordsCommand)

@@ -13,7 +13,9 @@ from eventlog.replay.history import FileVersion
 
 from .. import exits
 from ..access import open_store
-from ..options import exit_with, json_option, limit_option, rewritten_option
+from ..exits import exit_with
+from ..filters import names_of, outside_names
+from ..options import json_option, limit_option, rewritten_option
 from ..output import (
     change,
     json_line,
@@ -26,7 +28,6 @@ from ..output import (
     short_hash,
     table,
 )
-from ..repopath import names_of, outside_names
 
 _CHANGES_FILE = "list_contains(files_modified, $1)"
 

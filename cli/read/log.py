@@ -7,7 +7,7 @@ import click
 
 import eventlog
 from eventlog.base.display import event_words as what
-from eventlog.base.paths import is_within, within_sql
+from eventlog.base.paths import is_within
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.query.views import SHOWN_EVENTS
@@ -15,6 +15,7 @@ from eventlog.replay.certainty import NOT_CLOSED
 
 from .. import exits
 from ..access import open_store
+from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, rewritten_option, session_option, since_option
 from ..output import (
     NO_TITLE,
@@ -27,11 +28,10 @@ from ..output import (
     put,
     say,
     say_left_out,
+    table,
 )
 from ..outside import local
 from ..records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
-from ..repopath import filter_of
-from .search import check_filters
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -65,7 +65,7 @@ def command(
     the newest events come oldest first, then new ones, until Ctrl-C.
     """
     want_events = want_events or follow or event_type is not None or path is not None
-    where = _Where()
+    where = Where()
     if event_type is not None:
         where.add("event_type = {}", event_type)
     if since is not None:
@@ -73,12 +73,9 @@ def command(
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
     with open_store() as store:
         only = check_filters(store, session, [] if event_type is None else [event_type])
-        if only is not None:
-            where.add("list_contains({}, session_id)", list(only))
         within = filter_of(store, path)
-        if within is not None:
-            condition, parameters = within_sql("path", within)
-            where.add(condition, *parameters)
+        where.add_sessions(only)
+        where.add_path(within)
         if follow:
             return _follow(store, where, limit, as_json, only, event_type, within)
         left_out = 0
@@ -114,7 +111,7 @@ def command(
 
 def _follow(
     store: "eventlog.Store",
-    where: "_Where",
+    where: Where,
     limit: int,
     as_json: bool,
     sessions: tuple[str, ...] | None,
@@ -145,28 +142,7 @@ def _follow(
     return exits.INTERRUPTED
 
 
-class _Where:
-    """Conditions of a query and their parameters."""
-
-    def __init__(self) -> None:
-        self.parameters: list[Any] = []
-        self._conditions: list[str] = []
-
-    def add(self, condition: str, *values: object) -> None:
-        first = len(self.parameters) + 1
-        self.parameters += values
-        self._conditions.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
-
-    @property
-    def all(self) -> tuple[str, list[Any]]:
-        """The condition, and its parameters."""
-        return " and ".join(self._conditions) or "true", self.parameters
-
-    def __str__(self) -> str:
-        return f"where {' and '.join(self._conditions)}" if self._conditions else ""
-
-
-def _find_turns(store: "eventlog.Store", where: _Where, limit: int, *, whole: bool) -> list[Record]:
+def _find_turns(store: "eventlog.Store", where: Where, limit: int, *, whole: bool) -> list[Record]:
     """The newest matching turns; `whole`: with the columns that no table shows."""
     columns = all_of("turns", () if whole else ASKED_FOR)
     rows = store.query(
@@ -176,7 +152,7 @@ def _find_turns(store: "eventlog.Store", where: _Where, limit: int, *, whole: bo
     return list(records(rows))
 
 
-def _find_events(store: "eventlog.Store", where: _Where, limit: int) -> list[dict[str, Any]]:
+def _find_events(store: "eventlog.Store", where: Where, limit: int) -> list[dict[str, Any]]:
     """The newest matching events, without half lines that were read in full later."""
     question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
     listed = list(events(store.query(question.format(where), where.parameters)))
@@ -196,8 +172,6 @@ def _with_life(store: "eventlog.Store", turn: Record) -> Record:
 
 
 def _turn_table(turns: list[Record]) -> str:
-    from ..output import table
-
     # The column is left out where all turns are exact.
     states = [_state(turn) for turn in turns]
     cells = [
@@ -224,8 +198,6 @@ def _state(turn: Record) -> str:
 
 
 def _event_table(events: list[dict[str, Any]]) -> str:
-    from ..output import table
-
     cells = [_cells(event) for event in events]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
     return table(heads, cells) if cells else ""

@@ -10,7 +10,8 @@ from eventlog.query import prices
 from eventlog.reports import figures, overview, page
 
 from ..access import open_store
-from ..options import force_option, json_option, since_option, usage_error
+from ..exits import usage_error
+from ..options import force_option, json_option, since_option
 from ..output import document, put, say, size
 from ..progress import Progress
 

@@ -2,67 +2,23 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-import eventlog
-from eventlog.base.display import not_searched, nothing_fits
-from eventlog.base.types import KIND_OF_TYPE
-from eventlog.recorder.sessions import meant
+from eventlog.base.display import nothing_fits
 from eventlog.search import find, meaning, query
 from eventlog.search.find import Hit, SearchAnswer
 
-from .. import exits
 from ..access import open_store
+from ..filters import check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
-from ..output import count, document, moment, moment_exact, one_line, put, say
+from ..output import count, document, lines, moment, moment_exact, one_line, put, say
 from ..progress import Progress
-from ..repopath import filter_of
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .words import WordsCommand, replay, say_partial
 
 _EVENT_SHOWN = 12
 _HASH_SHOWN = len("blake3:") + 16
-
-_MINUS = "\ue002"  # a character that is in no word
-_SHORT = ("-h", "-n")
-
-
-class WordsCommand(click.Command):
-    """A command in which `-word` leaves a word out. Its only short options are `-h` and `-n`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args = [
-            _MINUS + arg[1:]
-            if arg.startswith("-") and not arg.startswith("--") and arg not in _SHORT
-            else arg
-            for arg in args
-        ]
-        rest = super().parse_args(ctx, args)
-        words = ctx.params.get("words") or ()
-        ctx.params["words"] = tuple(word.replace(_MINUS, "-") for word in words)
-        return rest
-
-
-def check_filters(
-    store: "eventlog.Store", session: str | None, event_types: Sequence[str] = ()
-) -> tuple[str, ...] | None:
-    """The ids of the sessions that a person names (`sessions.meant`), None without a name.
-
-    Raises: NotFound for a session, or a type, that does not exist here.
-    """
-    only = None if session is None else meant(store, session)
-    if any(name not in KIND_OF_TYPE for name in event_types):
-        rows = store.query("select distinct event_type from events order by 1").rows
-        present_types = [str(row[0]) for row in rows]
-        for name in event_types:
-            if name not in present_types and name not in KIND_OF_TYPE:
-                raise eventlog.NotFound(
-                    f"no event is of the type {name!r}. Types here: {', '.join(present_types) or 'none'}."
-                )
-    return only
 
 
 @click.command("search", cls=WordsCommand)
@@ -142,15 +98,6 @@ def say_rest(answer: SearchAnswer, limit: int) -> int | None:
     return say_partial(answer)
 
 
-def say_partial(answer: SearchAnswer | None) -> int | None:
-    """Report what was not searched. Returns: the exit code for that; None where everything was."""
-    if answer is None or not answer.missing:
-        return None
-    why = f" ({answer.why})" if answer.why else ""
-    say(f"{not_searched(answer.missing, answer.events)}{why}. `locus search --wait` searches all.")
-    return exits.PARTIAL
-
-
 def _go_on(root: str) -> None:
     """Have the maintainer index the rest."""
     from ..maintainer import start
@@ -189,11 +136,6 @@ def go_on_with(hit: Hit) -> str:
     return f"locus show {hit.event_id[:_EVENT_SHOWN]}"
 
 
-def replay(turn_name: str | None) -> str | None:
-    """The command line that puts the files of a hit's turn into a directory."""
-    return None if turn_name is None else f"locus replay {turn_name} --to DIR"
-
-
 def _shown(hit: Hit) -> str:
     what = hit.path if hit.is_content else hit.title or " ".join(t for t in (hit.tool, hit.path) if t)
     kind = "content" if hit.is_content else hit.event_type
@@ -226,6 +168,4 @@ def marked(hit: Hit) -> str:
 
 
 def _clean(text: str) -> str:
-    from ..output import lines
-
     return lines(text).replace("\n", " ").replace("\t", " ")

@@ -14,7 +14,8 @@ import eventlog
 
 from ..access import open_store
 from ..confine import ends_within, go_on_in_child
-from ..options import force_option, usage_error
+from ..exits import usage_error
+from ..options import force_option
 from ..output import BINARY, FORMATS, encoded, put
 from ..progress import Progress
 

@@ -13,7 +13,8 @@ from eventlog.reports import figures, zones
 from eventlog.reports.figures import Figures
 
 from ..access import open_store
-from ..options import json_option, limit_option, rewritten_option, since_option, usage_error
+from ..exits import usage_error
+from ..options import json_option, limit_option, rewritten_option, since_option
 from ..output import (
     bars,
     change,

@@ -10,8 +10,7 @@ from eventlog.recorder import sessions
 from eventlog.recorder.sessions import RECENT, SessionRow
 
 from ..access import open_store
-from ..exits import ERROR
-from ..options import exit_with
+from ..exits import ERROR, exit_with
 from ..output import count, one_line, put, say
 from .text import agent_option, end_stale, meant, session_table
 

@@ -7,9 +7,10 @@ import click
 
 from eventlog.doctor import agents, gaps, store
 
-from ..exits import ERROR
+from ..access import store_option
+from ..exits import ERROR, exit_with
 from ..hooks.text import COMMANDS, project_directory
-from ..options import exit_with, json_option, store_option
+from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
 

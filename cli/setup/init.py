@@ -11,7 +11,7 @@ from eventlog.base.identity import TURN_LIMIT, TURN_LIMIT_MAX
 from eventlog.base.repository import git_root, project_name_of, repo_hash_of
 from eventlog.multi_store import remember
 
-from ..options import store_option
+from ..access import store_option
 from ..output import say
 
 

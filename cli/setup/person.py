@@ -12,7 +12,8 @@ from eventlog.base.person import Person
 from eventlog.base.repository import person_of
 
 from ..access import open_store
-from ..options import json_option, usage_error
+from ..exits import usage_error
+from ..options import json_option
 from ..output import document, one_line, put, say
 
 

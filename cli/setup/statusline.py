@@ -4,7 +4,7 @@ import os
 
 import click
 
-from ..options import store_option
+from ..access import store_option
 from ..output import put
 
 

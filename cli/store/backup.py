@@ -6,7 +6,8 @@ import eventlog
 from eventlog.maintenance.backup import BackupReport, backup
 
 from ..access import open_store
-from ..options import exit_with, json_option
+from ..exits import exit_with
+from ..options import json_option
 from ..output import count, document, put, say, size
 from ..progress import Progress
 

@@ -15,8 +15,9 @@ from eventlog.repair.repair import RepairReport
 from eventlog.repair.salvage import SalvageReport
 
 from .. import exits
-from ..access import open_store
-from ..options import exit_with, json_option, store_option, usage_error
+from ..access import open_store, store_option
+from ..exits import exit_with, usage_error
+from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
 

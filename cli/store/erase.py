@@ -11,11 +11,11 @@ from eventlog.erasure import erasure
 from eventlog.erasure.erasure import Erased, ErasurePlan
 
 from ..access import open_store
-from ..exits import PARTIAL
-from ..options import exit_with, json_option
+from ..exits import PARTIAL, exit_with
+from ..filters import filter_of
+from ..options import json_option
 from ..output import count, document, put, say
 from ..progress import Progress
-from ..repopath import filter_of
 
 
 @click.command("erase")

@@ -1,9 +1,12 @@
-"""From a path as a person types it to its name in the repository."""
+"""What narrows an answer, as a person types it: paths, sessions and types of events."""
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import eventlog
 from eventlog.base.paths import is_outside, path_text, within_sql
+from eventlog.base.types import KIND_OF_TYPE
 from eventlog.secrets.outside_names import OutsideNames
 
 
@@ -92,3 +95,56 @@ def _inside(root: str, path: str) -> str | None:
     """`path` relative to `root`, None when it is not below it; `.` is the root itself."""
     relative = os.path.relpath(os.path.normpath(path), root)
     return None if relative == ".." or relative.startswith("../") else relative
+
+
+def check_filters(
+    store: "eventlog.Store", session: str | None, event_types: Sequence[str] = ()
+) -> tuple[str, ...] | None:
+    """The ids of the sessions that a person names (`sessions.meant`), None without a name.
+
+    Raises: NotFound for a session, or a type, that does not exist here.
+    """
+    from eventlog.recorder.sessions import meant
+
+    only = None if session is None else meant(store, session)
+    if any(name not in KIND_OF_TYPE for name in event_types):
+        rows = store.query("select distinct event_type from events order by 1").rows
+        present_types = [str(row[0]) for row in rows]
+        for name in event_types:
+            if name not in present_types and name not in KIND_OF_TYPE:
+                raise eventlog.NotFound(
+                    f"no event is of the type {name!r}. Types here: {', '.join(present_types) or 'none'}."
+                )
+    return only
+
+
+class Where:
+    """Conditions of a query and their parameters."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Any] = []
+        self._conditions: list[str] = []
+
+    def add(self, condition: str, *values: object) -> None:
+        first = len(self.parameters) + 1
+        self.parameters += values
+        self._conditions.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
+
+    def add_path(self, path: str | None) -> None:
+        """Only this file, or what is below this directory."""
+        if path is not None:
+            condition, parameters = within_sql("path", path)
+            self.add(condition, *parameters)
+
+    def add_sessions(self, sessions: Sequence[str] | None) -> None:
+        """Only events, or turns, of these sessions."""
+        if sessions is not None:
+            self.add("list_contains({}, session_id)", list(sessions))
+
+    @property
+    def all(self) -> tuple[str, list[Any]]:
+        """The condition, and its parameters."""
+        return " and ".join(self._conditions) or "true", self.parameters
+
+    def __str__(self) -> str:
+        return f"where {' and '.join(self._conditions)}" if self._conditions else ""
