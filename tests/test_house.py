@@ -545,7 +545,7 @@ def test_help_lists_say_what_the_commands_say() -> None:
     for path, group in commands(cli):
         if not isinstance(group, LazyGroup):
             continue
-        for _, entries in group.sections:
+        for entries in group.sections.values():
             for entry in entries:
                 command = group.get_command(click.Context(group), entry.name)
                 assert command is not None

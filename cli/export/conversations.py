@@ -14,9 +14,8 @@ from eventlog.exports.atif import documents
 from eventlog.exports.otlp import requests
 from eventlog.recorder.sessions import parts
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with, usage_error
+from ..exits import PARTIAL, exit_with, usage_error
 from ..options import Since, force_option, json_option, options, session_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
@@ -137,4 +136,4 @@ def agent_trace(path: str, session: str | None, since: int | None, force: bool, 
             say(f"no lines of {one_line(name)}: {one_line(why)}")
         say(f"Wrote {count(report.records, 'record')}.")
     if report.missing:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)

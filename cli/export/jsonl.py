@@ -7,9 +7,8 @@ import click
 from eventlog.base.config import PEOPLE
 from eventlog.exports.jsonl import JsonlReport, export, write
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with, usage_error
+from ..exits import PARTIAL, exit_with, usage_error
 from ..options import force_option, json_option
 from ..output import count, document, naming_stdout, one_line, put, say, size
 from ..progress import Progress
@@ -50,7 +49,7 @@ def command(path: str, contents: bool, since: int, people: str | None, force: bo
     else:
         _tell(report, contents)
     if report.missing or report.lost:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _tell(report: JsonlReport, contents: bool) -> None:

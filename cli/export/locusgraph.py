@@ -6,9 +6,8 @@ import click
 
 from eventlog.exports.locusgraph.locusgraph import ExportReport, export
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with, usage_error
+from ..exits import PARTIAL, exit_with, usage_error
 from ..options import force_option, json_option
 from ..output import count, document, put, say, size
 from ..progress import Progress
@@ -126,7 +125,7 @@ def _write(path: str, arguments: dict[str, Any], as_json: bool) -> None:
     else:
         _tell(report, arguments["dry_run"])
     if report.lost:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _tell(report: ExportReport, dry_run: bool) -> None:

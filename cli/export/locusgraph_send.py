@@ -17,9 +17,8 @@ from eventlog.exports.locusgraph.endpoint import Endpoint, endpoint_of, key_from
 from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
 from eventlog.recorder import sessions
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with, usage_error
+from ..exits import PARTIAL, exit_with, usage_error
 from ..output import count, document, put, say, size
 from ..progress import Progress
 from .locusgraph import tell_left_out, tell_shortcomings
@@ -86,7 +85,7 @@ def _send(endpoint: Endpoint, arguments: dict[str, Any], as_json: bool) -> None:
     else:
         _tell(report, arguments["dry_run"], arguments["follow"])
     if report.failures or report.lost or (report.stopped and not arguments["follow"]):
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _shown_progress(progress: Progress) -> SendProgress:

@@ -13,15 +13,17 @@ import click
 import eventlog
 from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, states_in, states_of
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..lazy import Entry, LazyGroup, Sections
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 
 _RUN = "Find the turn that broke something, with a command that says good or bad."
-SECTIONS: Sections = (("Search", (Entry("run", "go_back.bisect:run", _RUN),)),)
+SECTIONS: Sections = (
+    "Search",
+    Entry("run", "go_back.bisect:run", _RUN),
+)
 
 
 @click.command("bisect", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
@@ -63,7 +65,7 @@ def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: 
             else:
                 search.show(first_bad)
         if first_bad is None:
-            exit_with(exits.PARTIAL)
+            exit_with(PARTIAL)
         if not (as_json or first_bad.between):
             from .diff import command as diff
 

@@ -15,9 +15,8 @@ from eventlog.replay.diffs import Diff, FileDiff
 from eventlog.replay.patches import mode_of, quoted
 from eventlog.replay.trees import TreeState
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..filters import names_of
 from ..options import json_option
 from ..output import (
@@ -87,7 +86,7 @@ def command(
     if reading.damage is not None:
         raise reading.damage
     if diff.missing or reading.lost:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _split(

@@ -9,9 +9,8 @@ import click
 import eventlog
 from eventlog.undo.recover import RecordedState, plan_of_recovery, recorded_states
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import ERROR, exit_with
 from ..options import json_option, limit_option
 from ..output import count, document, moment, one_line, put, say, size
 from ..progress import Progress
@@ -46,7 +45,7 @@ def command(path: str, number: int | None, to: str | None, yes: bool, limit: int
         if not states:
             also = f" Of this name there are: {', '.join(elsewhere)}." if elsewhere else ""
             say(f"No state of {path} was recorded.{also}")
-            exit_with(exits.ERROR)
+            exit_with(ERROR)
         chosen = _chosen(states[:limit], number, yes, as_json)
         if chosen is None:
             return

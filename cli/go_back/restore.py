@@ -12,9 +12,8 @@ from eventlog.checkout.parallel import Listed
 from eventlog.restore.plan import RestorePlan
 from eventlog.restore.run import RestoreOutcome
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..options import json_option, plan_options
 from ..output import certainty_json, count, document, ignored_text, one_line, put, say
 from ..progress import Progress
@@ -106,7 +105,7 @@ def command(
     else:
         say(_summary(plan, outcome))
     if plan.partial:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _plan(
@@ -158,7 +157,7 @@ def _recover(undo: bool, as_json: bool) -> None:
         if not outcomes:
             say("There is no restore to recover.")
     if left:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _show(plan: RestorePlan) -> None:

@@ -15,8 +15,7 @@ from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import UndoPlan
 from eventlog.undo.take_back import UndoConflict
 
-from .. import exits
-from ..exits import exit_with
+from ..exits import PARTIAL, REFUSED, exit_with
 from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
 from .restore import ask, name_of, reasons, text_of
@@ -56,7 +55,7 @@ def run(
             put(document({plan.operation: _as_json(plan, None)}))
         else:
             say(_way_out(plan, later))
-        exit_with(exits.REFUSED)
+        exit_with(REFUSED)
     if not dry_run and plan.steps:
         if not (yes or token):
             ask(plan)
@@ -67,7 +66,7 @@ def run(
     else:
         say(_summary(plan, outcome, dry_run))
     if plan.partial:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 # -- showing -------------------------------------------------------------------------------------------

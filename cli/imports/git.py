@@ -7,9 +7,8 @@ import click
 from eventlog.importers.git_history import import_git
 from eventlog.importers.git_report import GitImportReport
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
@@ -40,7 +39,7 @@ def command(repository: str, rev: str, limit: int | None, all_parents: bool, as_
     else:
         _tell(report)
     if report.missing:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _tell(report: GitImportReport) -> None:

@@ -7,9 +7,8 @@ import click
 import eventlog
 from eventlog.exports.jsonl_import import JsonlImportReport, load, read
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
@@ -35,7 +34,7 @@ def command(file: str, salvage: bool, as_json: bool) -> None:
     else:
         _tell(report)
     if report.skipped:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _load(store: "eventlog.Store", file: str, salvage: bool) -> JsonlImportReport:

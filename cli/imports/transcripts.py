@@ -11,9 +11,8 @@ from eventlog.agents.kit.spec import AgentSpec
 from eventlog.importers import importer, sources
 from eventlog.importers.importer import ImportReport
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
@@ -56,7 +55,7 @@ def command_of(spec: AgentSpec) -> click.Command:
         else:
             _tell(report)
         if report.is_partial:
-            exit_with(exits.PARTIAL)
+            exit_with(PARTIAL)
 
     run.__doc__ = (_HELP if is_found else _HELP_OF_FILES).format(agent=agent)
     callback = json_option(run)

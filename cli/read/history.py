@@ -11,9 +11,8 @@ from eventlog.blobs.ids import from_text
 from eventlog.query.lookup import rewritten_turns
 from eventlog.replay.history import FileVersion
 
-from .. import exits
 from ..access import open_store
-from ..exits import exit_with
+from ..exits import PARTIAL, exit_with
 from ..filters import names_of, outside_names
 from ..options import json_option, limit_option, rewritten_option
 from ..output import (
@@ -64,7 +63,7 @@ def command(path: str, limit: int, want_all: bool, as_json: bool) -> None:
     for turn, doubt in doubts.items():
         say(f"not known at the end of {turn}: {one_line(doubt)}")
     if doubts:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> list[FileVersion]:

@@ -13,8 +13,8 @@ from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.query.views import SHOWN_EVENTS
 from eventlog.replay.certainty import NOT_CLOSED
 
-from .. import exits
 from ..access import open_store
+from ..exits import INTERRUPTED
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, rewritten_option, session_option, since_option
 from ..output import (
@@ -139,7 +139,7 @@ def _follow(
                 show(event)
     except KeyboardInterrupt:  # the normal way to end it
         pass
-    return exits.INTERRUPTED
+    return INTERRUPTED
 
 
 def _find_turns(store: "eventlog.Store", where: Where, limit: int, *, whole: bool) -> list[Record]:

@@ -29,7 +29,7 @@ from ..output import (
     table,
 )
 from ..progress import Progress
-from .errors import duration
+from .decisions import duration
 
 DIMENSIONS = (
     "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",

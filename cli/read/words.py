@@ -7,7 +7,7 @@ import click
 import eventlog
 from eventlog.base.display import not_searched
 
-from .. import exits
+from ..exits import PARTIAL
 from ..output import say
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def say_partial(answer: "SearchAnswer | None") -> int | None:
         return None
     why = f" ({answer.why})" if answer.why else ""
     say(f"{not_searched(answer.missing, answer.events)}{why}. `locus search --wait` searches all.")
-    return exits.PARTIAL
+    return PARTIAL
 
 
 def replay(turn_name: str | None) -> str | None:

@@ -14,9 +14,8 @@ from eventlog.repair.damage import RepairPlan
 from eventlog.repair.repair import RepairReport
 from eventlog.repair.salvage import SalvageReport
 
-from .. import exits
 from ..access import open_store, store_option
-from ..exits import exit_with, usage_error
+from ..exits import PARTIAL, exit_with, usage_error
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
@@ -172,7 +171,7 @@ def salvage(dest: str, as_json: bool) -> None:
     else:
         _tell_saved(report)
     if report.skipped or report.gaps:
-        exit_with(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _tell_saved(report: SalvageReport) -> None:

@@ -1,8 +1,13 @@
-"""`locus store seal`, `compact`, `repack` and `rebuild`: fewer and faster files that hold the same."""
+"""Verbs of `locus store` that write what it holds anew, in fewer and faster files, or elsewhere."""
 
 import click
 
+import eventlog
+from eventlog.maintenance import backup as copies
+from eventlog.maintenance.backup import BackupReport
+
 from ..access import open_store
+from ..exits import exit_with
 from ..options import json_option
 from ..output import count, document, put, say, size
 from ..progress import Progress
@@ -94,3 +99,40 @@ def rebuild(as_json: bool) -> None:
         say("Nothing is sealed yet, so there is nothing to index. `locus store seal` seals.")
     else:
         say(f"Rebuilt {index}.")
+
+
+@click.command("backup")
+@click.argument("dest", type=click.Path())
+@click.option("--link", is_flag=True, help="Share packs and segments with the store, on the same disk.")
+@click.option("--prune", is_flag=True, help="Remove from DEST what the store has dropped since.")
+@click.option("--check", is_flag=True, help="Read all of DEST; copy anew what does not verify.")
+@json_option
+def backup(dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> None:
+    """Copy the store to the directory DEST, or bring the copy there up to date.
+
+    DEST is a store: `locus --store DEST` reads it. Others may work meanwhile; a backup that is
+    killed leaves the copy before it, and is finished by repeating it. Never record into DEST. Exit
+    code 12 when files of the store are damaged.
+    """
+    with open_store() as store, Progress("copying") as progress:
+        report = copies.backup(store, dest, link=link, prune=prune, check=check, progress=progress)
+    if as_json:
+        put(document({"backup": report}))
+    else:
+        _tell_copied(report)
+    if report.damaged:
+        exit_with(eventlog.Corruption.exit_code)
+
+
+def _tell_copied(report: BackupReport) -> None:
+    for what in report.damaged:
+        say(f"damaged: {what}")
+    if report.repaired:
+        say(f"{count(report.repaired, 'file')} of the copy did not verify and came anew.")
+    shared = f", {count(report.linked, 'file')} shared" if report.linked else ""
+    gone = f", {count(report.pruned, 'file')} removed" if report.pruned else ""
+    say(
+        f"{report.dest} holds the log up to position {report.next_position:,}: "
+        f"{count(report.packs, 'pack')}, {count(report.segments, 'segment')} and "
+        f"{count(report.journals, 'journal')} new ({size(report.bytes)} written{shared}{gone})."
+    )

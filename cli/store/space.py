@@ -1,4 +1,4 @@
-"""`locus store gc`: remove the contents that no kept session needs."""
+"""`locus store du` and `gc`: what takes the space, and removing what no kept session needs."""
 
 import sys
 from dataclasses import asdict
@@ -7,13 +7,86 @@ from typing import Any
 import click
 
 import eventlog
+from eventlog.gc import usage
+from eventlog.gc.usage import Reuse, Row
 from eventlog.retention import collection
 from eventlog.retention.collection import Collected, CollectionPlan
 
 from ..access import open_store
-from ..options import json_option
-from ..output import count, document, one_line, put, say, size
+from ..options import json_option, limit_option
+from ..output import count, document, one_line, pairs, put, say, size, table
 from ..progress import Progress
+
+_COUNTED = {"kind": "FILES OR CONTENTS", "session": "CONTENTS", "path": "VERSIONS"}
+
+
+@click.command("du")
+@click.option(
+    "--by",
+    type=click.Choice(("kind", "session", "path", "reuse")),
+    default="kind",
+    show_default=True,
+    help="What to add up.",
+)
+@limit_option(30)
+@json_option
+def du(by: str, limit: int, as_json: bool) -> None:
+    """Show what takes the space of the store, the largest first.
+
+    \b
+    --by kind      kinds of files
+    --by session   what only that session needs: what `store archive` and `store gc` would free;
+                   `shared` is what several sessions need
+    --by path      all recorded versions of a file
+    --by reuse     how much the snapshots hold, and how much of it is stored
+
+    The bytes of a content are its share of the group with which it is compressed.
+    """
+    with open_store() as store, store.view() as view, Progress("adding up"):
+        if by == "reuse":
+            _put_reuse(usage.reuse(store.blobs, view), as_json)
+            return
+        if by == "kind":
+            rows = usage.by_kind(store.blobs)
+        else:
+            rows = (usage.by_session if by == "session" else usage.by_path)(store.blobs, view)
+    if as_json:
+        total = sum(row.bytes for row in rows)
+        put(document({"du": {"by": by, "bytes": total, "rows": rows}}))
+        return
+    put(_table(by, rows[:limit]))
+    if len(rows) > limit:
+        rest = rows[limit:]
+        say(f"And {len(rest):,} more of {size(sum(row.bytes for row in rest))}; --limit N shows more.")
+    say(f"Together {size(sum(row.bytes for row in rows))}.")
+
+
+def _table(by: str, rows: list[Row]) -> str:
+    cells = [(size(row.bytes), f"{row.count:,}", one_line(row.name)) for row in rows]
+    return table(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1))
+
+
+def _put_reuse(reuse: Reuse, as_json: bool) -> None:
+    if as_json:
+        fields = {
+            "named": reuse.named,
+            "distinct": reuse.distinct,
+            "kept": reuse.stored,
+            "factor": reuse.factor,
+        }
+        put(document({"du": {"by": "reuse", **fields}}))
+        return
+    factor = "unknown" if reuse.factor is None else f"{reuse.factor:,.1f}"
+    put(
+        pairs(
+            [
+                ("named", f"{size(reuse.named)} in all snapshots and changes, each in full"),
+                ("distinct", f"{size(reuse.distinct)} of different contents"),
+                ("kept", f"{size(reuse.stored)} in packs"),
+                ("factor", factor),
+            ]
+        )
+    )
 
 
 @click.command("gc")
@@ -21,7 +94,7 @@ from ..progress import Progress
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--token", metavar="TOKEN", help="Carry out the plan of that token, no other.")
 @json_option
-def command(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
+def gc(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
     """Remove the contents that no kept session needs.
 
     These are contents that only released sessions name, or none. Released are the sessions that
@@ -50,7 +123,7 @@ def command(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
     elif done is None:
         say(f"Nothing was changed. --token {plan.token} carries this plan out.")
     else:
-        _tell(done)
+        _tell_collected(done)
 
 
 def _ask(plan: CollectionPlan) -> None:
@@ -90,7 +163,7 @@ def _show(plan: CollectionPlan) -> None:
         )
 
 
-def _tell(done: Collected) -> None:
+def _tell_collected(done: Collected) -> None:
     if done.released:
         say(f"Released {count(len(done.released), 'session')}.")
     if done.condemned:
