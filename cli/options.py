@@ -71,13 +71,3 @@ def options(*listed: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return decorate
-
-
-plan_options = options(
-    click.option(
-        "--into", metavar="DIR", type=click.Path(), help="Where. [default: the directory the store stands in]"
-    ),
-    click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing."),
-    click.option("--yes", is_flag=True, help="Do not ask."),
-    click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other."),
-)

@@ -1,6 +1,7 @@
 """Standard output and error, and the stores that an answer comes from: what each command needs at once."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,8 @@ def say(text: str) -> None:
     """Write a message to stderr; a failure to do so changes nothing."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
+
+
+def can_ask() -> bool:
+    """Whether there is a terminal, to ask a person and to read the answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -139,7 +139,6 @@ class _Search:
         return self.candidates[0] if len(self.candidates) == 1 else None
 
     def _test(self, state: BisectState) -> str:
-
         self.bench.go_to(state, fresh=self.fresh)
         begun = time.monotonic()
         verdicts = {self._verdict(state) for _ in range(self.repeat)}
@@ -220,7 +219,6 @@ def _between(
     store: "eventlog.Store", states: list[BisectState], good: str | None, bad: str | None
 ) -> list[BisectState]:
     """The states from the end of one turn to that of another."""
-
     ends = []
     for name, default in ((good, 0), (bad, len(states) - 1)):
         ref = None if name is None else store.turn(name)

@@ -1,7 +1,6 @@
 """`locus recover`: find a file that is gone or spoiled, and bring one of its recorded states back."""
 
 import os
-import sys
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from ..exits import ERROR, exit_with
 from ..options import json_option, limit_option
 from ..output import count, document, moment, one_line, put, say, size
 from ..progress import Progress
+from ..streams import can_ask
 from .restore import check_whereabouts
 
 _SHOWN = 20
@@ -69,9 +69,8 @@ def _find(store: "eventlog.Store", given: str) -> tuple[list[RecordedState], lis
 def _chosen(
     states: list[RecordedState], number: int | None, yes: bool, as_json: bool
 ) -> RecordedState | None:
-
     if number is None and not yes:
-        if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if as_json or not can_ask():
             return None
         number = click.prompt(
             "Bring back which one?", type=click.IntRange(1, len(states)), default=1, err=True

@@ -1,7 +1,6 @@
 """`locus restore`: the files of a turn back into the working directory, planned, and all or nothing."""
 
 import os
-import sys
 from typing import Any
 
 import click
@@ -13,8 +12,9 @@ from eventlog.restore.plan import RestorePlan
 from eventlog.restore.run import RestoreOutcome
 
 from ..access import open_store
+from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, exit_with
-from ..options import json_option, plan_options
+from ..options import json_option
 from ..output import certainty_json, count, document, ignored_text, one_line, put, say
 from ..progress import Progress
 
@@ -43,14 +43,13 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
 )
 @click.option("--recover", is_flag=True, help="Finish a restore that was killed.")
 @json_option
+@with_consent
 def command(
     turn: str | None,
     paths: tuple[str, ...],
     at: str,
     into: str | None,
-    dry_run: bool,
-    yes: bool,
-    token: str | None,
+    consent: Consent,
     force: bool,
     delete: bool,
     undo: bool,
@@ -71,7 +70,7 @@ def command(
     is not known is left alone. A database that a process has open is a conflict.
     """
     if recover:
-        if turn is not None or dry_run or yes or token or force or into is not None:
+        if turn is not None or consent != Consent() or force or into is not None:
             raise click.UsageError("--recover goes with nothing but --undo")
         _recover(undo, as_json)
         return
@@ -79,23 +78,23 @@ def command(
         raise click.UsageError("say which TURN, or --undo" if turn is None else "--undo takes no TURN")
     if paths and (undo or str(turn).startswith("event:")):
         raise click.UsageError("a restore is undone whole, without PATHs")
-    if (yes, token is not None, dry_run).count(True) > 1:
-        raise click.UsageError("only one of --dry-run, --yes, --token")
+    consent.check_one()
     with open_store() as store:
         with Progress("comparing"):
             plan = _plan(store, turn, paths, at, into, delete)
-        if token and token != plan.token and not force:
-            raise eventlog.Refused(
+        if not force:
+            consent.check_plan(
+                plan.token,
                 "something was changed since that plan was made, or the question is another one; nothing "
-                "was done. --dry-run shows the plan as it is now, --force carries that out."
+                "was done. --dry-run shows the plan as it is now, --force carries that out.",
             )
         if not as_json:
             _show(plan)
         outcome = None
-        if not dry_run:
+        if not consent.dry_run:
             # With a conflict there is nothing to ask: it refuses.
-            if not (yes or token) and plan.steps and (force or not plan.conflicts):
-                ask(plan)
+            if plan.steps and (force or not plan.conflicts):
+                consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
             with Progress("restoring"):
                 outcome = store.restore(plan, force=force)
     if as_json:
@@ -122,7 +121,6 @@ def _plan(
 
 def check_whereabouts(store: "eventlog.Store") -> None:
     """Refuse to change a directory other than the user's, unless it was named."""
-
     target = os.path.realpath(os.path.dirname(store.layout.root))
     here = os.path.realpath(os.getcwd())
     if os.path.commonpath((target, here)) != target:
@@ -130,16 +128,6 @@ def check_whereabouts(store: "eventlog.Store") -> None:
             f"the store {store.layout.root} belongs to {target}, and you are in {here}. "
             "Go there, or name the directory to restore into with --into."
         )
-
-
-def ask(plan: RestorePlan) -> None:
-
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise eventlog.Refused(
-            f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
-            f"--token {plan.token}."
-        )
-    click.confirm(f"Change {count(len(plan.steps), 'path')} in {plan.target}?", abort=True, err=True)
 
 
 def _recover(undo: bool, as_json: bool) -> None:

@@ -11,7 +11,8 @@ from eventlog import agents
 from eventlog.undo.plan import UndoPlan, operations_of
 
 from ..access import open_store
-from ..options import json_option, plan_options
+from ..consent import plan_options, with_consent
+from ..options import json_option
 from ..output import document, moment, put, say
 from .restore import check_whereabouts
 from .undo_plan import run
@@ -40,6 +41,7 @@ class _WithPaths(click.Command):
 @click.option("--list", "as_list", is_flag=True, help="List what was undone and redone, newest first.")
 @plan_options
 @json_option
+@with_consent
 def undo(
     names: tuple[str, ...],
     since: bool,
@@ -126,6 +128,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
 @click.command("redo")
 @plan_options
 @json_option
+@with_consent
 def redo(into: str | None, **how: Any) -> None:
     """Bring back what the last undo took away.
 

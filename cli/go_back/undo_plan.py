@@ -4,8 +4,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 import eventlog
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
@@ -15,35 +13,27 @@ from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import UndoPlan
 from eventlog.undo.take_back import UndoConflict
 
+from ..consent import Consent
 from ..exits import PARTIAL, REFUSED, exit_with
 from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
-from .restore import ask, name_of, reasons, text_of
+from .restore import name_of, reasons, text_of
 
 _CONFLICTS_SHOWN, _LINES_SHOWN = 5, 3
 _WORDS = {"exact": "", "merged": "merge", "marked": "markers", "already": "same"}
 _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": "replace", "delete": "delete"}
 
 
-def run(
-    store: "eventlog.Store",
-    plan_of: Callable[[], UndoPlan],
-    *,
-    dry_run: bool,
-    yes: bool,
-    token: str | None,
-    as_json: bool,
-) -> None:
-
-    if (yes, token is not None, dry_run).count(True) > 1:
-        raise click.UsageError("only one of --dry-run, --yes, --token")
+def run(store: "eventlog.Store", plan_of: Callable[[], UndoPlan], *, consent: Consent, as_json: bool) -> None:
+    """Make the plan, show it, and carry it out with the consent of who asks."""
+    consent.check_one()
     with Progress("comparing"):
         plan = plan_of()
-    if token and token != plan.token:
-        raise eventlog.Refused(
-            "something was changed since that plan was made, or the question is another one; nothing was "
-            "done. --dry-run shows the plan as it is now."
-        )
+    consent.check_plan(
+        plan.token,
+        "something was changed since that plan was made, or the question is another one; nothing was "
+        "done. --dry-run shows the plan as it is now.",
+    )
     later = (
         [_later_turns(store, plan, clash) for clash in plan.clashes] if plan.conflicts and not as_json else []
     )
@@ -56,15 +46,14 @@ def run(
         else:
             say(_way_out(plan, later))
         exit_with(REFUSED)
-    if not dry_run and plan.steps:
-        if not (yes or token):
-            ask(plan)
+    if not consent.dry_run and plan.steps:
+        consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
         with Progress(plan.operation):
             outcome = store.restore(plan)
     if as_json:
         put(document({plan.operation: _as_json(plan, outcome)}))
     else:
-        say(_summary(plan, outcome, dry_run))
+        say(_summary(plan, outcome, consent.dry_run))
     if plan.partial:
         exit_with(PARTIAL)
 

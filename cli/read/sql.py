@@ -197,7 +197,6 @@ def _asked(text: str, limits: "eventlog.Limits", ask: Callable[[], bytes]) -> by
 
 
 def _write(data: bytes, output: str | None, size: int, force: bool) -> None:
-
     if len(data) > size:
         raise eventlog.QueryError(
             f"the answer takes {len(data):,} bytes, more than {size:,}. Ask for less, or raise --bytes."

@@ -1,7 +1,6 @@
 """Whether hooks brief a new session: asked once, set (docs/briefing.md)."""
 
 import os
-import sys
 import tomllib
 
 import click
@@ -12,6 +11,7 @@ from eventlog.base.fs import REAL, read_file, replace, translate_os_errors
 from eventlog.base.layout import Layout
 
 from ..output import say
+from ..streams import can_ask
 
 _QUESTION = (
     "Brief agents when they begin a session (the last requests, their outcomes, what is left to do; up to "
@@ -48,7 +48,6 @@ def decide(layout: Layout, briefs: bool) -> None:
 
 def settle(layout: Layout, briefs: bool | None) -> None:
     """Apply the option, else ask; a file that cannot be edited is named, and left as it is."""
-
     try:
         ask_once(layout) if briefs is None else decide(layout, briefs)
     except eventlog.EventLogError as error:
@@ -57,14 +56,13 @@ def settle(layout: Layout, briefs: bool | None) -> None:
 
 def ask_once(layout: Layout) -> None:
     """Ask on a terminal, where the default answer is yes; elsewhere it stays off (P4)."""
-
     try:
         decided = _KEY in tomllib.loads(_text(layout)).get(_SECTION, {})
     except (ValueError, TypeError, AttributeError, eventlog.EventLogError):
         return  # `locus doctor` reports its problem
     if decided:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if can_ask():
         decide(layout, click.confirm(_QUESTION, default=True, err=True))
     else:
         say(_SILENT)

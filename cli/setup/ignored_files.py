@@ -1,7 +1,5 @@
 """Whether a store keeps ignored files that nothing could rebuild: asked once, set (docs/install.md)."""
 
-import sys
-
 import click
 
 from eventlog.base import config
@@ -9,6 +7,7 @@ from eventlog.base.fs import REAL, translate_os_errors
 from eventlog.base.layout import Layout
 
 from ..output import say
+from ..streams import can_ask
 
 KEPT_TEXT = (
     "Files that git ignores and that nothing could rebuild (.env and the like, local databases, up to 5 MB) "
@@ -41,7 +40,7 @@ def ask_once(layout: Layout) -> None:
     """Ask on a terminal, or explain how to decide, where it is undecided."""
     if config.keeps_ignored(REAL, layout) is not None:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if can_ask():
         decide(layout, click.confirm(_QUESTION, default=True, err=True))
     else:
         say(_UNDECIDED)

@@ -1,18 +1,17 @@
 """`locus store du` and `gc`: what takes the space, and removing what no kept session needs."""
 
-import sys
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-import eventlog
 from eventlog.gc import usage
 from eventlog.gc.usage import Reuse, Row
 from eventlog.retention import collection
 from eventlog.retention.collection import Collected, CollectionPlan
 
 from ..access import open_store
+from ..consent import Consent, with_consent
 from ..options import json_option, limit_option
 from ..output import count, document, one_line, pairs, put, say, size, table
 from ..progress import Progress
@@ -94,7 +93,8 @@ def _put_reuse(reuse: Reuse, as_json: bool) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--token", metavar="TOKEN", help="Carry out the plan of that token, no other.")
 @json_option
-def gc(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
+@with_consent
+def gc(consent: Consent, as_json: bool) -> None:
     """Remove the contents that no kept session needs.
 
     These are contents that only released sessions name, or none. Released are the sessions that
@@ -105,17 +105,17 @@ def gc(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
     with open_store() as store:
         with Progress("finding live contents"):
             plan = collection.plan(store)
-        if token and token != plan.token:
-            raise eventlog.Refused(
-                "the store was changed since that plan was made; nothing was removed. "
-                "--dry-run shows the plan as it is now."
-            )
+        consent.check_plan(
+            plan.token,
+            "the store was changed since that plan was made; nothing was removed. "
+            "--dry-run shows the plan as it is now.",
+        )
         if not as_json:
             _show(plan)
         done = None
-        if not dry_run:
-            if not (yes or token) and (plan.freed or plan.candidates):
-                _ask(plan)
+        if not consent.dry_run:
+            if plan.freed or plan.candidates:
+                consent.ask(plan.token, f"Remove contents of {size(plan.freed)}?")
             with Progress("collecting"):
                 done = collection.collect(store, plan)
     if as_json:
@@ -124,16 +124,6 @@ def gc(dry_run: bool, yes: bool, token: str | None, as_json: bool) -> None:
         say(f"Nothing was changed. --token {plan.token} carries this plan out.")
     else:
         _tell_collected(done)
-
-
-def _ask(plan: CollectionPlan) -> None:
-
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise eventlog.Refused(
-            f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
-            f"--token {plan.token}."
-        )
-    click.confirm(f"Remove contents of {size(plan.freed)}?", abort=True, err=True)
 
 
 def _show(plan: CollectionPlan) -> None:
