@@ -56,7 +56,7 @@ def filter_of(store: "eventlog.Store", typed: "str | None") -> "str | None":
     """
     if typed is None:
         return None
-    outside: eventlog.NotFound | None = None
+    outside: "eventlog.NotFound | None" = None
     try:
         names = names_of(store, typed)
     except eventlog.NotFound as error:

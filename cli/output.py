@@ -12,8 +12,9 @@ import datetime
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import eventlog
 from eventlog.base.display import NO_TITLE as NO_TITLE
 from eventlog.base.display import UNKNOWN as UNKNOWN
 from eventlog.base.display import change as change
@@ -33,10 +34,6 @@ from .streams import naming_stdout as naming_stdout
 from .streams import put as put
 from .streams import say as say
 from .streams import unread
-
-if TYPE_CHECKING:
-    from eventlog.query.engine import Result
-    from eventlog.replay.certainty import Certainty
 
 VERSION = 1
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "parquet", "arrow")
@@ -250,7 +247,7 @@ def _json_value(value: Any) -> Any:
     return str(value)
 
 
-def certainty_json(certainty: "Certainty") -> dict[str, Any]:
+def certainty_json(certainty: "eventlog.Certainty") -> dict[str, Any]:
     """How well a moment is known (docs/certainty.md)."""
     paths = [{"path": path, "reason": reason} for path, reason in certainty.paths]
     return {"state": certainty.state, "why": certainty.why or None, "paths": paths}
@@ -288,7 +285,7 @@ def _arrow(table: Any, form: str, to_file: bool) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _json_rows(result: "Result", *, one_array: bool) -> bytes:
+def _json_rows(result: "eventlog.Result", *, one_array: bool) -> bytes:
     """A row object a line. No version: the query determines the shape."""
     import orjson
 
@@ -302,7 +299,7 @@ def _json_rows(result: "Result", *, one_array: bool) -> bytes:
     return b"".join(row + b"\n" for row in rows)
 
 
-def _csv(result: "Result") -> str:
+def _csv(result: "eventlog.Result") -> str:
     import csv
     import io
 
@@ -326,7 +323,7 @@ def _field(value: Any) -> str:
     return _plain(value)
 
 
-def _markdown(result: "Result") -> str:
+def _markdown(result: "eventlog.Result") -> str:
     def line(cells: list[str]) -> str:
         escaped = [cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in cells]
         return f"| {' | '.join(escaped)} |\n"
@@ -337,7 +334,7 @@ def _markdown(result: "Result") -> str:
     return line([_cell(name) for name in result.columns]) + f"|{marks}|\n" + "".join(rows)
 
 
-def result_table(result: "Result", room: int) -> str:
+def result_table(result: "eventlog.Result", room: int) -> str:
     """A table; on a too narrow terminal, each row as lines of names and values."""
     cells = [[_cell(value) for value in row] for row in result.rows]
     right = [i for i in range(len(result.columns)) if _is_numeric([row[i] for row in result.rows])]

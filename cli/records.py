@@ -1,7 +1,7 @@
 """Rows of the query engine as dicts, and events as JSON shows them."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import eventlog
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
@@ -9,9 +9,6 @@ from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.projections.happened import happened_at
 
 from .output import microseconds, moment_exact, one_line
-
-if TYPE_CHECKING:
-    from eventlog.replay.certainty import Certainty
 
 Record = dict[str, Any]
 
@@ -59,19 +56,19 @@ def turn_record(store: "eventlog.Store", turn: "eventlog.TurnRef", *, whole: boo
     return {**next(records(rows)), "end_certainty": store.certainty(turn).state}
 
 
-def certainty_words(certainty: "Certainty") -> str:
+def certainty_words(certainty: "eventlog.Certainty") -> str:
     """How well a moment is known, for people: empty where it is exact."""
     return "" if certainty.exact else one_line(f"{certainty.state}: {certainty.why}")
 
 
-def status_words(status: str | None, at_end: "Certainty") -> str:
+def status_words(status: str | None, at_end: "eventlog.Certainty") -> str:
     """A turn's status for people; at_end: how well its end is known."""
     from eventlog.replay.certainty import status_words
 
     return status_words(status, at_end)
 
 
-def with_life(turn: Record, at_end: "Certainty") -> Record:
+def with_life(turn: Record, at_end: "eventlog.Certainty") -> Record:
     """A turn's row; interrupted where the log says active and its process is gone."""
     from eventlog.replay.certainty import NOT_CLOSED
 

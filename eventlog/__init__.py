@@ -63,7 +63,15 @@ if TYPE_CHECKING:
     from eventlog.recorder.requests import Memory as Memory
     from eventlog.recorder.requests import RetrieveOptions as RetrieveOptions
     from eventlog.recorder.requests import TurnSummary as TurnSummary
+    from eventlog.replay.certainty import Certainty as Certainty
+    from eventlog.replay.diffs import Diff as Diff
+    from eventlog.replay.diffs import FileDiff as FileDiff
+    from eventlog.replay.history import FileVersion as FileVersion
+    from eventlog.replay.trees import TreeState as TreeState
+    from eventlog.restore.plan import RestorePlan as RestorePlan
+    from eventlog.restore.run import RestoreOutcome as RestoreOutcome
     from eventlog.store import Store as Store
+    from eventlog.undo.plan import UndoPlan as UndoPlan
 
 __version__ = "0.1.0"
 
@@ -146,6 +154,16 @@ _NAMES_OF = {
         "RetrieveOptions",
         "TurnSummary",
     ),
+    "eventlog.replay.certainty": ("Certainty",),
+    "eventlog.replay.diffs": (
+        "Diff",
+        "FileDiff",
+    ),
+    "eventlog.replay.history": ("FileVersion",),
+    "eventlog.replay.trees": ("TreeState",),
+    "eventlog.restore.plan": ("RestorePlan",),
+    "eventlog.restore.run": ("RestoreOutcome",),
+    "eventlog.undo.plan": ("UndoPlan",),
     "eventlog.store": ("Store",),
 }
 _HOME_OF = {name: home for home, names in _NAMES_OF.items() for name in names}

@@ -11,9 +11,7 @@ from eventlog.base.paths import OUTSIDE, is_outside, path_text
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, TreeEntry
 from eventlog.query.lookup import names_a_turn
-from eventlog.replay.diffs import Diff, FileDiff
 from eventlog.replay.patches import mode_of, quoted
-from eventlog.replay.trees import TreeState
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
@@ -124,7 +122,7 @@ def _has(store: "eventlog.Store", turn: "eventlog.TurnRef", path: str) -> bool:
     return True
 
 
-def _known(store: "eventlog.Store", diff: Diff, path: str) -> str:
+def _known(store: "eventlog.Store", diff: "eventlog.Diff", path: str) -> str:
     names = names_of(store, path)
     return next((name for name in names if diff.knows(name)), names[-1])
 
@@ -136,14 +134,14 @@ class _Reading:
         self._withheld = withheld
         self._why = why
         self.lost: list[tuple[str, str]] = []  # (path, reason)
-        self.damage: eventlog.Corruption | None = None
+        self.damage: "eventlog.Corruption | None" = None
 
-    def of(self, diff: Diff) -> Iterator[FileDiff]:
+    def of(self, diff: "eventlog.Diff") -> "Iterator[eventlog.FileDiff]":
         for file in diff:
             if self.read(file):
                 yield file
 
-    def read(self, file: FileDiff) -> bool:
+    def read(self, file: "eventlog.FileDiff") -> bool:
         """Whether the contents of a change can be shown; they are read by this."""
         if withheld := self._withheld_side(file):
             why = self._why(withheld)
@@ -160,13 +158,13 @@ class _Reading:
             return True
         return False
 
-    def _withheld_side(self, file: FileDiff) -> str | None:
+    def _withheld_side(self, file: "eventlog.FileDiff") -> str | None:
         sides = (file.change.before, file.change.after)
         ids = (to_text(side.id) for side in sides if side is not None)
         return next((id for id in ids if id in self._withheld), None)
 
 
-def _put_patch(files: Iterable[FileDiff], binary: bool) -> None:
+def _put_patch(files: "Iterable[eventlog.FileDiff]", binary: bool) -> None:
     """Write exact bytes to a file or a pipe, harmless text to a terminal."""
     if sys.stdout.isatty():
         for file in files:
@@ -180,12 +178,12 @@ def _put_patch(files: Iterable[FileDiff], binary: bool) -> None:
         sys.stdout.buffer.flush()
 
 
-def _put_names(diff: Diff) -> None:
+def _put_names(diff: "eventlog.Diff") -> None:
     for change in diff.changes:
         put(quoted(change.path) + b"\n")
 
 
-def _stat(files: Iterable[FileDiff]) -> str:
+def _stat(files: "Iterable[eventlog.FileDiff]") -> str:
     cells = []
     added = removed = 0
     for file in files:
@@ -200,7 +198,7 @@ def _stat(files: Iterable[FileDiff]) -> str:
     return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
 
 
-def _json(diff: Diff, reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
+def _json(diff: "eventlog.Diff", reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
     changes = []
     for file in diff:
         record: dict[str, Any] = {
@@ -228,7 +226,7 @@ def _json(diff: Diff, reading: _Reading, *, with_lines: bool, with_text: bool) -
     }
 
 
-def _moment(state: TreeState) -> dict[str, Any]:
+def _moment(state: "eventlog.TreeState") -> dict[str, Any]:
     return {
         "turn": f"turn:{state.turn}",
         "at": state.at,
@@ -244,7 +242,7 @@ def _entry(entry: TreeEntry | None) -> dict[str, Any] | None:
     return {"mode": mode_of(entry), "hash": to_text(entry.id), "size": size}
 
 
-def _say_missing(diff: Diff, reading: _Reading) -> None:
+def _say_missing(diff: "eventlog.Diff", reading: _Reading) -> None:
     for path, reason in [*((_text(gap.path), gap.reason) for gap in diff.missing), *reading.lost]:
         say(f"not compared: {one_line(path)}: {one_line(reason)}")
 

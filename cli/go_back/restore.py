@@ -8,8 +8,6 @@ import click
 import eventlog
 from eventlog.base.paths import path_text
 from eventlog.checkout.parallel import Listed
-from eventlog.restore.plan import RestorePlan
-from eventlog.restore.run import RestoreOutcome
 
 from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
@@ -109,7 +107,7 @@ def command(
 
 def _plan(
     store: "eventlog.Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
-) -> RestorePlan:
+) -> "eventlog.RestorePlan":
     if turn is None:
         return store.undo_plan("restore", into=into)
     if turn.startswith("event:"):
@@ -148,7 +146,7 @@ def _recover(undo: bool, as_json: bool) -> None:
         exit_with(PARTIAL)
 
 
-def _show(plan: RestorePlan) -> None:
+def _show(plan: "eventlog.RestorePlan") -> None:
     if plan.redo:
         say(
             "The restore that this undoes was an undo itself. `locus log --type restore` "
@@ -177,7 +175,7 @@ def _show(plan: RestorePlan) -> None:
         put(f"conflict: {text_of(path)}: {one_line(why)}\n")
 
 
-def _what_now(plan: RestorePlan) -> str:
+def _what_now(plan: "eventlog.RestorePlan") -> str:
     """The next step after a plan that was only shown."""
     if plan.steps:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
@@ -186,7 +184,7 @@ def _what_now(plan: RestorePlan) -> str:
     return _nothing(plan)
 
 
-def _nothing(plan: RestorePlan) -> str:
+def _nothing(plan: "eventlog.RestorePlan") -> str:
     """Said where a plan has no step: all is as wanted, and what would change something."""
     nothing = "There is nothing to do, and nothing was changed"
     if plan.undo_of is not None:
@@ -197,7 +195,7 @@ def _nothing(plan: RestorePlan) -> str:
     )
 
 
-def _summary(plan: RestorePlan, outcome: RestoreOutcome) -> str:
+def _summary(plan: "eventlog.RestorePlan", outcome: "eventlog.RestoreOutcome") -> str:
     if outcome.event is None:
         return _nothing(plan)
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
@@ -205,7 +203,7 @@ def _summary(plan: RestorePlan, outcome: RestoreOutcome) -> str:
     return f"Restored: {done}. `locus restore --undo` {again}."
 
 
-def _as_json(plan: RestorePlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
+def _as_json(plan: "eventlog.RestorePlan", outcome: "eventlog.RestoreOutcome | None") -> dict[str, Any]:
     return {
         "turn": plan.turn,
         "at": plan.at,
@@ -227,7 +225,7 @@ def _as_json(plan: RestorePlan, outcome: RestoreOutcome | None) -> dict[str, Any
     }
 
 
-def _outcome_json(outcome: RestoreOutcome) -> dict[str, Any]:
+def _outcome_json(outcome: "eventlog.RestoreOutcome") -> dict[str, Any]:
     return {
         "event": outcome.event,
         "into": outcome.target,

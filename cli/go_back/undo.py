@@ -8,7 +8,7 @@ import click
 
 import eventlog
 from eventlog import agents
-from eventlog.undo.plan import UndoPlan, operations_of
+from eventlog.undo.plan import operations_of
 
 from ..access import open_store
 from ..consent import plan_options, with_consent
@@ -76,7 +76,7 @@ def undo(
         if into is None:
             check_whereabouts(store)
 
-        def plan() -> UndoPlan:
+        def plan() -> "eventlog.UndoPlan":
             return store.undo_plan(
                 what or None,
                 paths=paths,

@@ -7,10 +7,8 @@ from typing import Any
 import eventlog
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
-from eventlog.restore.run import RestoreOutcome
 from eventlog.undo.blame import VERSION, blame
 from eventlog.undo.merge import MergeConflict
-from eventlog.undo.plan import UndoPlan
 from eventlog.undo.take_back import UndoConflict
 
 from ..consent import Consent
@@ -24,7 +22,9 @@ _WORDS = {"exact": "", "merged": "merge", "marked": "markers", "already": "same"
 _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": "replace", "delete": "delete"}
 
 
-def run(store: "eventlog.Store", plan_of: Callable[[], UndoPlan], *, consent: Consent, as_json: bool) -> None:
+def run(
+    store: "eventlog.Store", plan_of: "Callable[[], eventlog.UndoPlan]", *, consent: Consent, as_json: bool
+) -> None:
     """Make the plan, show it, and carry it out with the consent of who asks."""
     consent.check_one()
     with Progress("comparing"):
@@ -65,7 +65,7 @@ def run(store: "eventlog.Store", plan_of: Callable[[], UndoPlan], *, consent: Co
 Later = dict[int, str | None]
 
 
-def _show(store: "eventlog.Store", plan: UndoPlan, later: list[Later]) -> None:
+def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]) -> None:
     for name in plan.of:
         put(f"{plan.operation}  {_titled(store, name)}\n")
     shown = set()
@@ -106,7 +106,7 @@ def _titled(store: "eventlog.Store", name: str) -> str:
     return name
 
 
-def _later_turns(store: "eventlog.Store", plan: UndoPlan, clash: UndoConflict) -> Later:
+def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: UndoConflict) -> Later:
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
@@ -150,7 +150,7 @@ def _is_withheld(store: "eventlog.Store", clash: UndoConflict) -> bool:
     return not ids.isdisjoint(store.withheld())
 
 
-def _way_out(plan: UndoPlan, later: list[Later]) -> str:
+def _way_out(plan: "eventlog.UndoPlan", later: list[Later]) -> str:
     """What a person can do with a conflict: undo the later turns too, do the rest, or get both sides."""
     if plan.operation == "undo":
         turns = sorted({turn for each in later for turn in each.values() if turn is not None})
@@ -161,7 +161,7 @@ def _way_out(plan: UndoPlan, later: list[Later]) -> str:
     return "Nothing was written. Undo or move those first."
 
 
-def _summary(plan: UndoPlan, outcome: RestoreOutcome | None, dry_run: bool) -> str:
+def _summary(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None", dry_run: bool) -> str:
     if not plan.steps:
         return (
             "There is nothing to do: all of it is as it was before."
@@ -182,7 +182,7 @@ def _summary(plan: UndoPlan, outcome: RestoreOutcome | None, dry_run: bool) -> s
     return f"{past}: {parts}. `locus {other}` {'brings' if other == 'redo' else 'takes'} it back."
 
 
-def _as_json(plan: UndoPlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
+def _as_json(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None") -> dict[str, Any]:
     return {
         "of": list(plan.of),
         "into": plan.target,
@@ -203,7 +203,7 @@ def _as_json(plan: UndoPlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
     }
 
 
-def _numbers(plan: UndoPlan, path: bytes) -> list[int]:
+def _numbers(plan: "eventlog.UndoPlan", path: bytes) -> list[int]:
     """The first lines of the stretches in conflict; their text is not part of an answer."""
     stretches: list[MergeConflict] = [s for clash in plan.clashes if clash.path == path for s in clash.lines]
     return [stretch.line for stretch in stretches]

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 import eventlog
-from eventlog.replay.history import FileVersion
 from eventlog.undo.blame import BlamedLine, blame
 
 from ..access import open_store
@@ -96,7 +95,7 @@ def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces
     elif os.path.isfile(given) and not os.path.islink(given):
         with open(given, "rb") as file:
             now = file.read()
-    first: eventlog.NotFound | None = None
+    first: "eventlog.NotFound | None" = None
     for name in names_of(store, given):
         try:
             return blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
@@ -187,7 +186,7 @@ def _whole(store: "eventlog.Store", line: BlamedLine) -> str:
     return "\n".join(filter(None, parts)) + "\n"
 
 
-def _call(store: "eventlog.Store", version: FileVersion) -> str:
+def _call(store: "eventlog.Store", version: "eventlog.FileVersion") -> str:
     rows = store.query(
         "select tool, coalesce(command, path, title) from actions where event_id = $1", [version.cause]
     ).rows

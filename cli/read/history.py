@@ -9,7 +9,6 @@ import click
 import eventlog
 from eventlog.blobs.ids import from_text
 from eventlog.query.lookup import rewritten_turns
-from eventlog.replay.history import FileVersion
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
@@ -66,8 +65,8 @@ def command(path: str, limit: int, want_all: bool, as_json: bool) -> None:
         exit_with(PARTIAL)
 
 
-def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> list[FileVersion]:
-    outside: eventlog.NotFound | None = None
+def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> "list[eventlog.FileVersion]":
+    outside: "eventlog.NotFound | None" = None
     try:
         names = names_of(store, path)
     except eventlog.NotFound as error:
@@ -84,7 +83,7 @@ def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> lis
     )
 
 
-def _gone(store: "eventlog.Store", versions: list[FileVersion]) -> dict[str, str]:
+def _gone(store: "eventlog.Store", versions: "list[eventlog.FileVersion]") -> dict[str, str]:
     """Contents of the versions that were collected, each with what became of it."""
     fates = {}
     for version in versions:
@@ -97,7 +96,7 @@ def _gone(store: "eventlog.Store", versions: list[FileVersion]) -> dict[str, str
     return {hash: fate for hash, fate in fates.items() if fate is not None}
 
 
-def _table(versions: list[FileVersion]) -> str:
+def _table(versions: "list[eventlog.FileVersion]") -> str:
     cells = [
         (
             version.turn_name or "",
@@ -114,7 +113,7 @@ def _table(versions: list[FileVersion]) -> str:
     return table(heads, cells, right=(3,))
 
 
-def _record(version: FileVersion) -> dict[str, Any]:
+def _record(version: "eventlog.FileVersion") -> dict[str, Any]:
     """A version for JSON: the fields by their names, also the turn's name, the time as ISO 8601."""
     fields = asdict(version)
     name = version.turn_name

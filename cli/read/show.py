@@ -17,7 +17,7 @@ from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.query.lookup import names_a_turn
 from eventlog.recorder.retrieval import context_state
 from eventlog.recorder.sessions import chain
-from eventlog.replay.certainty import TELLS_OF_FILES, Certainty
+from eventlog.replay.certainty import TELLS_OF_FILES
 from eventlog.replay.diffs import diff_of
 from eventlog.retention import retention
 
@@ -228,7 +228,7 @@ def _event(store: "eventlog.Store", event_id: str) -> tuple[Record, str]:
     return fields, text
 
 
-def _certainty_at(store: "eventlog.Store", event: Mapping[str, Any]) -> Certainty | None:
+def _certainty_at(store: "eventlog.Store", event: Mapping[str, Any]) -> "eventlog.Certainty | None":
     """How well the files just after an event of a turn are known; None outside turns."""
     if event["turn"] is None or event["event_type"] not in TELLS_OF_FILES:
         return None

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
+import eventlog
 from eventlog.base.display import event_words as what
-from eventlog.replay.certainty import Certainty
 
 from ..access import open_store
 from ..options import json_option
@@ -61,7 +61,7 @@ def command(turn: str, as_json: bool) -> None:
     put(table(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells))
 
 
-def _head(anchor: Record, certainties: dict[str, Certainty]) -> str:
+def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")

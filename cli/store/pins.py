@@ -26,7 +26,7 @@ def _pin(names: tuple[str, ...], *, undo: bool) -> None:
     """Pin or unpin each of the names."""
     with open_store() as store:
         # All names first: a wrong one changes nothing.
-        wanted: list[eventlog.TurnRef | str] = []
+        wanted: "list[eventlog.TurnRef | str]" = []
         for name in names:
             is_turn = names_a_turn(name) or "_" in name
             if is_turn and not name.startswith("session:"):
