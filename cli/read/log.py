@@ -10,7 +10,6 @@ from eventlog.base.display import event_words as what
 from eventlog.base.paths import is_within
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
-from eventlog.query.views import SHOWN_EVENTS
 from eventlog.replay.certainty import NOT_CLOSED
 
 from ..access import open_store
@@ -157,6 +156,8 @@ def _find_events(store: "eventlog.Store", where: Where, limit: int) -> list[dict
     question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
     listed = list(events(store.query(question.format(where), where.parameters)))
     if any(event["operation"] in ("malformed", "line_completed") for event in listed):
+        from eventlog.query.views import SHOWN_EVENTS  # brings DuckDB
+
         where.add(SHOWN_EVENTS)  # which has to read every event
         listed = list(events(store.query(question.format(where), where.parameters)))
     store.line_counts.fill(listed)
