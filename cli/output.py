@@ -65,6 +65,18 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def duration(us: int) -> str:
+    """`320 ms`, `12 s`, `4 min`, `3.2 h`, `2.5 d`."""
+    seconds = us / 1e6
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for unit, span, until in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
+        if seconds < until:
+            digits = 1 if seconds / span < 10 and unit == "h" else 0
+            return f"{seconds / span:.{digits}f} {unit}"
+    return f"{seconds / 86_400:.1f} d"
+
+
 def say_left_out(turns: int) -> None:
     """Args: turns: how many of rewritten commits were left out."""
     if turns:

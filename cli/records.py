@@ -6,7 +6,7 @@ from typing import Any
 import eventlog
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 from eventlog.projections.definitions import ASKED_FOR, all_of
-from eventlog.projections.happened import happened_at
+from eventlog.replay.certainty import NOT_CLOSED, status_words
 
 from .output import microseconds, moment_exact, one_line
 
@@ -61,20 +61,6 @@ def certainty_words(certainty: "eventlog.Certainty") -> str:
     return "" if certainty.exact else one_line(f"{certainty.state}: {certainty.why}")
 
 
-def status_words(status: str | None, at_end: "eventlog.Certainty") -> str:
-    """A turn's status for people; at_end: how well its end is known."""
-    from eventlog.replay.certainty import status_words
-
-    return status_words(status, at_end)
-
-
 def with_life(turn: Record, at_end: "eventlog.Certainty") -> Record:
     """A turn's row; interrupted where the log says active and its process is gone."""
-    from eventlog.replay.certainty import NOT_CLOSED
-
     return {**turn, "status": "interrupted"} if status_words(turn["status"], at_end) == NOT_CLOSED else turn
-
-
-def at(event: Mapping[str, Any]) -> int | None:
-    """When an event happened; None where that is unknown."""
-    return happened_at(event)

@@ -19,7 +19,7 @@ from ..exits import PARTIAL, exit_with, usage_error
 from ..options import Since, force_option, json_option, options, session_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
-from .locusgraph import tell_sessions
+from .shortcomings import tell_sessions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,8 +11,8 @@ from ..exits import PARTIAL, exit_with, usage_error
 from ..options import force_option, json_option
 from ..output import count, document, put, say, size
 from ..progress import Progress
+from .shortcomings import tell_left_out, tell_shortcomings
 
-SESSIONS_SHOWN = 10
 _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status", "retry_failed")
 
 
@@ -143,32 +143,3 @@ def _tell(report: ExportReport, dry_run: bool) -> None:
     tell_left_out(report.not_included, report.sessions_left_out)
     if not dry_run and not report.advanced:
         say("The next export does not go on from here: this one did not begin where the last one ended.")
-
-
-def tell_shortcomings(lost: list[tuple[int, int]], payloads_cut: int, links_left_out: int) -> None:
-    """Report what the records lack of the log."""
-    for base, end in lost:
-        say(f"Not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log.")
-    if payloads_cut:
-        say(f"{count(payloads_cut, 'payload')} shortened; each says where the whole of it is.")
-    if links_left_out:
-        say(f"{count(links_left_out, 'link')} left out: without a type, or beyond the limits.")
-
-
-def tell_left_out(types: dict[str, int], sessions: dict[str, str]) -> None:
-    """Report what was left out on purpose: events of other types, and sessions with the reason."""
-    if types:
-        named = ", ".join(f"{number:,} {kind}" for kind, number in sorted(types.items()))
-        say(f"Left out: {count(sum(types.values()), 'event')} of the log's own housekeeping ({named}).")
-    tell_sessions(sessions)
-
-
-def tell_sessions(left_out: dict[str, str]) -> None:
-    """Report how many sessions an export left out, and which for which reason."""
-    if not left_out:
-        return
-    say(f"Left out: {count(len(left_out), 'session')}.")
-    for session_id, reason in list(left_out.items())[:SESSIONS_SHOWN]:
-        say(f"  {session_id}: {reason}")
-    if len(left_out) > SESSIONS_SHOWN:
-        say(f"  … and {len(left_out) - SESSIONS_SHOWN:,} more; --json has all.")

@@ -21,7 +21,7 @@ from ..access import open_store
 from ..exits import PARTIAL, exit_with, usage_error
 from ..output import count, document, put, say, size
 from ..progress import Progress
-from .locusgraph import tell_left_out, tell_shortcomings
+from .shortcomings import tell_left_out, tell_shortcomings
 
 _FAILURES_SHOWN = 10
 

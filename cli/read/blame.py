@@ -127,13 +127,8 @@ def _columns(line: BlamedLine, models: dict[str, str]) -> tuple[str, str, str, s
         return ("", at, "", _WORDS[kind])
     turn = version.turn_name or ""
     who = " ".join(filter(None, (version.agent, models.get(turn))))
-    title = one_line(version.title or version.user_request or "")
-    return (
-        turn,
-        moment(version.at),
-        who,
-        title[: _TITLE_COLUMNS - 1] + "…" if len(title) > _TITLE_COLUMNS else title,
-    )
+    title = one_line(version.title or version.user_request or "", _TITLE_COLUMNS)
+    return turn, moment(version.at), who, title
 
 
 def _models(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> dict[str, str]:

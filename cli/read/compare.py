@@ -90,8 +90,7 @@ def _files(files: ComparedFiles) -> str:
 
 
 def _short(text: str | None) -> str:
-    line = one_line(text or "unknown")
-    return line if len(line) <= _COLUMNS_OF_A_SIDE else line[: _COLUMNS_OF_A_SIDE - 1] + "…"
+    return one_line(text or "unknown", _COLUMNS_OF_A_SIDE)
 
 
 def _number(value: int | None) -> str:

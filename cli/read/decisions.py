@@ -13,7 +13,7 @@ from eventlog.search.failures import FoundError, failures, median_us
 from ..access import open_store
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
-from ..output import count, document, microseconds, moment, moment_exact, one_line, put, say, table
+from ..output import count, document, duration, microseconds, moment, moment_exact, one_line, put, say, table
 from ..records import records
 from .words import WordsCommand, chosen, replay, say_partial
 
@@ -184,18 +184,3 @@ def _table(errors: list[FoundError]) -> str:
     ]
     heads = ("TURN", "EVENT", "WHEN (UTC)", "STATE", "TOOK", "ERROR", "WHAT")
     return table(heads, cells, right=(4,)) if cells else ""
-
-
-def duration(us: int) -> str:
-    """`320 ms`, `12 s`, `4 min`, `3.2 h`, `2.5 d`."""
-    seconds = us / 1e6
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    for unit, size, until in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
-        if seconds < until:
-            return (
-                f"{seconds / size:.1f} {unit}"
-                if seconds / size < 10 and unit == "h"
-                else f"{seconds / size:.0f} {unit}"
-            )
-    return f"{seconds / 86_400:.1f} d"

@@ -9,6 +9,7 @@ import eventlog
 from eventlog.base.display import event_words as what
 from eventlog.base.paths import is_within
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
+from eventlog.projections.happened import happened_at
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import NOT_CLOSED
 
@@ -30,7 +31,7 @@ from ..output import (
     table,
 )
 from ..outside import local
-from ..records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
+from ..records import EVENT_COLUMNS, Record, event_json, events, records, with_life
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -207,7 +208,7 @@ def _event_table(events: list[dict[str, Any]]) -> str:
 def _cells(event: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     return (
         event["event_id"][:_EVENT_SHOWN],
-        moment(at(event)) or UNKNOWN,
+        moment(happened_at(event)) or UNKNOWN,
         f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
         event["event_type"],
         what(event),

@@ -17,7 +17,7 @@ from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.query.lookup import names_a_turn
 from eventlog.recorder.retrieval import context_state
 from eventlog.recorder.sessions import chain
-from eventlog.replay.certainty import TELLS_OF_FILES
+from eventlog.replay.certainty import TELLS_OF_FILES, status_words
 from eventlog.replay.diffs import diff_of
 from eventlog.retention import retention
 
@@ -38,7 +38,7 @@ from ..output import (
     say,
     table,
 )
-from ..records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
+from ..records import Record, certainty_words, event_json, records, turn_record, with_life
 from ..session.text import retention_fields, retention_words
 
 _LISTED_MAX = 5

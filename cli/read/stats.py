@@ -20,6 +20,7 @@ from ..output import (
     change,
     count,
     document,
+    duration,
     moment_exact,
     one_line,
     pairs,
@@ -29,7 +30,6 @@ from ..output import (
     table,
 )
 from ..progress import Progress
-from .decisions import duration
 
 DIMENSIONS = (
     "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",

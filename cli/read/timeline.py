@@ -6,6 +6,8 @@ import click
 
 import eventlog
 from eventlog.base.display import event_words as what
+from eventlog.projections.happened import happened_at
+from eventlog.replay.certainty import status_words
 
 from ..access import open_store
 from ..options import json_option
@@ -21,7 +23,7 @@ from ..output import (
     put,
     table,
 )
-from ..records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
+from ..records import Record, certainty_words, event_json, turn_record, with_life
 
 
 @click.command("timeline")
@@ -52,7 +54,7 @@ def command(turn: str, as_json: bool) -> None:
         (
             f"{event['seq']:03d}" if event["seq"] is not None else "",
             event["event_id"][:12],
-            _time(at(event), started) or UNKNOWN,
+            _time(happened_at(event), started) or UNKNOWN,
             event["event_type"],
             what(event),
         )
