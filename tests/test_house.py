@@ -474,6 +474,26 @@ def test_public_names_resolve_and_are_documented() -> None:
     assert sorted(documented) == sorted(eventlog.__all__)
 
 
+# They run inside other programs or in the background, where each import counts (docs/hooks.md).
+NO_COMMANDS = {"hook_entry", "contents", "maintainer", "live_costs", "statusline_entry"}
+
+
+def test_commands_take_public_names_from_the_package() -> None:
+    """A command is a client of `eventlog`: what is public it takes from there, not from a module below."""
+    import eventlog
+
+    homes = {f"{home}.{name}" for name, home in eventlog._HOME_OF.items()}
+    wrong = [
+        f"{name} imports {imported}"
+        for name, path in modules("locus_cli").items()
+        if name.rpartition(".")[2] not in NO_COMMANDS
+        for imported in imports(name, path, typing_too=True)
+        if imported in homes
+    ]
+
+    assert wrong == []
+
+
 @pytest.mark.parametrize("name", ["Store", "Recorder", "Hooks"])
 def test_public_methods_are_documented(name: str) -> None:
     """docs/api.md shows every public method of the public classes, and no other."""
