@@ -1,36 +1,33 @@
-"""Shared by the verbs: opening the store of the command line, and the `--json` option."""
+"""How the verbs reach the store of the command line, and what happens after they have answered."""
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import eventlog
 from eventlog.base import config
-from eventlog.base.errors import EventLogError
 
-if TYPE_CHECKING:
-    from eventlog.store import Store
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .streams import opened, say
 
 # Commands that report unreadable events themselves, or repair them.
 _OF_DAMAGE = ("verify", "repair", "salvage")
 
-_opened: "list[Store]" = []
+
+def store_option() -> str | None:
+    """What --store says, before the verb."""
+    named: str | None = click.get_current_context().find_root().obj
+    return named
 
 
-def open_store(ctx: click.Context, *, records: bool = False) -> "Store":
+def open_store(*, records: bool = False) -> "eventlog.Store":
     """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
 
     A command that `records` notes the store as one of this user's, for `--all-stores`.
     """
-    from eventlog.store import Store
-
-    store = Store.open(ctx.find_root().obj)
-    if ctx.info_name not in _OF_DAMAGE:
-        _opened.append(store)
+    store = eventlog.Store.open(store_option())
+    if click.get_current_context().info_name not in _OF_DAMAGE:
+        opened.append(store)
     if records:
         from eventlog.multi_store import remember
 
@@ -47,15 +44,15 @@ def start_maintenance() -> None:
     """
     from .maintainer import may_start, start, start_missing_facts
 
-    for store in _opened:
-        with contextlib.suppress(EventLogError, OSError):
+    for store in opened:
+        with contextlib.suppress(eventlog.EventLogError, OSError):
             if config.read(store.fs, store.layout).briefing_at_start:
                 start_missing_facts(store.layout.root)
             if may_start(store.layout.root) and _needs_maintenance(store):
                 start(store.layout.root)
 
 
-def _needs_maintenance(store: "Store") -> bool:
+def _needs_maintenance(store: "eventlog.Store") -> bool:
     from eventlog.hooks.deferred_lists import worktrees_with_open_lists
     from eventlog.maintenance import upkeep
     from eventlog.retention.trigger import is_asked_for
@@ -66,43 +63,3 @@ def _needs_maintenance(store: "Store") -> bool:
         or bool(worktrees_with_open_lists(store.fs, store.layout))
         or is_asked_for(store.fs, store.layout)
     )
-
-
-def begin() -> None:
-    """Forget the stores of an earlier command of this process."""
-    _opened.clear()
-
-
-def unread() -> tuple[range, ...]:
-    """The positions that this command's answers left out, because damage took their events."""
-    return tuple(positions for store in _opened for positions in store.unread)
-
-
-def json_option(function: F) -> F:
-    """The `--json` of every command that reads."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/cli.md has its shape).")(
-        function
-    )
-
-
-def put(text: str | bytes) -> None:
-    """Write data to stdout. Raises: OSError with its name."""
-    with naming_stdout():
-        click.echo(text, nl=False)
-
-
-@contextlib.contextmanager
-def naming_stdout() -> Iterator[None]:
-    """Errors of writing to standard output carry its name, as those of files do."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = "standard output"
-        raise
-
-
-def say(text: str) -> None:
-    """Write a message to stderr; a failure to do so changes nothing."""
-    with contextlib.suppress(OSError):
-        click.echo(text, err=True)

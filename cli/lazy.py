@@ -21,7 +21,8 @@ class Entry(NamedTuple):
     summary: str
 
 
-Sections = tuple[tuple[str, tuple[Entry, ...]], ...]
+# A group's help: each title, and the entries under it.
+Sections = tuple[str | Entry, ...]
 
 
 class LazyGroup(click.Group):
@@ -29,8 +30,13 @@ class LazyGroup(click.Group):
 
     def __init__(self, *args: object, sections: Sections, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        self.sections = sections
-        self._modules = {entry.name: entry.module for _, entries in sections for entry in entries}
+        self.sections: dict[str, list[Entry]] = {}
+        for item in sections:
+            if isinstance(item, str):
+                entries = self.sections.setdefault(item, [])
+            else:
+                entries.append(item)
+        self._modules = {entry.name: entry.module for entry in sections if isinstance(entry, Entry)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         return list(self._modules)
@@ -46,6 +52,6 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         width = max(len(name) for name in self._modules)
-        for title, entries in self.sections:
+        for title, entries in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(entry.name.ljust(width), entry.summary) for entry in entries])

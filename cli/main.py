@@ -16,11 +16,12 @@ from collections.abc import Sequence
 
 import click
 
-from eventlog.base.errors import EventLogError
+import eventlog
 
 from . import confine, exits
-from .access import begin, naming_stdout, say, start_maintenance, unread
+from .access import start_maintenance
 from .root import PipeClosedError, cli
+from .streams import naming_stdout, opened, say, unread
 
 _STREAMS = (
     (0, "stdin", os.O_RDONLY, "r"),
@@ -64,7 +65,7 @@ def _open_closed_streams() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run `locus` and return its exit code."""
-    begin()
+    opened.clear()
     code = _run(arguments)
     start_maintenance()
     if positions := unread():
@@ -95,7 +96,7 @@ def _run(arguments: list[str]) -> int:
 
 def _explain(error: Exception) -> tuple[str, str, int]:
     """(kind, message, exit code) of an error."""
-    if isinstance(error, EventLogError):
+    if isinstance(error, eventlog.EventLogError):
         return type(error).__name__, str(error), error.exit_code
     if isinstance(error, click.UsageError):
         return "Usage", _usage_message(error), exits.USAGE
@@ -128,11 +129,11 @@ def _say_unread(arguments: list[str], positions: Sequence[range], code: int) -> 
 
     message = display.unread(positions)
     if _wants_json(arguments):
-        from .jsonout import line
+        from .output import json_line
 
         pairs = [[span.start, span.stop] for span in positions]
         fields = {"unread": pairs, "message": message, "exit_code": code}
-        say(line(fields).decode().rstrip("\n"))
+        say(json_line(fields).decode().rstrip("\n"))
     else:
         say(f"locus: {message}")
 
@@ -155,9 +156,11 @@ def _say(arguments: list[str], kind: str, message: str, code: int) -> None:
 
 def _write_error(arguments: list[str], kind: str, message: str, code: int) -> None:
     if _wants_json(arguments):
-        from .jsonout import line
+        from .output import json_line
 
-        click.echo(line({"error": {"kind": kind, "message": message, "exit_code": code}}), err=True, nl=False)
+        click.echo(
+            json_line({"error": {"kind": kind, "message": message, "exit_code": code}}), err=True, nl=False
+        )
     elif kind == "Usage" and message.startswith("Usage:"):
         click.echo(message, err=True)  # the help text, for a command without its verb
     else:

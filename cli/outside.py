@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+import eventlog
 from eventlog.base.paths import OUTSIDE
 
 if TYPE_CHECKING:
     from eventlog.secrets.outside_names import OutsideNames
-    from eventlog.store import Store
 
 _NAME = re.compile(r"root:[0-9a-f]{16}(?=/)")
 _CALLS_MAX = 50
@@ -46,20 +46,18 @@ def local(text: str) -> str:
 
 
 def _directories(context: click.Context, roots: set[str]) -> dict[str, str]:
-    from eventlog.base.errors import EventLogError
     from eventlog.secrets.outside_names import OutsideNames
-    from eventlog.store import Store
 
     try:
-        with Store.open(context.find_root().obj) as store:
+        with eventlog.Store.open(context.find_root().obj) as store:
             if not store.fs.exists(store.layout.redaction_key):
                 return {}
             return _resolved(store, OutsideNames(store.fs, store.layout), roots)
-    except EventLogError:
+    except eventlog.EventLogError:
         return {}  # it is a convenience; the command itself reports the error
 
 
-def _resolved(store: "Store", names: "OutsideNames", roots: set[str]) -> dict[str, str]:
+def _resolved(store: "eventlog.Store", names: "OutsideNames", roots: set[str]) -> dict[str, str]:
     directories_by_root: dict[str, str] = {}
     tried: set[str] = set()
 

@@ -10,10 +10,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import eventlog
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.store import Store
 
 _QUIET_S = 1.0
 _BETWEEN_S = 0.2
@@ -100,7 +101,7 @@ def line(what: str, done: int, total: int, elapsed_s: float, with_rate: bool = F
     return f"{what}: {done:,} of {total:,} ({100 * done // total} %){rate}, {left_s:.0f} s left"
 
 
-def seal_shown(store: "Store") -> None:
+def seal_shown(store: "eventlog.Store") -> None:
     """Seal what an import appended and index it, so that the next command finds it ready."""
     with Progress("sealing"):
         store.seal()

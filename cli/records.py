@@ -1,19 +1,14 @@
 """Rows of the query engine as dicts, and events as JSON shows them."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import eventlog
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 from eventlog.projections.definitions import ASKED_FOR, all_of
-from eventlog.projections.happened import happened_at
+from eventlog.replay.certainty import NOT_CLOSED, status_words
 
-from .text import microseconds, moment_exact, one_line
-
-if TYPE_CHECKING:
-    from eventlog.query.engine import Result
-    from eventlog.query.lookup import TurnRef
-    from eventlog.replay.certainty import Certainty
-    from eventlog.store import Store
+from .output import microseconds, moment_exact, one_line
 
 Record = dict[str, Any]
 
@@ -21,14 +16,14 @@ Record = dict[str, Any]
 EVENT_COLUMNS = ", ".join(f'"{name}"' for name in COLUMN_NAMES)
 
 
-def records(result: "Result") -> Iterator[Record]:
+def records(result: "eventlog.Result") -> Iterator[Record]:
     """Each row as a dict from column name to value."""
     columns = list(result.columns)
     for row in result.rows:
         yield dict(zip(columns, row, strict=True))
 
 
-def events(result: "Result") -> Iterator[Record]:
+def events(result: "eventlog.Result") -> Iterator[Record]:
     """Rows of the view `events` as `Store.events` returns them: times as integers, payload a dict."""
     from eventlog.base import jsontext
 
@@ -50,7 +45,7 @@ def event_json(event: Mapping[str, Any]) -> Record:
     }
 
 
-def turn_record(store: "Store", turn: "TurnRef", *, whole: bool = True) -> Record:
+def turn_record(store: "eventlog.Store", turn: "eventlog.TurnRef", *, whole: bool = True) -> Record:
     """The anchor of a turn: its row of the view `turns`, `whole` or without `ASKED_FOR`; running where SQL,
     which knows of no process, says unfinished."""
     columns = all_of("turns", () if whole else ASKED_FOR)
@@ -61,25 +56,11 @@ def turn_record(store: "Store", turn: "TurnRef", *, whole: bool = True) -> Recor
     return {**next(records(rows)), "end_certainty": store.certainty(turn).state}
 
 
-def certainty_words(certainty: "Certainty") -> str:
+def certainty_words(certainty: "eventlog.Certainty") -> str:
     """How well a moment is known, for people: empty where it is exact."""
     return "" if certainty.exact else one_line(f"{certainty.state}: {certainty.why}")
 
 
-def status_words(status: str | None, at_end: "Certainty") -> str:
-    """A turn's status for people; at_end: how well its end is known."""
-    from eventlog.replay.certainty import status_words
-
-    return status_words(status, at_end)
-
-
-def with_life(turn: Record, at_end: "Certainty") -> Record:
+def with_life(turn: Record, at_end: "eventlog.Certainty") -> Record:
     """A turn's row; interrupted where the log says active and its process is gone."""
-    from eventlog.replay.certainty import NOT_CLOSED
-
     return {**turn, "status": "interrupted"} if status_words(turn["status"], at_end) == NOT_CLOSED else turn
-
-
-def at(event: Mapping[str, Any]) -> int | None:
-    """When an event happened; None where that is unknown."""
-    return happened_at(event)

@@ -5,99 +5,58 @@ import click
 from .lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    (
-        "Set up",
-        (
-            Entry("init", "setup.init", "Make a store for this repository."),
-            Entry("status", "setup.status", "Show what the store holds."),
-            Entry(
-                "doctor", "setup.doctor", "See whether everything works, and what to do where it does not."
-            ),
-            Entry("hooks", "hooks", "Have coding agents tell Locus what they do."),
-            Entry(
-                "person", "setup.person", "Show or set who is recorded as working here, and on which host."
-            ),
-            Entry("statusline", "setup.statusline", "Print a line for the status bar of a coding agent."),
-            Entry("mcp", "mcp", "Serve coding agents the record as tools (MCP)."),
-            Entry("completion", "setup.completion", "Print a completion script for your shell."),
-        ),
+    "Set up",
+    Entry("init", "setup.init", "Make a store for this repository."),
+    Entry("status", "setup.status", "Show what the store holds."),
+    Entry("doctor", "setup.doctor", "See whether everything works, and what to do where it does not."),
+    Entry("hooks", "hooks", "Have coding agents tell Locus what they do."),
+    Entry("person", "setup.person", "Show or set who is recorded as working here, and on which host."),
+    Entry("statusline", "setup.shell:statusline", "Print a line for the status bar of a coding agent."),
+    Entry("mcp", "mcp", "Serve coding agents the record as tools (MCP)."),
+    Entry("completion", "setup.shell:completion", "Print a completion script for your shell."),
+    "Record",
+    Entry("import", "imports", "Record a history that exists elsewhere."),
+    Entry("session", "session", "Begin, end and list sessions."),
+    "Look",
+    Entry("log", "read.log", "List turns or events, newest first."),
+    Entry("show", "read.show", "Show one event, turn, session or context."),
+    Entry("timeline", "read.timeline", "Show everything that happened in a turn, in order."),
+    Entry("history", "read.history", "List the versions of one file, newest first."),
+    Entry("blame", "read.blame", "Show which turn wrote each line of a file, and why."),
+    Entry("compare", "read.compare", "Compare two turns or sessions: the request, what it took, the files."),
+    Entry("search", "read.search", "Find words in events and in recorded file contents."),
+    Entry(
+        "who",
+        "read.who",
+        "Show the active sessions: since when, on what, which files each touched, who meets whom.",
     ),
-    (
-        "Record",
-        (
-            Entry("import", "imports", "Record a history that exists elsewhere."),
-            Entry("session", "session", "Begin, end and list sessions."),
-        ),
+    Entry("decisions", "read.decisions:decisions", "List what was decided and why."),
+    Entry(
+        "errors",
+        "read.decisions:errors",
+        "List what failed, newest first, and whether and when it was resolved.",
     ),
-    (
-        "Look",
-        (
-            Entry("log", "read.log", "List turns or events, newest first."),
-            Entry("show", "read.show", "Show one event, turn, session or context."),
-            Entry("timeline", "read.timeline", "Show everything that happened in a turn, in order."),
-            Entry("history", "read.history", "List the versions of one file, newest first."),
-            Entry("blame", "read.blame", "Show which turn wrote each line of a file, and why."),
-            Entry(
-                "compare",
-                "read.compare",
-                "Compare two turns or sessions: the request, what it took, the files.",
-            ),
-            Entry("search", "read.search", "Find words in events and in recorded file contents."),
-            Entry(
-                "who",
-                "read.who",
-                "Show the active sessions: since when, on what, which files each touched, who meets whom.",
-            ),
-            Entry("decisions", "read.decisions", "List what was decided and why."),
-            Entry(
-                "errors",
-                "read.errors",
-                "List what failed, newest first, and whether and when it was resolved.",
-            ),
-            Entry(
-                "stats",
-                "read.stats",
-                "Count sessions, turns, tool calls, errors, tokens, and what they cost.",
-            ),
-            Entry("report", "read.report", "Write a page of figures and charts to open in a browser."),
-        ),
-    ),
-    (
-        "Go back",
-        (
-            Entry("replay", "go_back.replay", "Put the files of a turn into a directory, byte for byte."),
-            Entry(
-                "undo",
-                "go_back.undo:undo",
-                "Take back what an agent's turn changed, and keep what came later.",
-            ),
-            Entry("redo", "go_back.undo:redo", "Bring back what the last undo took away."),
-            Entry("recover", "go_back.recover", "Find the recorded states of a file, and bring one back."),
-            Entry("bisect", "go_back.bisect", "Find the turn that broke something."),
-            Entry("restore", "go_back.restore", "Put the files of a turn back into the working directory."),
-            Entry("cat", "go_back.cat", "Write one recorded file to standard output."),
-            Entry("diff", "go_back.diff", "Show what changed in a turn, or between two."),
-        ),
-    ),
-    (
-        "Remember",
-        (
-            Entry(
-                "briefing", "context.briefing", "Show what a new session should know, from what is recorded."
-            ),
-            Entry(
-                "codes", "context.codes", "Show what the last session did and left to do, a short line each."
-            ),
-            Entry(
-                "context",
-                "context",
-                "Give a model what it should know, and share what is known of a workstream.",
-            ),
-        ),
-    ),
-    ("Ask", (Entry("sql", "read.sql", "Ask a question in SQL."),)),
-    ("Send", (Entry("export", "export", "Write what is recorded to files for other programs."),)),
-    ("Keep", (Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),)),
+    Entry("stats", "read.stats", "Count sessions, turns, tool calls, errors, tokens, and what they cost."),
+    Entry("report", "read.report", "Write a page of figures and charts to open in a browser."),
+    "Go back",
+    Entry("replay", "go_back.replay:replay", "Put the files of a turn into a directory, byte for byte."),
+    Entry("undo", "go_back.undo:undo", "Take back what an agent's turn changed, and keep what came later."),
+    Entry("redo", "go_back.undo:redo", "Bring back what the last undo took away."),
+    Entry("recover", "go_back.recover", "Find the recorded states of a file, and bring one back."),
+    Entry("bisect", "go_back.bisect", "Find the turn that broke something."),
+    Entry("restore", "go_back.restore", "Put the files of a turn back into the working directory."),
+    Entry("cat", "go_back.replay:cat", "Write one recorded file to standard output."),
+    Entry("diff", "go_back.diff", "Show what changed in a turn, or between two."),
+    "Remember",
+    Entry("briefing", "context.briefing", "Show what a new session should know, from what is recorded."),
+    Entry("codes", "context.codes", "Show what the last session did and left to do, a short line each."),
+    Entry("context", "context", "Give a model what it should know, and share what is known of a workstream."),
+    "Ask",
+    Entry("sql", "read.sql", "Ask a question in SQL."),
+    "Send",
+    Entry("export", "export", "Write what is recorded to files for other programs."),
+    "Keep",
+    Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),
 )
 
 EPILOG = (

@@ -313,7 +313,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.exports.locusgraph.locusgraph",
                 # Rollouts may be zstd files; Python 3.11 reads none.
                 "eventlog.agents.kit.lines",
-                "locus_cli.read.sql",
+                "locus_cli.output",
             ),
         ),
         # An extra: only who asks for costs needs it.
@@ -336,7 +336,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.exports.locusgraph.wire",
                 "eventlog.importers",
                 "eventlog.agents",
-                "locus_cli.jsonout",
+                "locus_cli.output",
             ),
         ),
     ],
@@ -475,6 +475,26 @@ def test_public_names_resolve_and_are_documented() -> None:
     assert sorted(documented) == sorted(eventlog.__all__)
 
 
+# They run inside other programs or in the background, where each import counts (docs/hooks.md).
+NO_COMMANDS = {"hook_entry", "contents", "maintainer", "live_costs", "statusline_entry"}
+
+
+def test_commands_take_public_names_from_the_package() -> None:
+    """A command is a client of `eventlog`: what is public it takes from there, not from a module below."""
+    import eventlog
+
+    homes = {f"{home}.{name}" for name, home in eventlog._HOME_OF.items()}
+    wrong = [
+        f"{name} imports {imported}"
+        for name, path in modules("locus_cli").items()
+        if name.rpartition(".")[2] not in NO_COMMANDS
+        for imported in imports(name, path, typing_too=True)
+        if imported in homes
+    ]
+
+    assert wrong == []
+
+
 @pytest.mark.parametrize("name", ["Store", "Recorder", "Hooks"])
 def test_public_methods_are_documented(name: str) -> None:
     """docs/api.md shows every public method of the public classes, and no other."""
@@ -546,7 +566,7 @@ def test_help_lists_say_what_the_commands_say() -> None:
     for path, group in commands(cli):
         if not isinstance(group, LazyGroup):
             continue
-        for _, entries in group.sections:
+        for entries in group.sections.values():
             for entry in entries:
                 command = group.get_command(click.Context(group), entry.name)
                 assert command is not None

@@ -10,7 +10,7 @@ import pytest
 from eventlog import Store
 from eventlog.query import functions
 from eventlog.query.views import COLUMNS_OF
-from locus_cli.read.sql import _table
+from locus_cli.output import result_table
 from tests.sql_demo import make_demo
 
 PAGE = Path(__file__).parents[1] / "docs/sql.md"
@@ -32,7 +32,7 @@ def with_answers(page: Path, store: Store) -> str:
     """The text of a page with the present answer below each question; with LOCUS_UPDATE=1 it is written."""
 
     def answered(match: "re.Match[str]") -> str:
-        return f"```sql\n{match[1]}```\n\n```text\n{_table(store.query(match[1]), 0)}```\n"
+        return f"```sql\n{match[1]}```\n\n```text\n{result_table(store.query(match[1]), 0)}```\n"
 
     made = EXAMPLE.sub(answered, page.read_text(encoding="utf-8"))
     if os.environ.get("LOCUS_UPDATE") == "1":

@@ -5,25 +5,14 @@ import click
 from ..lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    (
-        "Look",
-        (
-            Entry(
-                "for", "context.for_message", "Print what a model should know for MESSAGE, within one budget."
-            ),
-            Entry("status", "context.shared:status", "Show whether context is shared, and what there is."),
-            Entry(
-                "load",
-                "context.shared:load",
-                "Show what is known of a workstream, and whether it still holds.",
-            ),
-            Entry("bundle", "context.shared:bundle", "Print what goes into a prompt, within its budget."),
-            Entry(
-                "validate", "context.shared:validate", "See whether what is known still holds and is shown."
-            ),
-        ),
-    ),
-    ("Record", (Entry("write", "context.shared:write", "Add to what is known of a workstream."),)),
+    "Look",
+    Entry("for", "context.for_message", "Print what a model should know for MESSAGE, within one budget."),
+    Entry("status", "context.shared:status", "Show whether context is shared, and what there is."),
+    Entry("load", "context.shared:load", "Show what is known of a workstream, and whether it still holds."),
+    Entry("bundle", "context.shared:bundle", "Print what goes into a prompt, within its budget."),
+    Entry("validate", "context.shared:validate", "See whether what is known still holds and is shown."),
+    "Record",
+    Entry("write", "context.shared:write", "Add to what is known of a workstream."),
 )
 
 

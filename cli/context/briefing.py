@@ -2,10 +2,12 @@
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from eventlog.memory import briefing, briefing_of_log, intent
+
+from ..access import open_store
+from ..options import json_option
+from ..output import document, lines, put, say
 from ..session.text import agent_option
-from ..text import lines
 
 
 @click.command("briefing")
@@ -21,23 +23,18 @@ from ..text import lines
     help="How long it may be, in words × 1.3.",
 )
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context, agent: str, focus: str | None, scope: tuple[str, ...], budget: int, as_json: bool
-) -> None:
+def command(agent: str, focus: str | None, scope: tuple[str, ...], budget: int, as_json: bool) -> None:
     """Show what a new session should know, from what is recorded.
 
     Warnings, active sessions, the last turns, open decisions, files and codes; each line names the event
     that it stands on, and each claim about a file says what became of the file since. Without --focus and
     --scope it is about what the active session of the agent is about.
     """
-    from eventlog.memory import briefing, briefing_of_log, intent
-
     for path in scope:
         if "${" in path:
             raise click.UsageError(f"--scope {path}: a variable that was not filled in")
     reader = briefing.BriefingReader(agent, focus, intent.scope_of(scope) or ())
-    with open_store(ctx) as store:
+    with open_store() as store:
         made = briefing_of_log.brief(store, reader, intent.now_us(store), budget)
     if as_json:
         put(document(briefing.fields(made, budget)))

@@ -2,8 +2,15 @@
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+import eventlog
+from eventlog.memory import codes, codes_files, codes_of_log
+from eventlog.memory.budget import tokens_of
+from eventlog.memory.files import read_json
+from eventlog.recorder import sessions
+
+from ..access import open_store
+from ..options import json_option
+from ..output import document, put, say
 
 
 @click.command("codes")
@@ -23,9 +30,7 @@ from ..jsonout import document
 )
 @click.option("--export", "export_", is_flag=True, help="Write the project's file, and say where it is.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     project: str | None,
     name: str | None,
     next_: tuple[str, ...],
@@ -43,12 +48,6 @@ def command(
     event of that session first. The file for other programs is memory/sessions/active-PROJECT.json below the
     store, or below [memory] codes_base of config.toml; the codes in it count for seven days.
     """
-    from eventlog.base.errors import NotFound
-    from eventlog.memory import codes, codes_files, codes_of_log
-    from eventlog.memory.budget import tokens_of
-    from eventlog.memory.files import read_json
-    from eventlog.recorder import sessions
-
     auto = codes.AutoCapture("", "")
     for message in messages:
         auto.on_user_message(message)
@@ -59,17 +58,19 @@ def command(
         codes_of_log.BLOCKER: (*blocker, *(c.removeprefix("block:") for c in auto.capture.blockers)),
         codes_of_log.COMPLETE: ("",) if complete else (),
     }
-    with open_store(ctx, records=any(noted.values())) as store:
+    with open_store(records=any(noted.values())) as store:
         if project is not None and project != store.project_name:
             package = codes_files.SessionContextInjector(codes_of_log.base_of(store)).inject(project)
             if package is None:
-                raise NotFound(f"no codes of project {project!r} that still count")
+                raise eventlog.NotFound(f"no codes of project {project!r} that still count")
             put(document({"codes": package.codes.split("\n")}) if as_json else f"{package.codes}\n")
             return
         if any(noted.values()):
             rows = [sessions.named(store, name)] if name else sessions.recent(store, limit=1)
             if not rows:
-                raise NotFound("there is no session to note it for; `locus session start` begins one")
+                raise eventlog.NotFound(
+                    "there is no session to note it for; `locus session start` begins one"
+                )
             for operation, texts in noted.items():
                 for text in texts:
                     codes_of_log.say(store, operation, text, rows[0].session_id)

@@ -2,10 +2,14 @@
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+import eventlog
+from eventlog.memory import context, intent
+from eventlog.recorder.sessions import named
+
+from ..access import open_store
+from ..options import json_option
+from ..output import document, lines, put, say
 from ..session.text import agent_option
-from ..text import lines
 from .shared import contexts_of, phase_option
 
 
@@ -25,9 +29,7 @@ from .shared import contexts_of, phase_option
     help="How long it may be, in words × 1.3, without the message.",
 )
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     message: str,
     session: str | None,
     resume: bool,
@@ -43,21 +45,16 @@ def command(
     message, warnings and errors, active sessions, decisions, files, the bundle of a workstream, the codes
     of the last session, and the message. Of the codes nothing is cut.
     """
-    from eventlog.memory import context, intent
-    from eventlog.memory.shared_nodes import ContextLoadNode
-    from eventlog.memory.window import Situation
-    from eventlog.recorder.sessions import named
-
     if resume and session is None:
         raise click.UsageError("--resume takes the session that goes on: --session SESSION")
-    with open_store(ctx) as store:
-        node = None if workstream is None else ContextLoadNode(contexts_of(store), workstream, phase)
+    with open_store() as store:
+        node = None if workstream is None else eventlog.ContextLoadNode(contexts_of(store), workstream, phase)
         made = context.context_for(
             store,
             message,
             intent.now_us(store),
             session_id=None if session is None else named(store, session).session_id,
-            situation=Situation.RESUME if resume else None,
+            situation=eventlog.Situation.RESUME if resume else None,
             agent=agent,
             node=node,
             tokens=budget,

@@ -3,46 +3,40 @@
 import json
 import os
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..table import render
-from ..text import one_line
+import eventlog
+from eventlog.base.repository import git_root
+from eventlog.memory.shared_bundle import Bundle, role_rounds
+from eventlog.memory.shared_entry import PHASES
+from eventlog.memory.shared_nodes import is_enabled
+from eventlog.memory.shared_state import staleness, state_of
 
-if TYPE_CHECKING:
-    from eventlog.memory.shared_store import ContextStore
-    from eventlog.store import Store
+from ..access import open_store
+from ..exits import exit_with
+from ..options import json_option
+from ..output import document, one_line, put, say, table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def phase_option(function: F) -> F:
-    return click.option(
-        "--phase",
-        type=click.Choice(["planning", "implementation"]),
-        default="planning",
-        show_default=True,
-        help="Which of the two; they are kept apart.",
-    )(function)
+phase_option = click.option(
+    "--phase",
+    type=click.Choice(["planning", "implementation"]),
+    default="planning",
+    show_default=True,
+    help="Which of the two; they are kept apart.",
+)
+workstream_argument = click.argument("workstream", metavar="WORKSTREAM")
 
 
-def workstream_argument(function: F) -> F:
-    return click.argument("workstream", metavar="WORKSTREAM")(function)
-
-
-def contexts_of(store: "Store", *, whatever: bool = False) -> "ContextStore":
+def contexts_of(store: "eventlog.Store", *, whatever: bool = False) -> "eventlog.ContextStore":
     """The shared context of the repository around the working directory. Raises: Refused when it is off."""
-    from eventlog.base.errors import Refused
-    from eventlog.base.repository import git_root
-    from eventlog.memory.shared_nodes import is_enabled
-    from eventlog.memory.shared_store import ContextStore
-
-    contexts = ContextStore(store, git_root(os.getcwd()) or os.path.dirname(store.layout.root))
+    contexts = eventlog.ContextStore(store, git_root(os.getcwd()) or os.path.dirname(store.layout.root))
     if not whatever and not is_enabled(contexts):
-        raise Refused(
+        raise eventlog.Refused(
             f"context is not shared here. To share it, set `shared = true` under [context] in "
             f"{store.layout.config_file}, or SHARED_CONTEXT_ENABLED=true."
         )
@@ -51,14 +45,9 @@ def contexts_of(store: "Store", *, whatever: bool = False) -> "ContextStore":
 
 @click.command("status")
 @json_option
-@click.pass_context
-def status(ctx: click.Context, as_json: bool) -> None:
+def status(as_json: bool) -> None:
     """Show whether context is shared, and what there is."""
-    from eventlog.memory.shared_entry import PHASES
-    from eventlog.memory.shared_nodes import is_enabled
-    from eventlog.memory.shared_state import staleness, state_of
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         contexts = contexts_of(store, whatever=True)
         enabled = is_enabled(contexts)
         rows: list[dict[str, Any]] = []
@@ -80,7 +69,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
         return
     say("Context is shared." if enabled else "Context is not shared: [context] shared = true would have it.")
     if cells:
-        put(render(["phase", "workstream", "branch", "updated", "state"], cells))
+        put(table(["phase", "workstream", "branch", "updated", "state"], cells, width=0))
     for problem in problems:
         say(problem)
 
@@ -88,17 +77,15 @@ def status(ctx: click.Context, as_json: bool) -> None:
 @click.command("load")
 @workstream_argument
 @phase_option
-@click.pass_context
-def load(ctx: click.Context, workstream: str, phase: str) -> None:
+def load(workstream: str, phase: str) -> None:
     """Show what is known of a workstream, and whether it still holds.
 
     That is the entry of WORKSTREAM on this branch, as JSON. What somebody else committed since is taken
     into the log.
     """
-    from eventlog.memory.shared_nodes import ContextLoadNode
 
-    with open_store(ctx) as store:
-        state = ContextLoadNode(contexts_of(store), workstream, phase, with_bundle=False)({})
+    with open_store() as store:
+        state = eventlog.ContextLoadNode(contexts_of(store), workstream, phase, with_bundle=False)({})
     loaded = state["context"][phase]
     shown = {name: loaded[name] for name in ("entry", "stale", "reasons", "scan_again")}
     put(document({"phase": phase, **shown, "cli_sessions": state["plan"]["metadata"]["cli_sessions"]}))
@@ -112,20 +99,14 @@ def load(ctx: click.Context, workstream: str, phase: str) -> None:
 @click.option("--size", "size_max", type=click.IntRange(min=0), metavar="CHARS", help="Fewer characters.")
 @click.option("--roles", is_flag=True, help="The rounds of the four roles, each with the same bundle.")
 @json_option
-@click.pass_context
-def bundle(
-    ctx: click.Context, workstream: str, phase: str, size_max: int | None, roles: bool, as_json: bool
-) -> None:
+def bundle(workstream: str, phase: str, size_max: int | None, roles: bool, as_json: bool) -> None:
     """Print what goes into a prompt, within its budget.
 
     At most 2,200 characters for planning, 1,700 for implementation. What earlier sessions decided and did is
     in it where it bears on the feature request.
     """
-    from eventlog.memory.shared_bundle import Bundle, role_rounds
-    from eventlog.memory.shared_nodes import ContextLoadNode
-
-    with open_store(ctx) as store:
-        made = ContextLoadNode(contexts_of(store), workstream, phase, size_max)({})["context"][phase]
+    with open_store() as store:
+        made = eventlog.ContextLoadNode(contexts_of(store), workstream, phase, size_max)({})["context"][phase]
     text, left_out = made["bundle"], made["left_out"]
     rounds = role_rounds(Bundle(text, left_out)) if roles else []
     if as_json:
@@ -144,17 +125,14 @@ def bundle(
 @workstream_argument
 @phase_option
 @json_option
-@click.pass_context
-def validate(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> None:
+def validate(workstream: str, phase: str, as_json: bool) -> None:
     """See whether what is known still holds and is shown.
 
     The entry of WORKSTREAM must fit the repository, and its claims must have evidence; exit code 3 otherwise.
     """
-    from eventlog.base.errors import Refused
-    from eventlog.memory.shared_nodes import ValidationNode
 
-    with open_store(ctx) as store:
-        node = ValidationNode(contexts_of(store), workstream, phase, with_bundle=False)
+    with open_store() as store:
+        node = eventlog.ValidationNode(contexts_of(store), workstream, phase, with_bundle=False)
         validation = node({})["context"]["validation"]
     if as_json:
         names = ("ok", "stale", "scan_again", "doubts", "evidence")
@@ -169,7 +147,7 @@ def validate(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> 
         if validation["ok"]:
             say("It holds.")
     if not validation["ok"]:
-        ctx.exit(Refused.exit_code)
+        exit_with(eventlog.Refused.exit_code)
 
 
 @click.command("write")
@@ -179,11 +157,9 @@ def validate(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> 
 @click.option("--tests-passed", is_flag=True, help="The tests pass at this state.")
 @click.option("--diff-applied", is_flag=True, help="The change is in the working directory.")
 @click.option("--rebuild", is_flag=True, help="Only write the files again, from the log.")
-@click.pass_context
 def write(
-    ctx: click.Context,
     workstream: str,
-    update: "IO[bytes] | None",
+    update: IO[bytes] | None,
     phase: str,
     tests_passed: bool,
     diff_applied: bool,
@@ -195,12 +171,10 @@ def write(
     absent change nothing. A summary needs --tests-passed and --diff-applied; a claim that something is done
     needs evidence (exit code 3).
     """
-    from eventlog.base.errors import InvalidEvent
-    from eventlog.memory.shared_nodes import ContextWriteNode
 
     if rebuild == (update is not None):
         raise click.UsageError("it takes either an UPDATE or --rebuild")
-    with open_store(ctx, records=True) as store:
+    with open_store(records=True) as store:
         contexts = contexts_of(store)
         if update is None:
             say(f"written: {contexts.rebuild(phase)}")
@@ -208,10 +182,10 @@ def write(
         try:
             fields = json.loads(update.read())
         except (ValueError, RecursionError) as error:
-            raise InvalidEvent(f"{update.name}: this is no JSON: {error}") from None
+            raise eventlog.InvalidEvent(f"{update.name}: this is no JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise InvalidEvent(f"{update.name}: an update is a JSON object")
+            raise eventlog.InvalidEvent(f"{update.name}: an update is a JSON object")
         verified = {"tests_passed": tests_passed, "diff_applied": diff_applied}
         change = {**fields, "verified": verified}
-        ContextWriteNode(contexts, workstream, phase)({"context": {"shared_update": change}})
+        eventlog.ContextWriteNode(contexts, workstream, phase)({"context": {"shared_update": change}})
     put(f"{contexts.path(phase)}\n")

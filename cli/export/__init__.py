@@ -5,25 +5,19 @@ import click
 from ..lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    (
-        "To",
-        (
-            Entry("locusgraph", "export.locusgraph", "Write or send what is new as records for LocusGraph."),
-            Entry("jsonl", "export.jsonl", "Write the log as lines of JSON, losslessly."),
-            Entry("parquet", "export.tables:parquet", "Write events and projections as Parquet files."),
-            Entry("duckdb", "export.tables:duckdb", "Write the log as one DuckDB file."),
-            Entry(
-                "atif",
-                "export.conversations:atif",
-                "Write sessions as trajectories in the Agent Trajectory Interchange Format.",
-            ),
-            Entry("otlp", "export.conversations:otlp", "Write sessions as spans in OTLP/JSON."),
-            Entry(
-                "agent-trace",
-                "export.conversations:agent_trace",
-                "Write which lines of which files a turn wrote.",
-            ),
-        ),
+    "To",
+    Entry("locusgraph", "export.locusgraph", "Write or send what is new as records for LocusGraph."),
+    Entry("jsonl", "export.jsonl", "Write the log as lines of JSON, losslessly."),
+    Entry("parquet", "export.tables:parquet", "Write events and projections as Parquet files."),
+    Entry("duckdb", "export.tables:duckdb", "Write the log as one DuckDB file."),
+    Entry(
+        "atif",
+        "export.conversations:atif",
+        "Write sessions as trajectories in the Agent Trajectory Interchange Format.",
+    ),
+    Entry("otlp", "export.conversations:otlp", "Write sessions as spans in OTLP/JSON."),
+    Entry(
+        "agent-trace", "export.conversations:agent_trace", "Write which lines of which files a turn wrote."
     ),
 )
 

@@ -1,20 +1,18 @@
 """`locus export locusgraph`: the next batch of wire records, to a file or to a server."""
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from eventlog.exports.locusgraph.locusgraph import ExportReport, export
+
+from ..access import open_store
+from ..exits import PARTIAL, exit_with, usage_error
+from ..options import force_option, json_option
+from ..output import count, document, put, say, size
 from ..progress import Progress
-from ..text import count, size
+from .shortcomings import tell_left_out, tell_shortcomings
 
-if TYPE_CHECKING:
-    from eventlog.exports.locusgraph.locusgraph import ExportReport
-
-SESSIONS_SHOWN = 10
 _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status", "retry_failed")
 
 
@@ -46,7 +44,7 @@ _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status",
     metavar="TYPE",
     help="Also events of this type, left out by default: transcript, import, message …, or all.",
 )
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@force_option
 @click.option("--dry-run", is_flag=True, help="Only count what would be written or sent.")
 @click.option(
     "--api",
@@ -77,10 +75,7 @@ _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status",
 @click.option("--retry-failed", is_flag=True, help="Send again what the server refused.")
 @click.option("--status", is_flag=True, help="Show how far the exports have come, and their errors.")
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context, /, path: str | None, server: str | None, as_json: bool, **arguments: Any
-) -> None:
+def command(path: str | None, server: str | None, as_json: bool, **arguments: Any) -> None:
     """Write or send what is new as records for LocusGraph.
 
     The final state of every session and turn that changed since the last export, and the new events,
@@ -92,30 +87,28 @@ def command(
     was killed or cut off, start it again: it continues there, and records sent twice change nothing.
     """
     if arguments["everything"] and arguments["since"] is not None:
-        raise click.UsageError("give either --since or --all", ctx)
+        raise usage_error("give either --since or --all")
     if path is not None and server is not None:
-        raise click.UsageError("give either --to or --server", ctx)
+        raise usage_error("give either --to or --server")
     if arguments["everything"]:
         arguments["since"] = 0
     if arguments["status"] or server is not None:
         from . import locusgraph_send as sending
 
         if arguments["force"] or (arguments["status"] and path is not None):
-            raise click.UsageError("--force is for files, --status for servers", ctx)
-        sending.run(ctx, server, arguments, as_json)
+            raise usage_error("--force is for files, --status for servers")
+        sending.run(server, arguments, as_json)
         return
     if path is None:
-        raise click.UsageError("give --to FILE, or --server URL", ctx)
+        raise usage_error("give --to FILE, or --server URL")
     for name in _ONLY_SENDING:
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for --server", ctx)
-    _write(ctx, path, arguments, as_json)
+        if click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise usage_error(f"--{name.replace('_', '-')} is for --server")
+    _write(path, arguments, as_json)
 
 
-def _write(ctx: click.Context, path: str, arguments: dict[str, Any], as_json: bool) -> None:
-    from eventlog.exports.locusgraph.locusgraph import export
-
-    with open_store(ctx) as store, Progress("exporting"):
+def _write(path: str, arguments: dict[str, Any], as_json: bool) -> None:
+    with open_store() as store, Progress("exporting"):
         report = export(
             store,
             path,
@@ -128,14 +121,14 @@ def _write(ctx: click.Context, path: str, arguments: dict[str, Any], as_json: bo
             dry_run=arguments["dry_run"],
         )
     if as_json:
-        put(document({"export": dataclasses.asdict(report)}))
+        put(document({"export": report}))
     else:
         _tell(report, arguments["dry_run"])
     if report.lost:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _tell(report: "ExportReport", dry_run: bool) -> None:
+def _tell(report: ExportReport, dry_run: bool) -> None:
     if not report.records:
         say(f"Nothing new: the exports have come to position {report.since:,}. No file was made.")
         tell_left_out(report.not_included, report.sessions_left_out)
@@ -150,32 +143,3 @@ def _tell(report: "ExportReport", dry_run: bool) -> None:
     tell_left_out(report.not_included, report.sessions_left_out)
     if not dry_run and not report.advanced:
         say("The next export does not go on from here: this one did not begin where the last one ended.")
-
-
-def tell_shortcomings(lost: list[tuple[int, int]], payloads_cut: int, links_left_out: int) -> None:
-    """Report what the records lack of the log."""
-    for base, end in lost:
-        say(f"Not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log.")
-    if payloads_cut:
-        say(f"{count(payloads_cut, 'payload')} shortened; each says where the whole of it is.")
-    if links_left_out:
-        say(f"{count(links_left_out, 'link')} left out: without a type, or beyond the limits.")
-
-
-def tell_left_out(types: dict[str, int], sessions: dict[str, str]) -> None:
-    """Report what was left out on purpose: events of other types, and sessions with the reason."""
-    if types:
-        named = ", ".join(f"{number:,} {kind}" for kind, number in sorted(types.items()))
-        say(f"Left out: {count(sum(types.values()), 'event')} of the log's own housekeeping ({named}).")
-    tell_sessions(sessions)
-
-
-def tell_sessions(left_out: dict[str, str]) -> None:
-    """Report how many sessions an export left out, and which for which reason."""
-    if not left_out:
-        return
-    say(f"Left out: {count(len(left_out), 'session')}.")
-    for session_id, reason in list(left_out.items())[:SESSIONS_SHOWN]:
-        say(f"  {session_id}: {reason}")
-    if len(left_out) > SESSIONS_SHOWN:
-        say(f"  … and {len(left_out) - SESSIONS_SHOWN:,} more; --json has all.")

@@ -7,49 +7,43 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
+import eventlog
+from eventlog.exports.locusgraph import send as sending
+from eventlog.exports.locusgraph.courier import RealClock
+from eventlog.exports.locusgraph.deliveries import RefusedRecord, endpoints
+from eventlog.exports.locusgraph.endpoint import Endpoint, endpoint_of, key_from
+from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
+from eventlog.recorder import sessions
 
-from .. import exits
-from ..access import open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..exits import PARTIAL, exit_with, usage_error
+from ..output import count, document, put, say, size
 from ..progress import Progress
-from ..text import count, size
-from .locusgraph import tell_left_out, tell_shortcomings
-
-if TYPE_CHECKING:
-    from eventlog.exports.locusgraph.courier import RealClock
-    from eventlog.exports.locusgraph.deliveries import RefusedRecord
-    from eventlog.exports.locusgraph.endpoint import Endpoint
-    from eventlog.exports.locusgraph.send import EndpointStatus, SendProgress, SendReport
-    from eventlog.store import Store
+from .shortcomings import tell_left_out, tell_shortcomings
 
 _FAILURES_SHOWN = 10
 
 
-def run(ctx: click.Context, server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
+def run(server: str | None, arguments: dict[str, Any], as_json: bool) -> None:
     """Do what the options say with `server`."""
-    from eventlog.exports.locusgraph.endpoint import endpoint_of
-
     endpoint = None if server is None else endpoint_of(server, arguments["graph"], arguments["api"])
     if arguments["retry_failed"] and (
         arguments["follow"] or arguments["since"] is not None or arguments["session"]
     ):
-        raise click.UsageError("--retry-failed goes with neither --follow, --since, --all nor --session", ctx)
+        raise usage_error("--retry-failed goes with neither --follow, --since, --all nor --session")
     if arguments["follow"] and arguments["dry_run"]:
-        raise click.UsageError("give either --follow or --dry-run", ctx)
+        raise usage_error("give either --follow or --dry-run")
     if arguments["status"]:
-        _status(ctx, endpoint, as_json)
+        _status(endpoint, as_json)
     else:
         assert endpoint is not None
-        _send(ctx, endpoint, arguments, as_json)
+        _send(endpoint, arguments, as_json)
 
 
-def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], as_json: bool) -> None:
-    from eventlog.exports.locusgraph import send as sending
+def _send(endpoint: Endpoint, arguments: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports.locusgraph.courier import PATIENCE_S, Courier, RealClock, check_library
-    from eventlog.exports.locusgraph.endpoint import key_from
 
     clock = RealClock()
     courier = None
@@ -58,7 +52,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], a
         key = key_from(os.environ)
         patience_s = None if arguments["follow"] else PATIENCE_S
         courier = Courier(endpoint, key, clock, patience_s=patience_s, per_minute=arguments["rate"])
-    with open_store(ctx) as store:
+    with open_store() as store:
         options = sending.Options(
             since=arguments["since"],
             session_id=_session(store, arguments["session"]),
@@ -91,15 +85,14 @@ def _send(ctx: click.Context, endpoint: "Endpoint", arguments: dict[str, Any], a
     else:
         _tell(report, arguments["dry_run"], arguments["follow"])
     if report.failures or report.lost or (report.stopped and not arguments["follow"]):
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _shown_progress(progress: Progress) -> "SendProgress":
+def _shown_progress(progress: Progress) -> SendProgress:
     """Shows the progress of sending on stderr."""
-    from eventlog.exports.locusgraph.send import SendProgress
 
     class Shown(SendProgress):
-        def going(self, report: "SendReport") -> None:
+        def going(self, report: SendReport) -> None:
             done = report.tried + report.known
             progress(done, max(done, report.expected))
 
@@ -109,16 +102,14 @@ def _shown_progress(progress: Progress) -> "SendProgress":
     return Shown()
 
 
-def _session(store: "Store", name: str | None) -> str | None:
+def _session(store: "eventlog.Store", name: str | None) -> str | None:
     if name is None:
         return None
-    from eventlog.recorder import sessions
-
     return sessions.named(store, name).session_id
 
 
 @contextmanager
-def _stopping(clock: "RealClock") -> Iterator[None]:
+def _stopping(clock: RealClock) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM ends the work cleanly, a second one at once."""
 
     def stop(number: int, _frame: object) -> None:
@@ -133,11 +124,11 @@ def _stopping(clock: "RealClock") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell_following(report: "SendReport") -> None:
+def _tell_following(report: SendReport) -> None:
     say(f"Sent {count(report.total, 'record')} so far, up to position {report.reached:,}.")
 
 
-def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
+def _tell(report: SendReport, dry_run: bool, follow: bool) -> None:
     groups = ", ".join(f"{number:,} {group}" for group, number in report.records.items())
     if dry_run:
         say(f"Would send {count(report.requests, 'call')}, {size(report.bytes)}, to {report.server}.")
@@ -161,7 +152,7 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
     _tell_failures(report.failures)
 
 
-def _tell_failures(failures: "list[RefusedRecord]") -> None:
+def _tell_failures(failures: list[RefusedRecord]) -> None:
     for failure in failures[:_FAILURES_SHOWN]:
         verb = "Not taken yet" if failure.passing else "Refused"
         say(f"{verb}: {failure.context_id}: {failure.reason}")
@@ -173,11 +164,8 @@ def _tell_failures(failures: "list[RefusedRecord]") -> None:
         say("--retry-failed sends refused records again, and replaces what the server holds for them.")
 
 
-def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> None:
-    from eventlog.exports.locusgraph import send as sending
-    from eventlog.exports.locusgraph.deliveries import endpoints
-
-    with open_store(ctx) as store:
+def _status(endpoint: Endpoint | None, as_json: bool) -> None:
+    with open_store() as store:
         chosen = endpoints(store) if endpoint is None else [endpoint]
         statuses = [(target, sending.status(store, target)) for target in chosen]
     if as_json:
@@ -188,7 +176,7 @@ def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> N
     put("\n".join(_text(target, status) for target, status in statuses))
 
 
-def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
+def _fields(endpoint: Endpoint, status: EndpointStatus) -> dict[str, Any]:
     delivered = status.delivered
     return {
         "server": endpoint.server,
@@ -206,7 +194,7 @@ def _fields(endpoint: "Endpoint", status: "EndpointStatus") -> dict[str, Any]:
     }
 
 
-def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
+def _text(endpoint: Endpoint, status: EndpointStatus) -> str:
     delivered = status.delivered
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(delivered.counts.items())) or "none"
     lag = f"{count(status.lag, 'event')} behind"
@@ -223,12 +211,12 @@ def _text(endpoint: "Endpoint", status: "EndpointStatus") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _failure(failure: "RefusedRecord") -> dict[str, Any]:
+def _failure(failure: RefusedRecord) -> dict[str, Any]:
     later = _moment(failure.next_at * 1_000_000) if failure.passing else None
     return {**dataclasses.asdict(failure), "passing": failure.passing, "next_at": later}
 
 
-def _failures(failures: "list[RefusedRecord]") -> list[str]:
+def _failures(failures: list[RefusedRecord]) -> list[str]:
     """The first failures by name, and how many there are for each reason."""
     named = []
     for failure in failures[:_FAILURES_SHOWN]:
@@ -238,7 +226,7 @@ def _failures(failures: "list[RefusedRecord]") -> list[str]:
     return [*named, *(f"  in all    {reason} ({number:,})" for reason, number in reasons)]
 
 
-def _next_step(status: "EndpointStatus") -> str:
+def _next_step(status: EndpointStatus) -> str:
     if status.delivered.last_error is not None:
         return "correct the error above, then export again: it continues from the position"
     if status.lag:

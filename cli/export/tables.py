@@ -1,16 +1,15 @@
 """`locus export parquet` and `duckdb`: the log as tables."""
 
-import dataclasses
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store
+from ..options import json_option
+from ..output import count, document, put, say
 from ..progress import Progress
-from ..text import count
 
 _Command = Callable[..., Any]
 
@@ -37,8 +36,7 @@ def to_option(kind: str) -> Callable[[_Command], _Command]:
 @to_option("DIRECTORY")
 @click.option("--force", is_flag=True, help="Replace the files of an earlier export in DIRECTORY.")
 @json_option
-@click.pass_context
-def parquet(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
+def parquet(path: str, force: bool, as_json: bool) -> None:
     """Write events and projections as Parquet files into DIRECTORY.
 
     events-00000.parquet and further ones hold the events by position; turns, sessions, sessions_master
@@ -47,10 +45,10 @@ def parquet(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
     """
     from eventlog.exports.parquet import export
 
-    with open_store(ctx) as store, Progress("exporting"):
+    with open_store() as store, Progress("exporting"):
         report = export(store, path, force=force)
     if as_json:
-        put(document({"export": dataclasses.asdict(report)}))
+        put(document({"export": report}))
         return
     events = sum(rows for name, rows in report.rows.items() if name.startswith("events-"))
     say(f"Wrote {count(events, 'event')} in {count(len(report.rows), 'file')} to {report.directory}.")
@@ -60,8 +58,7 @@ def parquet(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
 @to_option("FILE")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 @json_option
-@click.pass_context
-def duckdb(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
+def duckdb(path: str, force: bool, as_json: bool) -> None:
     """Write the log as one DuckDB file.
 
     It has every view of docs/sql.md under its name: events, turns, sessions, sessions_master and llm_calls
@@ -70,9 +67,9 @@ def duckdb(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
     """
     from eventlog.exports.database import export
 
-    with open_store(ctx) as store, Progress("exporting"):
+    with open_store() as store, Progress("exporting"):
         report = export(store, path, force=force)
     if as_json:
-        put(document({"export": dataclasses.asdict(report)}))
+        put(document({"export": report}))
         return
     say(f"Wrote {count(report.rows['events'], 'event')} to {report.path}.")

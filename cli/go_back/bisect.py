@@ -5,24 +5,25 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+import eventlog
+from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, states_in, states_of
+
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
 from ..lazy import Entry, LazyGroup, Sections
-from ..text import count, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventlog.replay.bisect import BisectState
-    from eventlog.store import Store
+from ..options import json_option
+from ..output import count, document, one_line, put, say
 
 _RUN = "Find the turn that broke something, with a command that says good or bad."
-SECTIONS: Sections = (("Search", (Entry("run", "go_back.bisect:run", _RUN),)),)
+SECTIONS: Sections = (
+    "Search",
+    Entry("run", "go_back.bisect:run", _RUN),
+)
 
 
 @click.command("bisect", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
@@ -45,28 +46,18 @@ _UNTESTABLE, _STOPS = 125, 128
 @click.option("--keep", "keeps", is_flag=True, help="Leave the directory there.")
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="CMD…", type=click.UNPROCESSED)
-@click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    words: tuple[str, ...],
-    repeat: int,
-    keeps: bool,
-    as_json: bool,
-    **how: Any,
-) -> None:
+def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: Any) -> None:
     """Find the turn that broke something, with a command that says good or bad.
 
     CMD runs on the files of recorded turns, in a directory of its own: exit code 0 is good, 125 cannot
     be tested, 128 and more stops, all else is bad. Ends with the turn, what was asked, and its diff.
     """
-    from eventlog.base.errors import NotFound
 
     if shutil.which(words[0]) is None and not os.path.exists(words[0]):
-        raise NotFound(f"{words[0]}: there is no such command")
+        raise eventlog.NotFound(f"{words[0]}: there is no such command")
     directory = tempfile.mkdtemp(prefix="locus-bisect-")
     try:
-        with open_store(ctx) as store:
+        with open_store() as store:
             search = _Search(store, directory, words, repeat, quiet=as_json, **how)
             first_bad = search.run()
             if as_json:
@@ -74,11 +65,11 @@ def run(
             else:
                 search.show(first_bad)
         if first_bad is None:
-            ctx.exit(exits.PARTIAL)
+            exit_with(PARTIAL)
         if not (as_json or first_bad.between):
             from .diff import command as diff
 
-            ctx.invoke(
+            click.get_current_context().invoke(
                 diff, turn=first_bad.turn.name, others=(), stat=False, name_only=False, binary=False,
                 show_withheld=False, as_json=False,
             )  # fmt: skip
@@ -94,9 +85,9 @@ class _Search:
 
     def __init__(
         self,
-        store: "Store",
+        store: "eventlog.Store",
         directory: str,
-        words: "Sequence[str]",
+        words: Sequence[str],
         repeat: int,
         *,
         quiet: bool,
@@ -106,10 +97,8 @@ class _Search:
         want_all: bool,
         deep: bool,
         fresh: bool,
-        links: "Sequence[str]",
+        links: Sequence[str],
     ) -> None:
-        from eventlog.replay.bisect import Bench, states_of
-
         self.store = store
         self.words = list(words)
         self.repeat = repeat
@@ -123,14 +112,12 @@ class _Search:
         targets = [(name, os.path.abspath(name)) for name in links]
         self.bench: Bench = Bench(directory, store.tree, targets)
 
-    def run(self) -> "BisectState | None":
+    def run(self) -> BisectState | None:
         """The state that is the first bad one; None where what is left cannot be tested."""
         if not self.quiet:
             say(f"{count(len(self.states), 'state')}; {count(self.left_out, 'turn')} left out.")
         first_bad = self._first_bad(self.states)
         if first_bad is not None and self.deep and first_bad.at == "end":
-            from eventlog.replay.bisect import BisectState, states_in
-
             which = {
                 "session_id": first_bad.turn.session_id,
                 "turn": first_bad.turn.turn,
@@ -144,23 +131,21 @@ class _Search:
             return self._first_bad(inside) or first_bad
         return first_bad
 
-    def _first_bad(self, states: "list[BisectState]") -> "BisectState | None":
-        from eventlog.replay.bisect import search
-
+    def _first_bad(self, states: list[BisectState]) -> BisectState | None:
         left = range(0)
         for _, _, bisection in search(states, lambda index: self._test(states[index])):
             left = bisection.candidates
         self.candidates = [states[index] for index in left]
         return self.candidates[0] if len(self.candidates) == 1 else None
 
-    def _test(self, state: "BisectState") -> str:
-        from eventlog.base.errors import EventLogError
-
+    def _test(self, state: BisectState) -> str:
         self.bench.go_to(state, fresh=self.fresh)
         begun = time.monotonic()
         verdicts = {self._verdict(state) for _ in range(self.repeat)}
         if len(verdicts) > 1:
-            raise EventLogError(f"{_name(state)} is {' and '.join(sorted(verdicts))}: the test is not stable")
+            raise eventlog.EventLogError(
+                f"{_name(state)} is {' and '.join(sorted(verdicts))}: the test is not stable"
+            )
         (verdict,) = verdicts
         self.tried.append((state, verdict))
         if not self.quiet:
@@ -170,21 +155,18 @@ class _Search:
             )
         return verdict
 
-    def _verdict(self, state: "BisectState") -> str:
-        from eventlog.base.errors import EventLogError
-        from eventlog.replay.bisect import BAD, GOOD, SKIP
-
+    def _verdict(self, state: BisectState) -> str:
         done = subprocess.run(
             self.words, cwd=self.bench.directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         if done.returncode < 0 or done.returncode >= _STOPS:
-            raise EventLogError(
+            raise eventlog.EventLogError(
                 f"{_name(state)}: the command ended with {done.returncode}, which stops the search"
             )
         return GOOD if done.returncode == 0 else SKIP if done.returncode == _UNTESTABLE else BAD
 
-    def show(self, first_bad: "BisectState | None") -> None:
+    def show(self, first_bad: BisectState | None) -> None:
         if first_bad is None:
             names = ", ".join(map(_name, self.candidates))
             say(f"What is left cannot be tested. One of these broke it: {names}.")
@@ -199,7 +181,7 @@ class _Search:
                 put(f"  call {one_line(facts['call'])}\n")
         put(f"locus show {first_bad.turn.name} · locus undo {first_bad.turn.name}\n")
 
-    def _facts(self, first_bad: "BisectState") -> dict[str, Any]:
+    def _facts(self, first_bad: BisectState) -> dict[str, Any]:
         rows = self.store.query(
             "select title, user_request from turns where session_id = $1 and turn = $2",
             [first_bad.turn.session_id, first_bad.turn.turn],
@@ -215,7 +197,7 @@ class _Search:
             call = causes[0][0] if causes else None
         return {"title": title, "user_request": request, "call": call}
 
-    def as_json(self, first_bad: "BisectState | None") -> dict[str, Any]:
+    def as_json(self, first_bad: BisectState | None) -> dict[str, Any]:
         facts = None
         if first_bad is not None:
             facts = {
@@ -234,22 +216,22 @@ class _Search:
 
 
 def _between(
-    store: "Store", states: "list[BisectState]", good: str | None, bad: str | None
-) -> "list[BisectState]":
+    store: "eventlog.Store", states: list[BisectState], good: str | None, bad: str | None
+) -> list[BisectState]:
     """The states from the end of one turn to that of another."""
-    from eventlog.base.errors import NotFound
-
     ends = []
     for name, default in ((good, 0), (bad, len(states) - 1)):
         ref = None if name is None else store.turn(name)
         at = [i for i, s in enumerate(states) if s.turn == ref and s.at == "end"] if ref else [default]
         if not at:
-            raise NotFound(f"the files at the end of {name} are not known exactly, or equal those before it")
+            raise eventlog.NotFound(
+                f"the files at the end of {name} are not known exactly, or equal those before it"
+            )
         ends.append(at[0])
     if ends[0] >= ends[1] and (good or bad):
-        raise NotFound("--good is not before --bad")
+        raise eventlog.NotFound("--good is not before --bad")
     return states[ends[0] : ends[1] + 1]
 
 
-def _name(state: "BisectState") -> str:
+def _name(state: BisectState) -> str:
     return state.turn.name if state.at == "end" else f"{state.turn.name} at {state.at}"

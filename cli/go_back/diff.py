@@ -1,29 +1,35 @@
 """`locus diff`: what changed in a turn, or between two."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import click
 
-from eventlog.base.errors import Corruption, NotFound
+import eventlog
+from eventlog.base.paths import OUTSIDE, is_outside, path_text
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import DIRECTORY, TreeEntry
+from eventlog.query.lookup import names_a_turn
+from eventlog.replay.patches import mode_of, quoted
 
-from .. import exits, table
-from ..access import json_option, naming_stdout, open_store, put, say
-from ..jsonout import certainty_json, document
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
+from ..filters import names_of
+from ..options import json_option
+from ..output import (
+    certainty_json,
+    count,
+    document,
+    lines,
+    naming_stdout,
+    one_line,
+    put,
+    say,
+    table,
+)
+from ..output import change as change_text
 from ..outside import local
-from ..repopath import names_of
-from ..text import change as change_text
-from ..text import count, lines, one_line, terminal_width
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eventlog.blobs.tree import TreeEntry
-    from eventlog.query.lookup import TurnRef
-    from eventlog.replay.diffs import Diff, FileDiff
-    from eventlog.replay.trees import TreeState
-    from eventlog.store import Store
 
 
 @click.command("diff")
@@ -34,9 +40,7 @@ if TYPE_CHECKING:
 @click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
 @click.option("--show-withheld", is_flag=True, help="Also show contents that hold a secret.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     turn: str,
     others: tuple[str, ...],
     stat: bool,
@@ -56,7 +60,7 @@ def command(
     locus diff last
     locus diff git:1a2b3c4 last src/
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         first = store.turn(turn)
         second, paths = _split(store, first, others)
         diff = store.diff(first, second)
@@ -80,15 +84,13 @@ def command(
     if reading.damage is not None:
         raise reading.damage
     if diff.missing or reading.lost:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _split(
-    store: "Store", first: "TurnRef", others: tuple[str, ...]
-) -> "tuple[TurnRef | None, tuple[str, ...]]":
+    store: "eventlog.Store", first: "eventlog.TurnRef", others: tuple[str, ...]
+) -> "tuple[eventlog.TurnRef | None, tuple[str, ...]]":
     """(B, PATHs): the first of `others` is a turn, or the first path."""
-    from eventlog.query.lookup import names_a_turn
-
     if not others:
         return None, ()
     name, rest = others[0], others[1:]
@@ -98,14 +100,12 @@ def _split(
         return None, others
     try:
         return store.turn(name), rest
-    except NotFound:
+    except eventlog.NotFound:
         return None, others  # if it is not a path either, the error will say so
 
 
-def _outside(store: "Store", turn: "TurnRef") -> list[str]:
+def _outside(store: "eventlog.Store", turn: "eventlog.TurnRef") -> list[str]:
     """The files that a turn changed outside of the repository; no patch for it can hold them."""
-    from eventlog.base.paths import OUTSIDE, is_outside
-
     rows = store.query(
         "select distinct path from events where event_type = 'file' and operation is distinct from 'read' "
         "and session_id = $1 and turn = $2 and starts_with(path, $3) order by path",
@@ -114,15 +114,15 @@ def _outside(store: "Store", turn: "TurnRef") -> list[str]:
     return [path for (path,) in rows if is_outside(path)]
 
 
-def _has(store: "Store", turn: "TurnRef", path: str) -> bool:
+def _has(store: "eventlog.Store", turn: "eventlog.TurnRef", path: str) -> bool:
     try:
         store.tree(turn).entry(names_of(store, path)[0])
-    except NotFound:
+    except eventlog.NotFound:
         return False
     return True
 
 
-def _known(store: "Store", diff: "Diff", path: str) -> str:
+def _known(store: "eventlog.Store", diff: "eventlog.Diff", path: str) -> str:
     names = names_of(store, path)
     return next((name for name in names if diff.knows(name)), names[-1])
 
@@ -130,18 +130,18 @@ def _known(store: "Store", diff: "Diff", path: str) -> str:
 class _Reading:
     """Reads a diff; unreadable contents are noted, and the rest goes on."""
 
-    def __init__(self, withheld: frozenset[str], why: "Callable[[str], str]") -> None:
+    def __init__(self, withheld: frozenset[str], why: Callable[[str], str]) -> None:
         self._withheld = withheld
         self._why = why
         self.lost: list[tuple[str, str]] = []  # (path, reason)
-        self.damage: Corruption | None = None
+        self.damage: "eventlog.Corruption | None" = None
 
-    def of(self, diff: "Diff") -> "Iterator[FileDiff]":
+    def of(self, diff: "eventlog.Diff") -> "Iterator[eventlog.FileDiff]":
         for file in diff:
             if self.read(file):
                 yield file
 
-    def read(self, file: "FileDiff") -> bool:
+    def read(self, file: "eventlog.FileDiff") -> bool:
         """Whether the contents of a change can be shown; they are read by this."""
         if withheld := self._withheld_side(file):
             why = self._why(withheld)
@@ -149,24 +149,22 @@ class _Reading:
             return False
         try:
             _ = file.binary
-        except Corruption as error:
+        except eventlog.Corruption as error:
             self.damage = self.damage or error
             self.lost.append((file.path, "its content is damaged"))
-        except NotFound as error:
+        except eventlog.NotFound as error:
             self.lost.append((file.path, str(error)))
         else:
             return True
         return False
 
-    def _withheld_side(self, file: "FileDiff") -> str | None:
-        from eventlog.blobs.ids import to_text
-
+    def _withheld_side(self, file: "eventlog.FileDiff") -> str | None:
         sides = (file.change.before, file.change.after)
         ids = (to_text(side.id) for side in sides if side is not None)
         return next((id for id in ids if id in self._withheld), None)
 
 
-def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
+def _put_patch(files: "Iterable[eventlog.FileDiff]", binary: bool) -> None:
     """Write exact bytes to a file or a pipe, harmless text to a terminal."""
     if sys.stdout.isatty():
         for file in files:
@@ -180,14 +178,12 @@ def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
         sys.stdout.buffer.flush()
 
 
-def _put_names(diff: "Diff") -> None:
-    from eventlog.replay.patches import quoted
-
+def _put_names(diff: "eventlog.Diff") -> None:
     for change in diff.changes:
         put(quoted(change.path) + b"\n")
 
 
-def _stat(files: "Iterable[FileDiff]") -> str:
+def _stat(files: "Iterable[eventlog.FileDiff]") -> str:
     cells = []
     added = removed = 0
     for file in files:
@@ -198,11 +194,11 @@ def _stat(files: "Iterable[FileDiff]") -> str:
         cells.append((file.operation, counts, one_line(path)))
     if not cells:
         return ""
-    listed = table.render(("CHANGE", "LINES", "PATH"), cells, right=(1,), width=terminal_width())
+    listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,))
     return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
 
 
-def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
+def _json(diff: "eventlog.Diff", reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
     changes = []
     for file in diff:
         record: dict[str, Any] = {
@@ -230,7 +226,7 @@ def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool)
     }
 
 
-def _moment(state: "TreeState") -> dict[str, Any]:
+def _moment(state: "eventlog.TreeState") -> dict[str, Any]:
     return {
         "turn": f"turn:{state.turn}",
         "at": state.at,
@@ -239,23 +235,17 @@ def _moment(state: "TreeState") -> dict[str, Any]:
     }
 
 
-def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
-    from eventlog.blobs.ids import to_text
-    from eventlog.blobs.tree import DIRECTORY
-    from eventlog.replay.patches import mode_of
-
+def _entry(entry: TreeEntry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
     size = 0 if entry.kind == DIRECTORY else entry.size
     return {"mode": mode_of(entry), "hash": to_text(entry.id), "size": size}
 
 
-def _say_missing(diff: "Diff", reading: _Reading) -> None:
+def _say_missing(diff: "eventlog.Diff", reading: _Reading) -> None:
     for path, reason in [*((_text(gap.path), gap.reason) for gap in diff.missing), *reading.lost]:
         say(f"not compared: {one_line(path)}: {one_line(reason)}")
 
 
 def _text(path: bytes) -> str:
-    from eventlog.base.paths import path_text
-
     return path_text(path)

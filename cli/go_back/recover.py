@@ -1,21 +1,20 @@
 """`locus recover`: find a file that is gone or spoiled, and bring one of its recorded states back."""
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..progress import Progress
-from ..text import count, moment, one_line, size
-from .restore import check_whereabouts
+import eventlog
+from eventlog.undo.recover import RecordedState, plan_of_recovery, recorded_states
 
-if TYPE_CHECKING:
-    from eventlog.store import Store
-    from eventlog.undo.recover import RecordedState
+from ..access import open_store
+from ..exits import ERROR, exit_with
+from ..options import json_option, limit_option
+from ..output import count, document, moment, one_line, put, say, size
+from ..progress import Progress
+from ..streams import can_ask
+from .restore import check_whereabouts
 
 _SHOWN = 20
 
@@ -25,25 +24,16 @@ _SHOWN = 20
 @click.option("--number", type=click.IntRange(min=1), metavar="N", help="Bring back the Nth of the list.")
 @click.option("--to", metavar="FILE", type=click.Path(), help="Write it to this new file, not to its place.")
 @click.option("--yes", is_flag=True, help="Do not ask: bring back the newest.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=_SHOWN, show_default=True, metavar="N")
+@limit_option(_SHOWN)
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    path: str,
-    number: int | None,
-    to: str | None,
-    yes: bool,
-    limit: int,
-    as_json: bool,
-) -> None:
+def command(path: str, number: int | None, to: str | None, yes: bool, limit: int, as_json: bool) -> None:
     """Find the recorded states of a file, and bring one back.
 
     PATH is a file, or a pattern like 'docs/*'. States come from what agents did, from all recorded trees and
     from what restores replaced, newest first. On a terminal you are asked which one; what stands there now is
     saved first, and `locus restore --undo` brings that back.
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         with Progress("looking"):
             states, elsewhere = _find(store, path)
         if as_json:
@@ -55,7 +45,7 @@ def command(
         if not states:
             also = f" Of this name there are: {', '.join(elsewhere)}." if elsewhere else ""
             say(f"No state of {path} was recorded.{also}")
-            ctx.exit(exits.ERROR)
+            exit_with(ERROR)
         chosen = _chosen(states[:limit], number, yes, as_json)
         if chosen is None:
             return
@@ -66,10 +56,8 @@ def command(
         _bring_back(store, chosen)
 
 
-def _find(store: "Store", given: str) -> "tuple[list[RecordedState], list[str]]":
-    from eventlog.undo.recover import recorded_states
-
-    from ..repopath import names_of
+def _find(store: "eventlog.Store", given: str) -> tuple[list[RecordedState], list[str]]:
+    from ..filters import names_of
 
     for name in names_of(store, given):
         if states := recorded_states(store, name):
@@ -79,12 +67,10 @@ def _find(store: "Store", given: str) -> "tuple[list[RecordedState], list[str]]"
 
 
 def _chosen(
-    states: "list[RecordedState]", number: int | None, yes: bool, as_json: bool
-) -> "RecordedState | None":
-    from eventlog.base.errors import NotFound
-
+    states: list[RecordedState], number: int | None, yes: bool, as_json: bool
+) -> RecordedState | None:
     if number is None and not yes:
-        if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if as_json or not can_ask():
             return None
         number = click.prompt(
             "Bring back which one?", type=click.IntRange(1, len(states)), default=1, err=True
@@ -92,16 +78,14 @@ def _chosen(
     if number is None:
         number = next((at for at, state in enumerate(states, 1) if state.lost is None), 1)
     if number > len(states):
-        raise NotFound(f"there are only {count(len(states), 'state')}, and no number {number}")
+        raise eventlog.NotFound(f"there are only {count(len(states), 'state')}, and no number {number}")
     chosen = states[number - 1]
     if chosen.lost is not None:
-        raise NotFound(f"{chosen.path}: {chosen.lost}. --number N takes another state.")
+        raise eventlog.NotFound(f"{chosen.path}: {chosen.lost}. --number N takes another state.")
     return chosen
 
 
-def _bring_back(store: "Store", chosen: "RecordedState") -> None:
-    from eventlog.undo.recover import plan_of_recovery
-
+def _bring_back(store: "eventlog.Store", chosen: RecordedState) -> None:
     plan = plan_of_recovery(store, chosen)
     if not plan.steps and not plan.conflicts:
         say(f"{one_line(chosen.path)} is in this state already.")
@@ -111,14 +95,14 @@ def _bring_back(store: "Store", chosen: "RecordedState") -> None:
     say(f"Recovered {one_line(chosen.path)}. `locus restore --undo` takes it back.")
 
 
-def _write(store: "Store", chosen: "RecordedState", to: str) -> None:
+def _write(store: "eventlog.Store", chosen: RecordedState, to: str) -> None:
     data = store.blob(chosen.hash)
     with open(to, "xb") as file:
         file.write(data)
     say(f"Wrote {one_line(chosen.path)} to {one_line(to)}.")
 
 
-def _show(store: "Store", path: str, states: "list[RecordedState]") -> None:
+def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> None:
     several = len({state.path for state in states}) > 1 or (bool(states) and states[0].path != path)
     for number, state in enumerate(states, 1):
         when = moment(state.recorded_at)
@@ -133,7 +117,7 @@ def _show(store: "Store", path: str, states: "list[RecordedState]") -> None:
         put("  ".join(filter(None, parts)) + "\n")
 
 
-def _what(store: "Store", event_id: str) -> str:
+def _what(store: "eventlog.Store", event_id: str) -> str:
     """The command or tool of an event, or its id."""
     rows = store.query("select command, tool from actions where event_id = $1", [event_id]).rows
     for command, tool in rows:
@@ -141,7 +125,7 @@ def _what(store: "Store", event_id: str) -> str:
     return f"event:{event_id}"
 
 
-def _as_json(state: "RecordedState") -> dict[str, Any]:
+def _as_json(state: RecordedState) -> dict[str, Any]:
     return {
         "path": state.path, "hash": state.hash, "size": state.state.size, "turn": state.turn,
         "at": state.recorded_at, "source": state.source, "deleted_in": state.deleted_in,

@@ -1,22 +1,20 @@
 """`locus restore`: the files of a turn back into the working directory, planned, and all or nothing."""
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import certainty_json, document
-from ..progress import Progress
-from ..text import count, ignored_text, one_line
+import eventlog
+from eventlog.base.paths import path_text
+from eventlog.checkout.parallel import Listed
 
-if TYPE_CHECKING:
-    from eventlog.checkout.parallel import Listed
-    from eventlog.restore.plan import RestorePlan
-    from eventlog.restore.run import RestoreOutcome
-    from eventlog.store import Store
+from ..access import open_store
+from ..consent import Consent, plan_options, with_consent
+from ..exits import PARTIAL, exit_with
+from ..options import json_option
+from ..output import certainty_json, count, document, ignored_text, one_line, put, say
+from ..progress import Progress
 
 _KEPT_SHOWN = 20
 _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) executable",
@@ -29,12 +27,7 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )
-@click.option(
-    "--into", metavar="DIR", type=click.Path(), help="Where. [default: the directory the store stands in]"
-)
-@click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other.")
+@plan_options
 @click.option(
     "--force", is_flag=True, help="Leave what is in conflict as it is; with --token, also a newer plan."
 )
@@ -48,16 +41,13 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
 )
 @click.option("--recover", is_flag=True, help="Finish a restore that was killed.")
 @json_option
-@click.pass_context
+@with_consent
 def command(
-    ctx: click.Context,
     turn: str | None,
     paths: tuple[str, ...],
     at: str,
     into: str | None,
-    dry_run: bool,
-    yes: bool,
-    token: str | None,
+    consent: Consent,
     force: bool,
     delete: bool,
     undo: bool,
@@ -78,33 +68,31 @@ def command(
     is not known is left alone. A database that a process has open is a conflict.
     """
     if recover:
-        if turn is not None or dry_run or yes or token or force or into is not None:
+        if turn is not None or consent != Consent() or force or into is not None:
             raise click.UsageError("--recover goes with nothing but --undo")
-        _recover(ctx, undo, as_json)
+        _recover(undo, as_json)
         return
     if (turn is None) == (not undo):
         raise click.UsageError("say which TURN, or --undo" if turn is None else "--undo takes no TURN")
     if paths and (undo or str(turn).startswith("event:")):
         raise click.UsageError("a restore is undone whole, without PATHs")
-    if (yes, token is not None, dry_run).count(True) > 1:
-        raise click.UsageError("only one of --dry-run, --yes, --token")
-    with open_store(ctx) as store:
+    consent.check_one()
+    with open_store() as store:
         with Progress("comparing"):
             plan = _plan(store, turn, paths, at, into, delete)
-        if token and token != plan.token and not force:
-            from eventlog.base.errors import Refused
-
-            raise Refused(
+        if not force:
+            consent.check_plan(
+                plan.token,
                 "something was changed since that plan was made, or the question is another one; nothing "
-                "was done. --dry-run shows the plan as it is now, --force carries that out."
+                "was done. --dry-run shows the plan as it is now, --force carries that out.",
             )
         if not as_json:
             _show(plan)
         outcome = None
-        if not dry_run:
+        if not consent.dry_run:
             # With a conflict there is nothing to ask: it refuses.
-            if not (yes or token) and plan.steps and (force or not plan.conflicts):
-                ask(plan)
+            if plan.steps and (force or not plan.conflicts):
+                consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
             with Progress("restoring"):
                 outcome = store.restore(plan, force=force)
     if as_json:
@@ -114,12 +102,12 @@ def command(
     else:
         say(_summary(plan, outcome))
     if plan.partial:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 def _plan(
-    store: "Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
-) -> "RestorePlan":
+    store: "eventlog.Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
+) -> "eventlog.RestorePlan":
     if turn is None:
         return store.undo_plan("restore", into=into)
     if turn.startswith("event:"):
@@ -129,32 +117,19 @@ def _plan(
     return store.restore_plan(turn, paths=paths, at=at, into=into, delete=delete)
 
 
-def check_whereabouts(store: "Store") -> None:
+def check_whereabouts(store: "eventlog.Store") -> None:
     """Refuse to change a directory other than the user's, unless it was named."""
-    from eventlog.base.errors import Refused
-
     target = os.path.realpath(os.path.dirname(store.layout.root))
     here = os.path.realpath(os.getcwd())
     if os.path.commonpath((target, here)) != target:
-        raise Refused(
+        raise eventlog.Refused(
             f"the store {store.layout.root} belongs to {target}, and you are in {here}. "
             "Go there, or name the directory to restore into with --into."
         )
 
 
-def ask(plan: "RestorePlan") -> None:
-    from eventlog.base.errors import Refused
-
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(
-            f"nothing was changed: there is no terminal to ask on. --yes carries this plan out, or "
-            f"--token {plan.token}."
-        )
-    click.confirm(f"Change {count(len(plan.steps), 'path')} in {plan.target}?", abort=True, err=True)
-
-
-def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
-    with open_store(ctx) as store:
+def _recover(undo: bool, as_json: bool) -> None:
+    with open_store() as store:
         outcomes = store.recover_restore(undo=undo)
     left = [entry for outcome in outcomes for entry in outcome.left]
     if as_json:
@@ -168,10 +143,10 @@ def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
         if not outcomes:
             say("There is no restore to recover.")
     if left:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _show(plan: "RestorePlan") -> None:
+def _show(plan: "eventlog.RestorePlan") -> None:
     if plan.redo:
         say(
             "The restore that this undoes was an undo itself. `locus log --type restore` "
@@ -200,7 +175,7 @@ def _show(plan: "RestorePlan") -> None:
         put(f"conflict: {text_of(path)}: {one_line(why)}\n")
 
 
-def _what_now(plan: "RestorePlan") -> str:
+def _what_now(plan: "eventlog.RestorePlan") -> str:
     """The next step after a plan that was only shown."""
     if plan.steps:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
@@ -209,7 +184,7 @@ def _what_now(plan: "RestorePlan") -> str:
     return _nothing(plan)
 
 
-def _nothing(plan: "RestorePlan") -> str:
+def _nothing(plan: "eventlog.RestorePlan") -> str:
     """Said where a plan has no step: all is as wanted, and what would change something."""
     nothing = "There is nothing to do, and nothing was changed"
     if plan.undo_of is not None:
@@ -220,7 +195,7 @@ def _nothing(plan: "RestorePlan") -> str:
     )
 
 
-def _summary(plan: "RestorePlan", outcome: "RestoreOutcome") -> str:
+def _summary(plan: "eventlog.RestorePlan", outcome: "eventlog.RestoreOutcome") -> str:
     if outcome.event is None:
         return _nothing(plan)
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
@@ -228,7 +203,7 @@ def _summary(plan: "RestorePlan", outcome: "RestoreOutcome") -> str:
     return f"Restored: {done}. `locus restore --undo` {again}."
 
 
-def _as_json(plan: "RestorePlan", outcome: "RestoreOutcome | None") -> dict[str, Any]:
+def _as_json(plan: "eventlog.RestorePlan", outcome: "eventlog.RestoreOutcome | None") -> dict[str, Any]:
     return {
         "turn": plan.turn,
         "at": plan.at,
@@ -250,7 +225,7 @@ def _as_json(plan: "RestorePlan", outcome: "RestoreOutcome | None") -> dict[str,
     }
 
 
-def _outcome_json(outcome: "RestoreOutcome") -> dict[str, Any]:
+def _outcome_json(outcome: "eventlog.RestoreOutcome") -> dict[str, Any]:
     return {
         "event": outcome.event,
         "into": outcome.target,
@@ -259,7 +234,7 @@ def _outcome_json(outcome: "RestoreOutcome") -> dict[str, Any]:
     }
 
 
-def reasons(listed: "Listed") -> list[dict[str, str]]:
+def reasons(listed: Listed) -> list[dict[str, str]]:
     return [{"path": name_of(path), "reason": why} for path, why in listed]
 
 
@@ -268,6 +243,4 @@ def text_of(path: bytes) -> str:
 
 
 def name_of(path: bytes) -> str:
-    from eventlog.base.paths import path_text
-
     return path_text(path)

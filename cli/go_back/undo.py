@@ -2,19 +2,20 @@
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ..access import open_store, put, say
-from ..jsonout import document
-from ..text import moment
-from .restore import check_whereabouts
-from .undo_plan import plan_options, run
+import eventlog
+from eventlog import agents
+from eventlog.undo.plan import operations_of
 
-if TYPE_CHECKING:
-    from eventlog.store import Store
-    from eventlog.undo.plan import UndoPlan
+from ..access import open_store
+from ..consent import plan_options, with_consent
+from ..options import json_option
+from ..output import document, moment, put, say
+from .restore import check_whereabouts
+from .undo_plan import run
 
 # What is taken for the name of something that can be undone, and not for a path.
 _NAMES = re.compile(r"(turn|session|event|action|git):.+|last(:.+)?|[0-9a-z]{4,}_[0-9]+")
@@ -39,10 +40,9 @@ class _WithPaths(click.Command):
 @click.option("--force", is_flag=True, help="Also what a running turn has changed so far.")
 @click.option("--list", "as_list", is_flag=True, help="List what was undone and redone, newest first.")
 @plan_options
-@click.pass_context
+@json_option
+@with_consent
 def undo(
-    ctx: click.Context,
-    /,
     names: tuple[str, ...],
     since: bool,
     skip_conflicts: bool,
@@ -61,18 +61,22 @@ def undo(
     if skip_conflicts and merge_markers:
         raise click.UsageError("only one of --skip-conflicts, --merge-markers")
     conflicts = "skip" if skip_conflicts else "markers" if merge_markers else "refuse"
-    with open_store(ctx) as store:
+    with open_store() as store:
         if as_list:
             _list(store, how["as_json"])
             return
         what = [name for name in names if _NAMES.fullmatch(name)]
-        paths = [_path(store, name) for name in (*names, *ctx.meta["paths"]) if name not in what]
+        paths = [
+            _path(store, name)
+            for name in (*names, *click.get_current_context().meta["paths"])
+            if name not in what
+        ]
         if since and len(what) != 1:
             raise click.UsageError("--since takes one turn")
         if into is None:
             check_whereabouts(store)
 
-        def plan() -> "UndoPlan":
+        def plan() -> "eventlog.UndoPlan":
             return store.undo_plan(
                 what or None,
                 paths=paths,
@@ -83,19 +87,17 @@ def undo(
                 session=_asking_session(),
             )  # type: ignore[return-value]
 
-        run(ctx, store, plan, **how)
+        run(store, plan, **how)
 
 
-def _path(store: "Store", given: str) -> str:
-    from ..repopath import names_of
+def _path(store: "eventlog.Store", given: str) -> str:
+    from ..filters import names_of
 
     return names_of(store, given)[0]
 
 
 def _asking_session() -> tuple[str, str] | None:
     """The session that this command is called from, if an agent calls it and names its session."""
-    from eventlog import agents
-
     for spec in agents.specs():
         session = os.environ.get(spec.session_variable) if spec.session_variable else None
         if session:
@@ -103,9 +105,7 @@ def _asking_session() -> tuple[str, str] | None:
     return None
 
 
-def _list(store: "Store", as_json: bool) -> None:
-    from eventlog.undo.plan import operations_of
-
+def _list(store: "eventlog.Store", as_json: bool) -> None:
     done = operations_of(store)
     shown = [operation for operation in reversed(done.done) if operation.kind in ("undo", "redo")]
     if as_json:
@@ -127,12 +127,13 @@ def _list(store: "Store", as_json: bool) -> None:
 
 @click.command("redo")
 @plan_options
-@click.pass_context
-def redo(ctx: click.Context, /, into: str | None, **how: Any) -> None:
+@json_option
+@with_consent
+def redo(into: str | None, **how: Any) -> None:
     """Bring back what the last undo took away.
 
     Again for the undo before it. An agent's new turn ends this; what a person changed meanwhile is
     kept, or is a conflict.
     """
-    with open_store(ctx) as store:
-        run(ctx, store, lambda: store.redo_plan(into=into), **how)
+    with open_store() as store:
+        run(store, lambda: store.redo_plan(into=into), **how)

@@ -1,70 +1,39 @@
 """What `locus undo` and `locus redo` share: their options, carrying a plan out, and showing it."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-import click
+import eventlog
+from eventlog.base.paths import path_text
+from eventlog.blobs.ids import to_text
+from eventlog.undo.blame import VERSION, blame
+from eventlog.undo.merge import MergeConflict
+from eventlog.undo.take_back import UndoConflict
 
-from .. import exits
-from ..access import json_option, put, say
-from ..jsonout import document
+from ..consent import Consent
+from ..exits import PARTIAL, REFUSED, exit_with
+from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
-from ..text import count, moment, one_line
-from .restore import ask, name_of, reasons, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eventlog.restore.run import RestoreOutcome
-    from eventlog.store import Store
-    from eventlog.undo.merge import MergeConflict
-    from eventlog.undo.plan import UndoPlan
-    from eventlog.undo.take_back import UndoConflict
+from .restore import name_of, reasons, text_of
 
 _CONFLICTS_SHOWN, _LINES_SHOWN = 5, 3
 _WORDS = {"exact": "", "merged": "merge", "marked": "markers", "already": "same"}
 _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": "replace", "delete": "delete"}
 
 
-def plan_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
-    """The options that undo and redo share, as those of `restore`."""
-    for option in (
-        json_option,
-        click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing."),
-        click.option(
-            "--into",
-            metavar="DIR",
-            type=click.Path(),
-            help="Where. [default: the directory the store stands in]",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 def run(
-    ctx: click.Context,
-    store: "Store",
-    plan_of: "Callable[[], UndoPlan]",
-    *,
-    dry_run: bool,
-    yes: bool,
-    token: str | None,
-    as_json: bool,
+    store: "eventlog.Store", plan_of: "Callable[[], eventlog.UndoPlan]", *, consent: Consent, as_json: bool
 ) -> None:
-    from eventlog.base.errors import Refused
-
-    if (yes, token is not None, dry_run).count(True) > 1:
-        raise click.UsageError("only one of --dry-run, --yes, --token")
+    """Make the plan, show it, and carry it out with the consent of who asks."""
+    consent.check_one()
     with Progress("comparing"):
         plan = plan_of()
-    if token and token != plan.token:
-        raise Refused(
-            "something was changed since that plan was made, or the question is another one; nothing was "
-            "done. --dry-run shows the plan as it is now."
-        )
+    consent.check_plan(
+        plan.token,
+        "something was changed since that plan was made, or the question is another one; nothing was "
+        "done. --dry-run shows the plan as it is now.",
+    )
     later = (
         [_later_turns(store, plan, clash) for clash in plan.clashes] if plan.conflicts and not as_json else []
     )
@@ -76,18 +45,17 @@ def run(
             put(document({plan.operation: _as_json(plan, None)}))
         else:
             say(_way_out(plan, later))
-        ctx.exit(exits.REFUSED)
-    if not dry_run and plan.steps:
-        if not (yes or token):
-            ask(plan)
+        exit_with(REFUSED)
+    if not consent.dry_run and plan.steps:
+        consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
         with Progress(plan.operation):
             outcome = store.restore(plan)
     if as_json:
         put(document({plan.operation: _as_json(plan, outcome)}))
     else:
-        say(_summary(plan, outcome, dry_run))
+        say(_summary(plan, outcome, consent.dry_run))
     if plan.partial:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
 # -- showing -------------------------------------------------------------------------------------------
@@ -97,7 +65,7 @@ def run(
 Later = dict[int, str | None]
 
 
-def _show(store: "Store", plan: "UndoPlan", later: "list[Later]") -> None:
+def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]) -> None:
     for name in plan.of:
         put(f"{plan.operation}  {_titled(store, name)}\n")
     shown = set()
@@ -122,7 +90,7 @@ def _show(store: "Store", plan: "UndoPlan", later: "list[Later]") -> None:
                 _show_lines(store, clash, turns)
 
 
-def _titled(store: "Store", name: str) -> str:
+def _titled(store: "eventlog.Store", name: str) -> str:
     """A turn with its title, agent and time; anything else by its name."""
     if not name.startswith("turn:"):
         return name
@@ -138,16 +106,12 @@ def _titled(store: "Store", name: str) -> str:
     return name
 
 
-def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> Later:
+def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: UndoConflict) -> Later:
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
-    from eventlog.base.errors import EventLogError
-    from eventlog.base.paths import path_text
-    from eventlog.undo.blame import VERSION, blame
-
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
             lines = blame(store, path_text(clash.path), file.read())
-    except (EventLogError, OSError):
+    except (eventlog.EventLogError, OSError):
         return {}  # the lines themselves are shown all the same
     later: Later = {}
     for stretch in clash.lines:
@@ -159,7 +123,7 @@ def _later_turns(store: "Store", plan: "UndoPlan", clash: "UndoConflict") -> Lat
     return later
 
 
-def _show_lines(store: "Store", clash: "UndoConflict", later: Later) -> None:
+def _show_lines(store: "eventlog.Store", clash: UndoConflict, later: Later) -> None:
     """The lines of a conflict and who changed them since, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
@@ -174,21 +138,19 @@ def _show_lines(store: "Store", clash: "UndoConflict", later: Later) -> None:
         put(f"            and {count(len(clash.lines) - _CONFLICTS_SHOWN, 'more place')}\n")
 
 
-def _excerpt(store: "Store", lines: tuple[bytes, ...]) -> str:
+def _excerpt(store: "eventlog.Store", lines: tuple[bytes, ...]) -> str:
     shown = [one_line(store.redactor.text(line.decode("utf-8", "replace").rstrip("\n"))) for line in lines]
     more = f" … {len(lines) - _LINES_SHOWN} more" if len(lines) > _LINES_SHOWN else ""
     return " / ".join(shown[:_LINES_SHOWN]) + more if lines else "(nothing)"
 
 
-def _is_withheld(store: "Store", clash: "UndoConflict") -> bool:
-    from eventlog.blobs.ids import to_text
-
+def _is_withheld(store: "eventlog.Store", clash: UndoConflict) -> bool:
     change = clash.change
     ids = {to_text(state.id) for state in (change.before, change.after) if state is not None}
     return not ids.isdisjoint(store.withheld())
 
 
-def _way_out(plan: "UndoPlan", later: "list[Later]") -> str:
+def _way_out(plan: "eventlog.UndoPlan", later: list[Later]) -> str:
     """What a person can do with a conflict: undo the later turns too, do the rest, or get both sides."""
     if plan.operation == "undo":
         turns = sorted({turn for each in later for turn in each.values() if turn is not None})
@@ -199,7 +161,7 @@ def _way_out(plan: "UndoPlan", later: "list[Later]") -> str:
     return "Nothing was written. Undo or move those first."
 
 
-def _summary(plan: "UndoPlan", outcome: "RestoreOutcome | None", dry_run: bool) -> str:
+def _summary(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None", dry_run: bool) -> str:
     if not plan.steps:
         return (
             "There is nothing to do: all of it is as it was before."
@@ -220,7 +182,7 @@ def _summary(plan: "UndoPlan", outcome: "RestoreOutcome | None", dry_run: bool) 
     return f"{past}: {parts}. `locus {other}` {'brings' if other == 'redo' else 'takes'} it back."
 
 
-def _as_json(plan: "UndoPlan", outcome: "RestoreOutcome | None") -> dict[str, Any]:
+def _as_json(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None") -> dict[str, Any]:
     return {
         "of": list(plan.of),
         "into": plan.target,
@@ -241,7 +203,7 @@ def _as_json(plan: "UndoPlan", outcome: "RestoreOutcome | None") -> dict[str, An
     }
 
 
-def _numbers(plan: "UndoPlan", path: bytes) -> list[int]:
+def _numbers(plan: "eventlog.UndoPlan", path: bytes) -> list[int]:
     """The first lines of the stretches in conflict; their text is not part of an answer."""
     stretches: list[MergeConflict] = [s for clash in plan.clashes if clash.path == path for s in clash.lines]
     return [stretch.line for stretch in stretches]

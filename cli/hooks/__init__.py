@@ -5,14 +5,10 @@ import click
 from ..lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    (
-        "Set up",
-        (
-            Entry("install", "hooks.install", "Have coding agents tell Locus what they do."),
-            Entry("uninstall", "hooks.uninstall", "Take the hooks out of the agents' settings again."),
-            Entry("show", "hooks.show", "Show which hooks are installed, and where."),
-        ),
-    ),
+    "Set up",
+    Entry("install", "hooks.install", "Have coding agents tell Locus what they do."),
+    Entry("uninstall", "hooks.installed:uninstall", "Take the hooks out of the agents' settings again."),
+    Entry("show", "hooks.installed:show", "Show which hooks are installed, and where."),
 )
 
 

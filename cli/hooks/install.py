@@ -1,13 +1,23 @@
 """`locus hooks install`: our hooks into the settings of coding agents."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
+import eventlog
 from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.setup import git_exclude, launch
+from eventlog.setup import install as engine
+from eventlog.setup.git_exclude import Standing
+from eventlog.setup.install import Homes
+from eventlog.setup.settings_file import SettingsEdit
 
-from ..access import say
+from ..access import store_option
+from ..exits import usage_error
+from ..output import say
 from .text import (
     COMMANDS,
     chosen,
@@ -18,12 +28,6 @@ from .text import (
     report_changes,
     where_options,
 )
-
-if TYPE_CHECKING:
-    from eventlog.setup.git_exclude import Standing
-    from eventlog.setup.install import Homes
-    from eventlog.setup.settings_file import SettingsEdit
-
 
 _WITH_STATUS_LINE = [
     spec for spec in agents.installable() if spec.settings is not None and spec.settings.has_status_line
@@ -68,23 +72,13 @@ def _help() -> str:
     help="Tell agents what is known here when they begin a session, or nothing.",
 )
 @edit_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    agent: str | None,
-    level: str | None,
-    statusline: bool,
-    brief: bool | None,
-    dry_run: bool,
-    as_json: bool,
+    agent: str | None, level: str | None, statusline: bool, brief: bool | None, dry_run: bool, as_json: bool
 ) -> None:
-    install(
-        ctx, agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline, brief=brief
-    )
+    install(agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline, brief=brief)
 
 
 def install(
-    ctx: click.Context,
     agent: str | None,
     level: str,
     *,
@@ -94,15 +88,11 @@ def install(
     brief: bool | None = None,
 ) -> None:
     """Edit the settings and say what was done and what is left to do."""
-    from eventlog.base.fs import REAL
-    from eventlog.setup import install as engine
-    from eventlog.setup import launch
-
-    directory, agent_homes = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(), homes()
     agents = chosen(agent, directory, agent_homes)
     if statusline and not any(engine.spec_of(name)[1].has_status_line for name in agents):
         option = f"--agent {_WITH_STATUS_LINE[0].name}"
-        raise click.UsageError(f"only {_TITLES} has a status line: use {option}.", ctx)
+        raise usage_error(f"only {_TITLES} has a status line: use {option}.")
     stub = f"{launch.stub_directory(agent_homes.data)}/{launch.STUB}"
     if level != engine.PROJECT and not dry_run:
         stub = launch.make_stub(REAL, COMMANDS, agent_homes.data)
@@ -117,25 +107,18 @@ def install(
         excluded += _left_out(directory, path, level, stub, agent_homes, dry_run=dry_run)
     report_changes(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if not dry_run:
-        _say_what_is_left(ctx, directory, [change for _, change in changes], brief)
+        _say_what_is_left(directory, [change for _, change in changes], brief)
 
 
-def _status_line(level: str) -> "dict[str, object]":
-    from eventlog.setup import install as engine
-    from eventlog.setup import launch
-
+def _status_line(level: str) -> dict[str, object]:
     return launch.status_line() if level == engine.PROJECT else launch.status_line(launch.own_program())
 
 
 def _left_out(
-    directory: str, path: str, level: str, stub: str, agent_homes: "Homes", *, dry_run: bool
-) -> "list[Standing]":
+    directory: str, path: str, level: str, stub: str, agent_homes: Homes, *, dry_run: bool
+) -> list[Standing]:
     """Have git ignore what a checkout or a stash is not to take away: of the settings for one user alone the
     file, and what its hooks start where that is in the same working tree."""
-    from eventlog.base.fs import REAL
-    from eventlog.setup import git_exclude, launch
-    from eventlog.setup import install as engine
-
     claim = git_exclude.claim_of_hooks(path)
     if level != engine.LOCAL:
         if level == engine.PROJECT and not dry_run:  # it is to be committed now
@@ -149,14 +132,7 @@ def _left_out(
     return exclusions
 
 
-def _say_what_is_left(
-    ctx: click.Context, directory: str, changes: "list[SettingsEdit]", brief: bool | None
-) -> None:
-    from eventlog.base import identity
-    from eventlog.base.errors import Refused
-    from eventlog.base.layout import Layout
-    from eventlog.setup import install as engine
-
+def _say_what_is_left(directory: str, changes: list[SettingsEdit], brief: bool | None) -> None:
     from ..setup import brief_choice
     from ..setup.ignored_files import ask_once
     from ..setup.person import note_once
@@ -165,13 +141,13 @@ def _say_what_is_left(
         if next_step is not None:
             say(next_step)
     try:
-        store = ctx.find_root().obj or identity.find(directory, os.environ)
+        store = store_option() or identity.find(directory, os.environ)
         if store is None:
             say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
         elif os.path.isfile(Layout(store).store_file):
             ask_once(Layout(store))
             note_once(store, directory)
             brief_choice.settle(Layout(store), brief)
-    except Refused as error:  # installed they are: for other projects, or for when this is put right
+    except eventlog.Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
     say("Start running agents anew; `locus doctor` checks all of it.")

@@ -1,22 +1,26 @@
 """What the verbs of `locus hooks` share: whose settings are meant, and how a change is reported."""
 
 import dataclasses
+import difflib
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+import eventlog
 from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.repository import git_root
+from eventlog.setup import git_exclude, install
+from eventlog.setup.git_exclude import Standing
+from eventlog.setup.install import Homes
+from eventlog.setup.settings_file import SettingsEdit
 
-from ..access import put, say
-from ..jsonout import document
-from ..text import lines
-
-if TYPE_CHECKING:
-    from eventlog.setup.git_exclude import Standing
-    from eventlog.setup.install import Homes
-    from eventlog.setup.settings_file import SettingsEdit
+from ..access import store_option
+from ..options import json_option, options
+from ..output import document, lines, put, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,67 +33,51 @@ def agents_meant(agent: str | None) -> list[str]:
     return [spec.name for spec in agents.installable() if agent in (None, ALL, spec.name)]
 
 
-def listed(names: "Sequence[str]") -> str:
+def listed(names: Sequence[str]) -> str:
     """Names as a sentence has them: `a, b or c`."""
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def where_options(function: F) -> F:
-    """Of which agent, and in which settings file."""
-    for option in (
-        click.option("--user", "level", flag_value="user", help="In the user's settings: for every project."),
-        click.option("--project", "level", flag_value="project", help="In the project's shared settings."),
-        click.option("--local", "level", flag_value="local", help="In the project's settings for you alone."),
-        click.option(
-            "--agent",
-            type=click.Choice([*(spec.name for spec in agents.installable()), ALL]),
-            default=None,
-            help="Whose settings. [default: those of the agents found here]",
-        ),
-    ):
-        function = option(function)
-    return function
+# Of which agent, and in which settings file.
+where_options = options(
+    click.option(
+        "--agent",
+        type=click.Choice([*(spec.name for spec in agents.installable()), ALL]),
+        default=None,
+        help="Whose settings. [default: those of the agents found here]",
+    ),
+    click.option("--local", "level", flag_value="local", help="In the project's settings for you alone."),
+    click.option("--project", "level", flag_value="project", help="In the project's shared settings."),
+    click.option("--user", "level", flag_value="user", help="In the user's settings: for every project."),
+)
+# How a change is carried out and reported.
+edit_options = options(
+    click.option("--dry-run", is_flag=True, help="Change nothing; print what would change, as a diff."),
+    json_option,
+)
 
 
-def edit_options(function: F) -> F:
-    """How a change is carried out and reported."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/cli.md has its shape)."),
-        click.option("--dry-run", is_flag=True, help="Change nothing; print what would change, as a diff."),
-    ):
-        function = option(function)
-    return function
-
-
-def project_directory(ctx: click.Context) -> str:
+def project_directory() -> str:
     """The directory whose work is recorded: the repository's root, else where the store is, else here."""
-    from eventlog.base import identity
-    from eventlog.base.errors import EventLogError
-    from eventlog.base.repository import git_root
-
     here = os.getcwd()
     root = git_root(here)
     if root is not None:
         return root
-    given = ctx.find_root().obj
+    given = store_option()
     try:
         store = os.path.abspath(given) if given else identity.find(here, os.environ)
-    except EventLogError:
+    except eventlog.EventLogError:
         store = None  # somebody else's; who needs it says so
     above = os.path.dirname(store) if store else here
     return above if here == above or here.startswith(above.rstrip("/") + "/") else here
 
 
-def homes() -> "Homes":
-    from eventlog.setup.install import Homes
-
+def homes() -> Homes:
     return Homes.of(os.environ)
 
 
-def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
+def chosen(agent: str | None, directory: str, found_in: Homes) -> list[str]:
     """The agents that are meant."""
-    from eventlog.setup import install
-
     if agent == ALL:
         return agents_meant(ALL)
     if agent is not None:
@@ -113,12 +101,12 @@ def _how_to_name_one() -> str:
 
 
 def report_changes(
-    changes: "Sequence[tuple[str, SettingsEdit]]",
+    changes: Sequence[tuple[str, SettingsEdit]],
     *,
     dry_run: bool,
     as_json: bool,
-    excluded: "Sequence[Standing]" = (),
-    taken_back: "Sequence[SettingsEdit]" = (),
+    excluded: Sequence[Standing] = (),
+    taken_back: Sequence[SettingsEdit] = (),
 ) -> None:
     """Changes with their levels, and what became of git's lists: a line each, or diffs, or JSON."""
     if as_json:
@@ -145,10 +133,8 @@ def report_changes(
     _tell_excluded(excluded, dry_run)
 
 
-def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
+def _tell_excluded(excluded: Sequence[Standing], dry_run: bool) -> None:
     """What git does with the files now, in as few lines as there are lists."""
-    from eventlog.setup import git_exclude
-
     added: dict[str, list[str]] = {}
     for exclusion in excluded:
         if exclusion.state == git_exclude.ADDED:
@@ -161,15 +147,11 @@ def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
         say(f"git ignores {', '.join(patterns)} from now on ({would}added to {exclude})")
 
 
-def out_of_lists(claim: str, agent_homes: "Homes", *, dry_run: bool) -> "list[SettingsEdit]":
+def out_of_lists(claim: str, agent_homes: Homes, *, dry_run: bool) -> list[SettingsEdit]:
     """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
-    from eventlog.base.errors import EventLogError
-    from eventlog.base.fs import REAL
-    from eventlog.setup import git_exclude
-
     try:
         return git_exclude.take_back(REAL, agent_homes.state, claim, dry_run=dry_run)
-    except EventLogError as error:
+    except eventlog.EventLogError as error:
         say(f"Our lines in git's list of ignored files stay: {error} Then run this command again.")
         return []
 
@@ -182,9 +164,8 @@ _WORDS = {
 }
 
 
-def diff(change: "SettingsEdit") -> str:
+def diff(change: SettingsEdit) -> str:
     """A change as a unified diff; empty for none."""
-    import difflib
 
     def text(data: bytes | None) -> list[str]:
         return [] if data is None else data.decode("utf-8", "replace").splitlines(keepends=True)
@@ -194,7 +175,7 @@ def diff(change: "SettingsEdit") -> str:
     return "".join(line if line.endswith("\n") else line + "\n" for line in made)
 
 
-def _fields(level: str, change: "SettingsEdit") -> dict[str, Any]:
+def _fields(level: str, change: SettingsEdit) -> dict[str, Any]:
     return {
         "agent": change.agent,
         "level": level,

@@ -16,14 +16,10 @@ def _sections() -> Sections:
         if spec.transcripts is not None
     )
     return (
-        (
-            "From",
-            (
-                Entry("git", "imports.git", "Record the history of a git repository as turns."),
-                *of_agents,
-                Entry("jsonl", "imports.jsonl", "Take in the log that `locus export jsonl` wrote to FILE."),
-            ),
-        ),
+        "From",
+        Entry("git", "imports.git", "Record the history of a git repository as turns."),
+        *of_agents,
+        Entry("jsonl", "imports.jsonl", "Take in the log that `locus export jsonl` wrote to FILE."),
     )
 
 

@@ -1,20 +1,18 @@
 """`locus import git`: each commit of the first-parent line becomes a turn."""
 
-import dataclasses
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..progress import Progress, seal_shown
-from ..text import count, one_line
-from .withheld_text import say_withheld
+from eventlog.importers.git_history import import_git
+from eventlog.importers.git_report import GitImportReport
 
-if TYPE_CHECKING:
-    from eventlog.importers.git_report import GitImportReport
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
+from ..options import json_option
+from ..output import count, document, one_line, put, say
+from ..progress import Progress, seal_shown
+from .withheld_text import say_withheld
 
 
 @click.command("git")
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
 @click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="Only the newest N commits.")
 @click.option("--all-parents", is_flag=True, help="Also the commits that merges brought to the line.")
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context, repository: str, rev: str, limit: int | None, all_parents: bool, as_json: bool
-) -> None:
+def command(repository: str, rev: str, limit: int | None, all_parents: bool, as_json: bool) -> None:
     """Record the history of a git repository as turns.
 
     Each commit of the first-parent line becomes a turn: its message is the intent, its changes are
@@ -34,22 +29,20 @@ def command(
     here). Repeating it adds what is new; an import that was killed continues where it stopped. What
     could not be recorded is listed, and the exit code is 4.
     """
-    from eventlog.importers.git_history import import_git
-
-    with open_store(ctx, records=True) as store:
+    with open_store(records=True) as store:
         with Progress("recording commits") as progress:
             path = os.path.abspath(repository)
             report = import_git(store, path, rev=rev, limit=limit, all_parents=all_parents, progress=progress)
         seal_shown(store)
     if as_json:
-        put(document({"import": dataclasses.asdict(report)}))
+        put(document({"import": report}))
     else:
         _tell(report)
     if report.missing:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _tell(report: "GitImportReport") -> None:
+def _tell(report: GitImportReport) -> None:
     for path, reason in report.missing:
         put(f"not recorded: {one_line(path)}: {one_line(reason)}\n")
     if report.provisional:

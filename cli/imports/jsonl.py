@@ -1,55 +1,49 @@
 """`locus import jsonl`: the log back from lines of JSON."""
 
-import dataclasses
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..progress import Progress, seal_shown
-from ..text import count, one_line
+import eventlog
+from eventlog.exports.jsonl_import import JsonlImportReport, load, read
 
-if TYPE_CHECKING:
-    from eventlog.exports.jsonl_import import JsonlImportReport
-    from eventlog.store import Store
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
+from ..options import json_option
+from ..output import count, document, one_line, put, say
+from ..progress import Progress, seal_shown
 
 
 @click.command("jsonl")
 @click.argument("file", type=click.Path())
 @click.option("--salvage", is_flag=True, help="Take the valid lines of a damaged file.")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, file: str, salvage: bool, as_json: bool) -> None:
+def command(file: str, salvage: bool, as_json: bool) -> None:
     """Take in the log that `locus export jsonl` wrote to FILE; - is standard input.
 
     The file is checked as a whole before anything is written. Events that the store has are skipped,
     so repeating is safe, and finishes an import that was killed. With --salvage a damaged file is not
     refused: its invalid lines are listed, and the exit code is 4.
     """
-    with open_store(ctx, records=True) as store:
+    with open_store(records=True) as store:
         with Progress("importing"):
             report = _load(store, file, salvage)
         seal_shown(store)
     if as_json:
-        put(document({"import": dataclasses.asdict(report)}))
+        put(document({"import": report}))
     else:
         _tell(report)
     if report.skipped:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _load(store: "Store", file: str, salvage: bool) -> "JsonlImportReport":
-    from eventlog.exports.jsonl_import import load, read
-
+def _load(store: "eventlog.Store", file: str, salvage: bool) -> JsonlImportReport:
     if file != "-":
         return load(store, file, salvage=salvage)
     return read(store, sys.stdin.buffer, "standard input", salvage=salvage)
 
 
-def _tell(report: "JsonlImportReport") -> None:
+def _tell(report: JsonlImportReport) -> None:
     for number, reason in report.skipped:
         say(f"line {number:,} skipped: {one_line(reason)}")
     known_before = f" ({report.known:,} known before)" if report.known else ""

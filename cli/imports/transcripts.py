@@ -1,25 +1,22 @@
 """`locus import claude-code|codex|…`: the sessions that agents left on disk."""
 
-import dataclasses
 import datetime
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+import eventlog
+from eventlog.agents.kit.spec import AgentSpec
+from eventlog.importers import importer, sources
+from eventlog.importers.importer import ImportReport
+
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
+from ..options import json_option
+from ..output import count, document, one_line, put, say
 from ..progress import Progress, seal_shown
-from ..text import count, one_line
 from .withheld_text import say_withheld
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventlog.agents.kit.spec import AgentSpec
-    from eventlog.importers.importer import ImportReport
-    from eventlog.store import Store
 
 _SHOWN_MAX = 20
 _PASSED_SHOWN_MAX = 3
@@ -38,35 +35,30 @@ not be read is kept or named, and then the exit code is 4.
 """
 
 
-def command_of(spec: "AgentSpec") -> click.Command:
+def command_of(spec: AgentSpec) -> click.Command:
     """The command for one agent."""
     agent = spec.name
     is_found = spec.transcripts is not None and spec.transcripts.is_found
 
     def run(
-        ctx: click.Context,
-        path: "tuple[str, ...]",
-        since: datetime.datetime | None,
-        all_projects: bool,
-        as_json: bool,
+        path: tuple[str, ...], since: datetime.datetime | None, all_projects: bool, as_json: bool
     ) -> None:
         if path and all_projects:
             raise click.UsageError("--all-projects is about the agent's own directory; leave PATH out")
-        with open_store(ctx, records=True) as store:
+        with open_store(records=True) as store:
             since_s = None if since is None else since.replace(tzinfo=datetime.UTC).timestamp()
             with Progress("importing sessions") as progress:
                 report = _run(store, agent, path, since_s, all_projects, progress)
             seal_shown(store)
         if as_json:
-            put(document({"import": dataclasses.asdict(report)}))
+            put(document({"import": report}))
         else:
             _tell(report)
         if report.is_partial:
-            ctx.exit(exits.PARTIAL)
+            exit_with(PARTIAL)
 
     run.__doc__ = (_HELP if is_found else _HELP_OF_FILES).format(agent=agent)
-    callback = click.pass_context(run)
-    callback = json_option(callback)
+    callback = json_option(run)
     callback = click.option(
         "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not is_found
     )(callback)
@@ -81,15 +73,13 @@ def command_of(spec: "AgentSpec") -> click.Command:
 
 
 def _run(
-    store: "Store",
+    store: "eventlog.Store",
     agent: str,
-    paths: "Sequence[str]",
+    paths: Sequence[str],
     since_s: float | None,
     all_projects: bool,
     progress: Progress,
-) -> "ImportReport":
-    from eventlog.importers import importer, sources
-
+) -> ImportReport:
     passed: list[sources.Passed] = []
     if paths:
         transcripts = sources.named(agent, paths, since_s=since_s, passed=passed)
@@ -103,7 +93,7 @@ def _run(
     return report
 
 
-def _tell(report: "ImportReport") -> None:
+def _tell(report: ImportReport) -> None:
     for path, reason in report.problems[:_SHOWN_MAX]:
         where = "" if path in reason else f"{one_line(path)}: "
         say(f"not imported: {where}{one_line(reason)}")
@@ -139,7 +129,7 @@ def _tell(report: "ImportReport") -> None:
     say("Next: `locus log` lists the turns, `locus session ls` the sessions.")
 
 
-def _tell_passed(report: "ImportReport") -> None:
+def _tell_passed(report: ImportReport) -> None:
     """Report skipped files: one line for each reason, with the first few paths."""
     by_reason: dict[tuple[bool, str], list[str]] = {}
     for skipped in report.passed:
@@ -150,7 +140,7 @@ def _tell_passed(report: "ImportReport") -> None:
         say(f"{'not imported' if failed else 'skipped'}: {shown}{more}: {one_line(reason)}")
 
 
-def _tell_odd_lines(report: "ImportReport") -> None:
+def _tell_odd_lines(report: ImportReport) -> None:
     for number, what in (
         (report.malformed, "could not be understood"),
         (report.oversized, "above 64 MiB could not be read"),

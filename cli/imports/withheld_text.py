@@ -1,7 +1,6 @@
 """The message of imports about contents that look like they hold a secret."""
 
-from ..access import say
-from ..text import count
+from ..output import count, say
 
 
 def say_withheld(number: int) -> None:

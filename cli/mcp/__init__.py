@@ -5,15 +5,9 @@ import click
 from ..lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    (
-        "Set up",
-        (
-            Entry("install", "mcp.install:install", "Have coding agents start `locus mcp`."),
-            Entry(
-                "uninstall", "mcp.install:uninstall", "Take `locus mcp` out of the agents' settings again."
-            ),
-        ),
-    ),
+    "Set up",
+    Entry("install", "mcp.install:install", "Have coding agents start `locus mcp`."),
+    Entry("uninstall", "mcp.install:uninstall", "Take `locus mcp` out of the agents' settings again."),
 )
 
 

@@ -1,20 +1,22 @@
 """`locus mcp install` and `uninstall`: our server in the settings of coding agents."""
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
+import eventlog
 from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.setup import git_exclude
+from eventlog.setup.settings_file import SettingsEdit
 
-from ..access import say
+from ..access import store_option
 from ..hooks.text import edit_options, homes, listed, out_of_lists, project_directory, report_changes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eventlog.setup.settings_file import SettingsEdit
+from ..options import options
+from ..output import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,24 +39,21 @@ def _choices() -> list[str]:
     return [*(name for of_agent in names for name in of_agent), "all"]
 
 
-def entry_options(function: F) -> F:
-    """Of which agent, and in which settings file."""
-    for option in (
-        click.option(
-            "--scope",
-            type=click.Choice(["project", "user"]),
-            default="project",
-            show_default=True,
-            help="The project's settings, or the user's, for every project.",
-        ),
-        click.option(
-            "--agent",
-            type=click.Choice(_choices()),
-            help="Whose settings. [default: those of the agents found here]",
-        ),
-    ):
-        function = option(function)
-    return function
+# Of which agent, and in which settings file.
+entry_options = options(
+    click.option(
+        "--agent",
+        type=click.Choice(_choices()),
+        help="Whose settings. [default: those of the agents found here]",
+    ),
+    click.option(
+        "--scope",
+        type=click.Choice(["project", "user"]),
+        default="project",
+        show_default=True,
+        help="The project's settings, or the user's, for every project.",
+    ),
+)
 
 
 def chosen(agent: str | None, directory: str) -> list[str]:
@@ -83,19 +82,14 @@ def _help() -> str:
 @click.command("install", help=_help())
 @entry_options
 @edit_options
-@click.pass_context
-def install(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
-    from eventlog.base import identity
-    from eventlog.base.errors import Refused
-    from eventlog.base.fs import REAL
+def install(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
     from eventlog.mcp import install as engine
-    from eventlog.setup import git_exclude
 
-    directory, agent_homes = project_directory(ctx), homes()
-    given = ctx.find_root().obj
+    directory, agent_homes = project_directory(), homes()
+    given = store_option()
     try:
         store = os.path.abspath(given) if given else identity.find(directory, os.environ)
-    except Refused as error:
+    except eventlog.Refused as error:
         store = None
         say(f"The server would serve nothing here: {error}")
     changes, excluded = [], []
@@ -133,31 +127,27 @@ def install(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
     say("A session that is running may not see it: start the agent anew.")
 
 
-def _try(line: "Sequence[str]", directory: str) -> None:
+def _try(line: Sequence[str], directory: str) -> None:
     """Start the server as the agent will. Raises: EventLogError (nothing was written yet)."""
-    from eventlog.base.errors import EventLogError
     from eventlog.mcp import trial
 
     problem = trial.problem(line, directory, os.environ)
     if problem is not None:
         what, todo = problem
-        raise EventLogError(f"{what}. No settings were changed. Next: {todo}.")
+        raise eventlog.EventLogError(f"{what}. No settings were changed. Next: {todo}.")
 
 
 @click.command("uninstall")
 @entry_options
 @edit_options
-@click.pass_context
-def uninstall(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
+def uninstall(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
     """Take `locus mcp` out of the agents' settings again.
 
     Only our own entry is removed, and a file that is then empty. The record stays.
     """
-    from eventlog.base.fs import REAL
     from eventlog.mcp import install as engine
-    from eventlog.setup import git_exclude
 
-    directory, agent_homes = project_directory(ctx), homes()
+    directory, agent_homes = project_directory(), homes()
     changes = []
     taken_back: list[SettingsEdit] = []
     for name in named(agent):

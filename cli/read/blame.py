@@ -4,18 +4,16 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ..access import json_option, open_store, put
-from ..jsonout import document
-from ..text import moment, one_line
+import eventlog
+from eventlog.undo.blame import BlamedLine, blame
 
-if TYPE_CHECKING:
-    from eventlog.replay.history import FileVersion
-    from eventlog.store import Store
-    from eventlog.undo.blame import BlamedLine
+from ..access import open_store
+from ..options import json_option
+from ..output import document, moment, one_line, put
 
 _WORDS = {
     "outside": "by hand",
@@ -37,9 +35,7 @@ _NOT_COMMITTED = "0" * 40
 @click.option("--by", type=click.Choice(_SHARES), help="Count lines instead of listing them.")
 @click.option("--porcelain", is_flag=True, help="The form of git blame --line-porcelain, for editors.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     file: str,
     lines: str | None,
     ignore_spaces: bool,
@@ -54,7 +50,7 @@ def command(
     recorded yet are told apart. FILE:LINE shows one line in full.
     """
     path, number = _split(file)
-    with open_store(ctx) as store:
+    with open_store() as store:
         blamed = _blamed(store, path, turn, ignore_spaces)
         shown = [line for line in blamed if line.number in _range(lines, number, len(blamed))]
         if as_json:
@@ -90,11 +86,8 @@ def _range(lines: str | None, number: int | None, last: int) -> range:
     return range(first, end + 1)
 
 
-def _blamed(store: "Store", given: str, turn: str | None, ignore_spaces: bool) -> "list[BlamedLine]":
-    from eventlog.base.errors import NotFound
-    from eventlog.undo.blame import blame
-
-    from ..repopath import names_of
+def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> list[BlamedLine]:
+    from ..filters import names_of
 
     until, now = None, None
     if turn is not None:
@@ -102,19 +95,19 @@ def _blamed(store: "Store", given: str, turn: str | None, ignore_spaces: bool) -
     elif os.path.isfile(given) and not os.path.islink(given):
         with open(given, "rb") as file:
             now = file.read()
-    first: NotFound | None = None
+    first: "eventlog.NotFound | None" = None
     for name in names_of(store, given):
         try:
             return blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
-        except NotFound as error:
+        except eventlog.NotFound as error:
             first = first or error
-    raise first or NotFound(f"{given} has no recorded version")
+    raise first or eventlog.NotFound(f"{given} has no recorded version")
 
 
 # -- showing ---------------------------------------------------------------------------------------------
 
 
-def _table(store: "Store", lines: "Sequence[BlamedLine]") -> bytes:
+def _table(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> bytes:
     models = _models(store, lines)
     rows = [(*_columns(line, models), str(line.number), line.text) for line in lines]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
@@ -126,7 +119,7 @@ def _table(store: "Store", lines: "Sequence[BlamedLine]") -> bytes:
     return b"".join(out)
 
 
-def _columns(line: "BlamedLine", models: dict[str, str]) -> tuple[str, str, str, str]:
+def _columns(line: BlamedLine, models: dict[str, str]) -> tuple[str, str, str, str]:
     """The turn, the time, who, and what was asked."""
     version, kind = line.origin.version, line.origin.kind
     if version is None or kind != "version":
@@ -134,16 +127,11 @@ def _columns(line: "BlamedLine", models: dict[str, str]) -> tuple[str, str, str,
         return ("", at, "", _WORDS[kind])
     turn = version.turn_name or ""
     who = " ".join(filter(None, (version.agent, models.get(turn))))
-    title = one_line(version.title or version.user_request or "")
-    return (
-        turn,
-        moment(version.at),
-        who,
-        title[: _TITLE_COLUMNS - 1] + "…" if len(title) > _TITLE_COLUMNS else title,
-    )
+    title = one_line(version.title or version.user_request or "", _TITLE_COLUMNS)
+    return turn, moment(version.at), who, title
 
 
-def _models(store: "Store", lines: "Sequence[BlamedLine]") -> dict[str, str]:
+def _models(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> dict[str, str]:
     """The model of each turn, by its name."""
     sessions = sorted({line.origin.version.session_id or "" for line in lines if line.origin.version})
     rows = store.query(
@@ -159,8 +147,8 @@ def _harmless(text: bytes) -> bytes:
     return "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in shown).encode()
 
 
-def _shares(lines: "Sequence[BlamedLine]", by: str) -> str:
-    def name_of(line: "BlamedLine") -> str:
+def _shares(lines: Sequence[BlamedLine], by: str) -> str:
+    def name_of(line: BlamedLine) -> str:
         version = line.origin.version
         if version is None or line.origin.kind != "version":
             return _WORDS[line.origin.kind]
@@ -171,7 +159,7 @@ def _shares(lines: "Sequence[BlamedLine]", by: str) -> str:
     return "".join(f"{count:>6,}  {100 * count / len(lines):5.1f} %  {name}\n" for name, count in counted)
 
 
-def _whole(store: "Store", line: "BlamedLine") -> str:
+def _whole(store: "eventlog.Store", line: BlamedLine) -> str:
     """All that is known of one line."""
     version, kind = line.origin.version, line.origin.kind
     text = _harmless(line.text).decode()
@@ -193,14 +181,14 @@ def _whole(store: "Store", line: "BlamedLine") -> str:
     return "\n".join(filter(None, parts)) + "\n"
 
 
-def _call(store: "Store", version: "FileVersion") -> str:
+def _call(store: "eventlog.Store", version: "eventlog.FileVersion") -> str:
     rows = store.query(
         "select tool, coalesce(command, path, title) from actions where event_id = $1", [version.cause]
     ).rows
     return " ".join(one_line(str(part)) for part in rows[0] if part) if rows else f"event:{version.cause}"
 
 
-def _porcelain(lines: "Sequence[BlamedLine]", path: str) -> Iterator[bytes]:
+def _porcelain(lines: Sequence[BlamedLine], path: str) -> Iterator[bytes]:
     for line in lines:
         version = line.origin.version if line.origin.kind == "version" else None
         id = _NOT_COMMITTED if version is None else f"{version.event_id}00000000"
@@ -215,7 +203,7 @@ def _porcelain(lines: "Sequence[BlamedLine]", path: str) -> Iterator[bytes]:
         yield "\n".join(head).encode() + b"\n\t" + line.text + end
 
 
-def _as_json(line: "BlamedLine") -> dict[str, Any]:
+def _as_json(line: BlamedLine) -> dict[str, Any]:
     version = line.origin.version
     known = {} if version is None else {
         "turn": version.turn_name, "event": version.event_id, "agent": version.agent, "at": version.at,

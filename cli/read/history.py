@@ -2,42 +2,47 @@
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from eventlog.base.errors import NotFound
+import eventlog
+from eventlog.blobs.ids import from_text
 from eventlog.query.lookup import rewritten_turns
 
-from .. import exits, table
-from ..access import json_option, open_store, put, say
-from ..jsonout import line
-from ..repopath import names_of, outside_names
-from ..text import change, moment, moment_exact, one_line, short_hash, terminal_width
-from .rewritten import all_option, say_left_out
-
-if TYPE_CHECKING:
-    from eventlog.replay.history import FileVersion
-    from eventlog.store import Store
-
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
+from ..filters import names_of, outside_names
+from ..options import json_option, limit_option, rewritten_option
+from ..output import (
+    change,
+    json_line,
+    moment,
+    moment_exact,
+    one_line,
+    put,
+    say,
+    say_left_out,
+    short_hash,
+    table,
+)
 
 _CHANGES_FILE = "list_contains(files_modified, $1)"
 
 
 @click.command("history")
 @click.argument("path", metavar="PATH")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
-@all_option
+@limit_option()
+@rewritten_option
 @json_option
-@click.pass_context
-def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: bool) -> None:
+def command(path: str, limit: int, want_all: bool, as_json: bool) -> None:
     """List the versions of one file, newest first.
 
     Renames are followed back: the versions under the old name belong to the file. Each version is
     the content of a hash, which `locus cat` prints. With --json one object per line. Where the file
     is not known at the end of one of the turns, stderr reports it, and the exit code is 4.
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         # One more than is shown, to know whether there are more.
         versions = _find(store, path, limit + 1, want_all)
         shown = versions[:limit]
@@ -45,7 +50,7 @@ def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: 
         left_out = 0 if want_all else rewritten_turns(store.query, _CHANGES_FILE, [versions[0].path])
     if as_json:
         for version in shown:
-            put(line(_record(version)))
+            put(json_line(_record(version)))
     else:
         put(_table(shown))
     if len(versions) > limit:
@@ -57,14 +62,14 @@ def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: 
     for turn, doubt in doubts.items():
         say(f"not known at the end of {turn}: {one_line(doubt)}")
     if doubts:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVersion]":
-    outside: NotFound | None = None
+def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> "list[eventlog.FileVersion]":
+    outside: "eventlog.NotFound | None" = None
     try:
         names = names_of(store, path)
-    except NotFound as error:
+    except eventlog.NotFound as error:
         outside, names = error, outside_names(store, os.path.abspath(path))
     for name in names:
         versions = store.history(name, limit=limit, rewritten=want_all)
@@ -72,29 +77,26 @@ def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVe
             return versions
     if outside is not None:
         raise outside
-    raise NotFound(
+    raise eventlog.NotFound(
         f"no event changes {' or '.join(names)}. `locus log --path {names[0]}` lists what "
         f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
     )
 
 
-def _gone(store: "Store", versions: "list[FileVersion]") -> dict[str, str]:
+def _gone(store: "eventlog.Store", versions: "list[eventlog.FileVersion]") -> dict[str, str]:
     """Contents of the versions that were collected, each with what became of it."""
-    from eventlog.base.errors import InvalidEvent
-    from eventlog.blobs.ids import from_text
-
     fates = {}
     for version in versions:
         try:
             if version.after_hash and not store.blobs.contains(from_text(version.after_hash)):
                 store.fates.asked = {version.session_id or ""}
                 fates[version.after_hash] = store.fates()
-        except InvalidEvent:
+        except eventlog.InvalidEvent:
             continue  # a hash of another kind
     return {hash: fate for hash, fate in fates.items() if fate is not None}
 
 
-def _table(versions: "list[FileVersion]") -> str:
+def _table(versions: "list[eventlog.FileVersion]") -> str:
     cells = [
         (
             version.turn_name or "",
@@ -108,10 +110,10 @@ def _table(versions: "list[FileVersion]") -> str:
         for version in versions
     ]
     heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
-    return table.render(heads, cells, right=(3,), width=terminal_width())
+    return table(heads, cells, right=(3,))
 
 
-def _record(version: "FileVersion") -> dict[str, Any]:
+def _record(version: "eventlog.FileVersion") -> dict[str, Any]:
     """A version for JSON: the fields by their names, also the turn's name, the time as ISO 8601."""
     fields = asdict(version)
     name = version.turn_name

@@ -1,29 +1,37 @@
 """`locus log`: turns, newest first, or events."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
-from eventlog.base.paths import is_within, within_sql
+import eventlog
+from eventlog.base.display import event_words as what
+from eventlog.base.paths import is_within
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
+from eventlog.projections.happened import happened_at
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
+from eventlog.replay.certainty import NOT_CLOSED
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import line
+from ..access import open_store
+from ..exits import INTERRUPTED
+from ..filters import Where, check_filters, filter_of
+from ..options import json_option, limit_option, rewritten_option, session_option, since_option
+from ..output import (
+    NO_TITLE,
+    UNKNOWN,
+    harmless,
+    json_line,
+    microseconds,
+    moment,
+    one_line,
+    put,
+    say,
+    say_left_out,
+    table,
+)
 from ..outside import local
-from ..records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
-from ..repopath import filter_of
-from ..since import Since
-from ..text import NO_TITLE, UNKNOWN, harmless, microseconds, moment, one_line, terminal_width
-from .rewritten import all_option, say_left_out
-from .search import check_filters
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eventlog.store import Store
-
+from ..records import EVENT_COLUMNS, Record, event_json, events, records, with_life
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -31,21 +39,15 @@ _EVENT_SHOWN = 12
 
 @click.command("log")
 @click.option("--events", "want_events", is_flag=True, help="List events instead of turns.")
-@click.option(
-    "--session",
-    metavar="SESSION",
-    help="Only this session, with all its parts: its id, or the beginning of it.",
-)
+@session_option
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type; implies --events.")
 @click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
-@all_option
+@since_option
+@limit_option()
+@rewritten_option
 @click.option("--follow", "-f", is_flag=True, help="List events oldest first and go on as they come.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     want_events: bool,
     session: str | None,
     event_type: str | None,
@@ -63,20 +65,17 @@ def command(
     the newest events come oldest first, then new ones, until Ctrl-C.
     """
     want_events = want_events or follow or event_type is not None or path is not None
-    where = _Where()
+    where = Where()
     if event_type is not None:
         where.add("event_type = {}", event_type)
     if since is not None:
         moment_column = HAPPENED_AT if want_events else "happened_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
-    with open_store(ctx) as store:
+    with open_store() as store:
         only = check_filters(store, session, [] if event_type is None else [event_type])
-        if only is not None:
-            where.add("list_contains({}, session_id)", list(only))
         within = filter_of(store, path)
-        if within is not None:
-            condition, parameters = within_sql("path", within)
-            where.add(condition, *parameters)
+        where.add_sessions(only)
+        where.add_path(within)
         if follow:
             return _follow(store, where, limit, as_json, only, event_type, within)
         left_out = 0
@@ -97,7 +96,7 @@ def command(
     del listed[limit:]
     if as_json:
         for record in map(event_json, listed) if want_events else listed:
-            put(line(record))
+            put(json_line(record))
         return None
     put(_event_table(listed) if want_events else _turn_table(listed))
     if not listed:
@@ -111,8 +110,8 @@ def command(
 
 
 def _follow(
-    store: "Store",
-    where: "_Where",
+    store: "eventlog.Store",
+    where: Where,
     limit: int,
     as_json: bool,
     sessions: tuple[str, ...] | None,
@@ -123,13 +122,13 @@ def _follow(
     end = store.journal.next_position()
     where.add("position < {}", end)
 
-    def fits(event: "Mapping[str, Any]") -> bool:
+    def fits(event: Mapping[str, Any]) -> bool:
         return (sessions is None or event["session_id"] in sessions) and (
             path is None or is_within(event["path"] or "", path)
         )
 
-    def show(event: "Mapping[str, Any]") -> None:
-        put(line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
+    def show(event: Mapping[str, Any]) -> None:
+        put(json_line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
 
     try:
         for event in reversed(_find_events(store, where, limit)):
@@ -140,31 +139,10 @@ def _follow(
                 show(event)
     except KeyboardInterrupt:  # the normal way to end it
         pass
-    return exits.INTERRUPTED
+    return INTERRUPTED
 
 
-class _Where:
-    """Conditions of a query and their parameters."""
-
-    def __init__(self) -> None:
-        self.parameters: list[Any] = []
-        self._conditions: list[str] = []
-
-    def add(self, condition: str, *values: object) -> None:
-        first = len(self.parameters) + 1
-        self.parameters += values
-        self._conditions.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
-
-    @property
-    def all(self) -> tuple[str, list[Any]]:
-        """The condition, and its parameters."""
-        return " and ".join(self._conditions) or "true", self.parameters
-
-    def __str__(self) -> str:
-        return f"where {' and '.join(self._conditions)}" if self._conditions else ""
-
-
-def _find_turns(store: "Store", where: _Where, limit: int, *, whole: bool) -> "list[Record]":
+def _find_turns(store: "eventlog.Store", where: Where, limit: int, *, whole: bool) -> list[Record]:
     """The newest matching turns; `whole`: with the columns that no table shows."""
     columns = all_of("turns", () if whole else ASKED_FOR)
     rows = store.query(
@@ -174,12 +152,12 @@ def _find_turns(store: "Store", where: _Where, limit: int, *, whole: bool) -> "l
     return list(records(rows))
 
 
-def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
+def _find_events(store: "eventlog.Store", where: Where, limit: int) -> list[dict[str, Any]]:
     """The newest matching events, without half lines that were read in full later."""
     question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
     listed = list(events(store.query(question.format(where), where.parameters)))
     if any(event["operation"] in ("malformed", "line_completed") for event in listed):
-        from eventlog.query.views import SHOWN_EVENTS
+        from eventlog.query.views import SHOWN_EVENTS  # brings DuckDB
 
         where.add(SHOWN_EVENTS)  # which has to read every event
         listed = list(events(store.query(question.format(where), where.parameters)))
@@ -187,7 +165,7 @@ def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, A
     return listed
 
 
-def _with_life(store: "Store", turn: "Record") -> "Record":
+def _with_life(store: "eventlog.Store", turn: Record) -> Record:
     """The row of a turn; running where SQL, which knows of no process, says unfinished."""
     if turn["end_certainty"] != "unfinished":
         return turn
@@ -195,9 +173,7 @@ def _with_life(store: "Store", turn: "Record") -> "Record":
     return with_life({**turn, "end_certainty": at_end.state}, at_end)
 
 
-def _turn_table(turns: "list[Record]") -> str:
-    from ..table import render
-
+def _turn_table(turns: list[Record]) -> str:
     # The column is left out where all turns are exact.
     states = [_state(turn) for turn in turns]
     cells = [
@@ -212,33 +188,27 @@ def _turn_table(turns: "list[Record]") -> str:
         for turn, state in zip(turns, states, strict=True)
     ]
     heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
-    return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=(3,)) if cells else ""
 
 
-def _state(turn: "Record") -> str:
+def _state(turn: Record) -> str:
     """How well the end of a turn is known; empty where it is exact."""
     state = str(turn["end_certainty"])
     if state == "unfinished" and turn["completed_at"] is None:
-        from eventlog.replay.certainty import NOT_CLOSED
-
         return NOT_CLOSED
     return "" if state == "exact" else state
 
 
-def _event_table(events: "list[dict[str, Any]]") -> str:
-    from ..table import render
-
+def _event_table(events: list[dict[str, Any]]) -> str:
     cells = [_cells(event) for event in events]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
-    return render(heads, cells, width=terminal_width()) if cells else ""
+    return table(heads, cells) if cells else ""
 
 
-def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:
-    from eventlog.base.display import event_words as what
-
+def _cells(event: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     return (
         event["event_id"][:_EVENT_SHOWN],
-        moment(at(event)) or UNKNOWN,
+        moment(happened_at(event)) or UNKNOWN,
         f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
         event["event_type"],
         what(event),

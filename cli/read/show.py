@@ -2,27 +2,44 @@
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
-from eventlog.base.errors import Ambiguous, NotFound
+import eventlog
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+from eventlog.blobs.payload_texts import payload_with_texts
+from eventlog.doctor.completeness import completeness
+from eventlog.log.upcast import is_newer
+from eventlog.memory import intent
 from eventlog.projections.definitions import ASKED_FOR, all_of
+from eventlog.query.lookup import names_a_turn
+from eventlog.recorder.retrieval import context_state
+from eventlog.recorder.sessions import chain
+from eventlog.replay.certainty import TELLS_OF_FILES, status_words
+from eventlog.replay.diffs import diff_of
+from eventlog.retention import retention
 
-from .. import table
-from ..access import json_option, open_store, put, say
-from ..jsonout import certainty_json, compact, document
-from ..records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
+from ..access import open_store
+from ..options import json_option
+from ..output import (
+    NO_TITLE,
+    certainty_json,
+    compact_json,
+    document,
+    lines,
+    microseconds,
+    moment,
+    moment_exact,
+    one_line,
+    pairs,
+    put,
+    say,
+    table,
+)
+from ..records import Record, certainty_words, event_json, records, turn_record, with_life
 from ..session.text import retention_fields, retention_words
-from ..text import NO_TITLE, lines, microseconds, moment, moment_exact, one_line, terminal_width
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eventlog.query.lookup import TurnRef
-    from eventlog.replay.certainty import Certainty
-    from eventlog.store import Store
 
 _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
@@ -34,8 +51,7 @@ WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` write
 @click.command("show")
 @click.argument("name", metavar="ID")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, name: str, as_json: bool) -> None:
+def command(name: str, as_json: bool) -> None:
     """Show one event, turn, session or context.
 
     ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
@@ -43,13 +59,11 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
     several events wrote, its present state is shown: the last value of each key. A session's id shows the
     turns of all parts of its conversation, its context id session:SLUG_ID that part alone.
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         kind, key = _resolve(store, name)
         if kind == "turn":
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
-            from eventlog.recorder.sessions import chain
-
             parts = [key] if name.startswith("session:") else chain(store, key)
             fields, text = session_and_turns(store, key, parts, whole=as_json)
         elif kind == "context":
@@ -59,10 +73,8 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
     put(document(fields) if as_json else text)
 
 
-def _resolve(store: "Store", name: str) -> tuple[str, str]:
+def _resolve(store: "eventlog.Store", name: str) -> tuple[str, str]:
     """The object of a name: (`turn`, name), (`session`, its id) or (`event`, its id)."""
-    from eventlog.query.lookup import names_a_turn
-
     if names_a_turn(name):
         return "turn", name
     if name.startswith("session:"):
@@ -79,14 +91,14 @@ def _resolve(store: "Store", name: str) -> tuple[str, str]:
     return _only(store, name, _sessions(store, name) + _events(store, name))
 
 
-def _sessions(store: "Store", prefix: str) -> list[tuple[str, str]]:
+def _sessions(store: "eventlog.Store", prefix: str) -> list[tuple[str, str]]:
     result = store.query(
         f"select session_id from sessions where starts_with(session_id, $1) limit {_LISTED_MAX}", [prefix]
     )
     return [("session", row[0]) for row in result.rows]
 
 
-def _events(store: "Store", prefix: str) -> list[tuple[str, str]]:
+def _events(store: "eventlog.Store", prefix: str) -> list[tuple[str, str]]:
     if not _HEX.issuperset(prefix.lower()):
         return []
     result = store.query(
@@ -95,19 +107,19 @@ def _events(store: "Store", prefix: str) -> list[tuple[str, str]]:
     return [("event", row[0]) for row in result.rows]
 
 
-def _only(store: "Store", name: str, candidates: list[tuple[str, str]]) -> tuple[str, str]:
+def _only(store: "eventlog.Store", name: str, candidates: list[tuple[str, str]]) -> tuple[str, str]:
     if not candidates:
-        raise NotFound(
+        raise eventlog.NotFound(
             f"nothing in {store.layout.root} is called {name!r}. `locus log` lists turns, "
             "`locus log --events` events."
         )
     if len(candidates) > 1:
         names = ", ".join(f"{kind} {key}" for kind, key in candidates[:_LISTED_MAX])
-        raise Ambiguous(f"{name!r} fits more than one thing: {names}. Give more of the name.")
+        raise eventlog.Ambiguous(f"{name!r} fits more than one thing: {names}. Give more of the name.")
     return candidates[0]
 
 
-def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
+def _turn(store: "eventlog.Store", turn: "eventlog.TurnRef") -> tuple[Record, str]:
     anchor = turn_record(store, turn)
     certainties = {at: store.certainty(turn, at) for at in ("start", "end")}
     more = f"\n`locus timeline {turn.name}` shows its events.\n"
@@ -121,16 +133,12 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 
 
 def session_and_turns(
-    store: "Store", session_id: str, parts: "Sequence[str]", *, whole: bool
+    store: "eventlog.Store", session_id: str, parts: Sequence[str], *, whole: bool
 ) -> tuple[Record, str]:
     """A session for JSON and for people, with the turns of these parts of its conversation.
 
     Args: whole: with the columns of its turns that only JSON has.
     """
-    from eventlog.doctor.completeness import completeness
-    from eventlog.memory import intent
-    from eventlog.retention import retention
-
     about = intent.find(store, session_id)
     sql = f"select {all_of('sessions')} from sessions where session_id = $1"
     session = next(records(store.query(sql, [session_id])))
@@ -151,10 +159,10 @@ def session_and_turns(
         for turn in turns
     ]
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
-    shown = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
+    shown = "\n" + table(heads, cells, right=(2,)) if cells else ""
     report = completeness(store, session_id)
     contents = retention_fields(retention.indexed_retention(store), session_id)
-    statement = table.pairs(
+    statement = pairs(
         [
             ("session", about.name),
             ("parts", " ".join(parts) if len(parts) > 1 else ""),
@@ -181,9 +189,7 @@ def session_and_turns(
     return fields, f"{_pairs(_telling(session))}\n{statement}{shown}"
 
 
-def _context(store: "Store", context_id: str) -> tuple[Record, str]:
-    from eventlog.recorder.retrieval import context_state
-
+def _context(store: "eventlog.Store", context_id: str) -> tuple[Record, str]:
     context = context_state(store, context_id)
     assert context is not None
     state = lines(json.dumps(context["state"], indent=2, ensure_ascii=False))
@@ -192,11 +198,7 @@ def _context(store: "Store", context_id: str) -> tuple[Record, str]:
     return {"context": context}, text
 
 
-def _event(store: "Store", event_id: str) -> tuple[Record, str]:
-    from eventlog.blobs.payload_texts import payload_with_texts
-    from eventlog.log.upcast import is_newer
-    from eventlog.replay.diffs import diff_of
-
+def _event(store: "eventlog.Store", event_id: str) -> tuple[Record, str]:
     event = store.event(event_id)
     event["payload"] = payload_with_texts(store, event["payload"])
     if is_newer(event):
@@ -226,16 +228,13 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     return fields, text
 
 
-def _certainty_at(store: "Store", event: "Mapping[str, Any]") -> "Certainty | None":
+def _certainty_at(store: "eventlog.Store", event: Mapping[str, Any]) -> "eventlog.Certainty | None":
     """How well the files just after an event of a turn are known; None outside turns."""
-    from eventlog.base.errors import EventLogError
-    from eventlog.replay.certainty import TELLS_OF_FILES
-
     if event["turn"] is None or event["event_type"] not in TELLS_OF_FILES:
         return None
     try:
         return store.certainty(f"{event['session_id']}_{event['turn_id']}", str(event["event_id"]))
-    except EventLogError:
+    except eventlog.EventLogError:
         return None  # the code that needs the tree reports that it cannot be read
 
 
@@ -248,7 +247,7 @@ def _telling(anchor: Record) -> Record:
 
 
 def _pairs(record: Record) -> str:
-    return table.pairs((name, _value(name, value)) for name, value in record.items())
+    return pairs((name, _value(name, value)) for name, value in record.items())
 
 
 def _value(name: str, value: Any) -> str:
@@ -259,7 +258,7 @@ def _value(name: str, value: Any) -> str:
         more = f", and {len(value) - _LIST_SHOWN:,} more" if len(value) > _LIST_SHOWN else ""
         return one_line(", ".join(map(str, value[:_LIST_SHOWN])) + more)
     if isinstance(value, dict):
-        return one_line(compact(value))
+        return one_line(compact_json(value))
     if COLUMN_KINDS.get(name) == TIME or hasattr(value, "isoformat"):
         return value if isinstance(value, str) else moment_exact(microseconds(value)) or ""
     if isinstance(value, bool):

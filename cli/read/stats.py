@@ -1,23 +1,35 @@
 """`locus stats`: counts, durations, errors, tokens and cost, in total or by something."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .. import bars, table
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..progress import Progress
-from ..since import Since
-from ..text import change, count, moment_exact, one_line, terminal_width
-from .errors import duration
-from .rewritten import all_option, say_left_out
+from eventlog.query import prices
+from eventlog.query.prices import PriceSource
+from eventlog.reports import figures, zones
+from eventlog.reports.figures import Figures
 
-if TYPE_CHECKING:
-    from eventlog.query.prices import PriceSource
-    from eventlog.reports.figures import Figures
+from ..access import open_store
+from ..exits import usage_error
+from ..options import json_option, limit_option, rewritten_option, since_option
+from ..output import (
+    bars,
+    change,
+    count,
+    document,
+    duration,
+    moment_exact,
+    one_line,
+    pairs,
+    put,
+    say,
+    say_left_out,
+    table,
+)
+from ..progress import Progress
 
 DIMENSIONS = (
     "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",
@@ -28,7 +40,7 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 
 @click.command("stats")
 @click.option("--by", "dimension", type=click.Choice(DIMENSIONS), help="A line for each of them.")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@since_option
 @click.option(
     "--tz",
     "zone",
@@ -38,21 +50,11 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
     help="Whose days, weeks and months: Europe/Berlin, or local for this machine's.",
 )
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1, max=100_000), default=30, show_default=True, metavar="N"
-)
-@all_option
+@limit_option(30, most=100_000)
+@rewritten_option
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    dimension: str | None,
-    since: int | None,
-    zone: str,
-    plot: bool,
-    limit: int,
-    want_all: bool,
-    as_json: bool,
+    dimension: str | None, since: int | None, zone: str, plot: bool, limit: int, want_all: bool, as_json: bool
 ) -> None:
     """Count sessions, turns, tool calls, errors, tokens, and what they cost.
 
@@ -62,16 +64,13 @@ def command(
     of the first call after the last window. A commit counts for its author, a session for the person who
     worked in it (docs/people.md).
     """
-    from eventlog.query import prices
-    from eventlog.reports import figures, zones
-
     try:
         clock = None if zone == "UTC" else zones.named(zone)
     except ValueError as error:
-        raise click.UsageError(f"{error}.", ctx) from None
+        raise usage_error(f"{error}.") from None
     price_list = prices.load()
     dimension = dimension or ("day" if plot else None)
-    with open_store(ctx) as store, figures.asking(store) as query, Progress("counting"):
+    with open_store() as store, figures.asking(store) as query, Progress("counting"):
         wanted = (None, dimension) if dimension else (None,)
         rows_by_dimension = figures.tell(query, wanted, price_list, since, rewritten=want_all, zone=clock)
         left_out = 0 if want_all else figures.rewritten_since(query, since)
@@ -84,7 +83,7 @@ def command(
         put(document({"stats": _json(total, shown, dimension, since, source), **more}))
         return
     if dimension is None:
-        put(table.pairs(_total(total)))
+        put(pairs(_total(total)))
     elif plot:
         put(_plot(shown, dimension))
     else:
@@ -97,14 +96,12 @@ def command(
 
 
 def _json(
-    total: "Figures",
-    rows: "list[Figures]",
+    total: Figures,
+    rows: list[Figures],
     dimension: str | None,
     since: int | None,
-    source: "PriceSource | None",
+    source: PriceSource | None,
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "since": moment_exact(since),
         "by": dimension,
@@ -114,7 +111,7 @@ def _json(
     }
 
 
-def priced(total: "Figures", source: "PriceSource | None") -> str:
+def priced(total: Figures, source: PriceSource | None) -> str:
     """The source of the cost, in a sentence or two."""
     if source is None:
         return _NO_PRICES
@@ -127,7 +124,7 @@ def priced(total: "Figures", source: "PriceSource | None") -> str:
     return words
 
 
-def _total(total: "Figures") -> list[tuple[str, str]]:
+def _total(total: Figures) -> list[tuple[str, str]]:
     tools = f"{total.tool_calls or 0:,}"
     if total.tool_calls:
         tools += f" ({total.tool_succeeded or 0:,} worked, {total.tool_failed or 0:,} failed"
@@ -160,7 +157,7 @@ def _total(total: "Figures") -> list[tuple[str, str]]:
     ]
 
 
-def _tokens(total: "Figures") -> str:
+def _tokens(total: Figures) -> str:
     parts = [
         f"{n:,} {what}"
         for n, what in (
@@ -174,7 +171,7 @@ def _tokens(total: "Figures") -> str:
     return f"{total.tokens:,} ({', '.join(parts)})"
 
 
-_COLUMNS: "tuple[tuple[str, Callable[[Figures], str]], ...]" = (
+_COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("SESSIONS", lambda f: _number(f.sessions)),
     ("TURNS", lambda f: _number(f.turns)),
     ("MEDIAN", lambda f: "" if f.turn_median_us is None else duration(f.turn_median_us)),
@@ -193,7 +190,7 @@ _COLUMNS: "tuple[tuple[str, Callable[[Figures], str]], ...]" = (
 _WITHOUT = {"session": ("SESSIONS",), "path": ("OPEN",)}
 
 
-def _table(rows: "list[Figures]", dimension: str) -> str:
+def _table(rows: list[Figures], dimension: str) -> str:
     columns = [
         (head, show)
         for head, show in _COLUMNS
@@ -202,10 +199,10 @@ def _table(rows: "list[Figures]", dimension: str) -> str:
     cells = [(_name(row), *(show(row) for _, show in columns), _label(row)) for row in rows]
     heads = (dimension.upper(), *(head for head, _ in columns), "")
     right = range(1, len(columns) + 1)
-    return table.render(heads, cells, right=tuple(right), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=tuple(right)) if cells else ""
 
 
-def _plot(rows: "list[Figures]", dimension: str) -> str:
+def _plot(rows: list[Figures], dimension: str) -> str:
     """Bars of the first figure that the rows have: cost, tokens, tool calls, changes, turns."""
     sizes: tuple[tuple[str, Callable[[Figures], Decimal | int | None]], ...] = (
         ("cost", lambda row: row.cost_usd),
@@ -222,20 +219,20 @@ def _plot(rows: "list[Figures]", dimension: str) -> str:
                 name = f"{_name(row)}  {_label(row)}".rstrip() if dimension == "session" else _name(row)
                 value = dollars(size) if isinstance(size, Decimal) else _number(size)
                 drawn.append((name, None if size is None else float(size), value))
-            return f"{what} by {dimension}\n{bars.render(drawn)}"
+            return f"{what} by {dimension}\n{bars(drawn)}"
     return ""
 
 
-def lines_of(row: "Figures") -> str:
+def lines_of(row: Figures) -> str:
     text = change(row.lines_added, row.lines_removed)
     return f"{text}, {row.lines_unknown:,} unknown" if text and row.lines_unknown else text
 
 
-def _name(row: "Figures") -> str:
+def _name(row: Figures) -> str:
     return "(unknown)" if row.key is None else one_line(row.key)
 
 
-def _label(row: "Figures") -> str:
+def _label(row: Figures) -> str:
     """The label, unless it repeats the key."""
     is_redundant = row.label is None or row.label.rpartition("/")[2] == row.key
     return "" if is_redundant or row.label is None else one_line(row.label)

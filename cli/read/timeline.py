@@ -1,33 +1,42 @@
 """`locus timeline`: everything that happened in a turn, in order."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import eventlog
 from eventlog.base.display import event_words as what
+from eventlog.projections.happened import happened_at
+from eventlog.replay.certainty import status_words
 
-from .. import table
-from ..access import json_option, open_store, put
-from ..jsonout import certainty_json, document
-from ..records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
-from ..text import UNKNOWN, clock, microseconds, moment, one_line, terminal_width
-
-if TYPE_CHECKING:
-    from eventlog.replay.certainty import Certainty
+from ..access import open_store
+from ..options import json_option
+from ..output import (
+    UNKNOWN,
+    certainty_json,
+    clock,
+    document,
+    microseconds,
+    moment,
+    one_line,
+    pairs,
+    put,
+    table,
+)
+from ..records import Record, certainty_words, event_json, turn_record, with_life
 
 
 @click.command("timeline")
 @click.argument("turn", metavar="TURN")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, turn: str, as_json: bool) -> None:
+def command(turn: str, as_json: bool) -> None:
     """Show everything that happened in a turn, in order.
 
     \b
     locus timeline last
     locus timeline git:1a2b3c4
     """
-    with open_store(ctx) as store:
+    with open_store() as store:
         ref = store.turn(turn)
         anchor = turn_record(store, ref, whole=as_json)
         events: list[Any] = list(store.timeline(ref))
@@ -45,21 +54,21 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         (
             f"{event['seq']:03d}" if event["seq"] is not None else "",
             event["event_id"][:12],
-            _time(at(event), started) or UNKNOWN,
+            _time(happened_at(event), started) or UNKNOWN,
             event["event_type"],
             what(event),
         )
         for event in events
     ]
-    put(table.render(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells, width=terminal_width()))
+    put(table(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells))
 
 
-def _head(anchor: Record, certainties: "dict[str, Certainty]") -> str:
+def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
     return (
-        table.pairs(
+        pairs(
             [
                 ("turn", f"{anchor['context_id']}{' · ' + title if title else ''}"),
                 ("when", f"{span} UTC" if span else ""),

@@ -1,33 +1,28 @@
 """`locus who`: who is at work here, on what, and where two of them meet."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from eventlog.memory import who
+from eventlog.memory.who import Worker
+
+from ..access import open_store
+from ..options import json_option
+from ..output import count, document, moment, one_line, put, say
 from ..outside import local
 from ..session.text import end_stale
-from ..text import count, moment, one_line
-
-if TYPE_CHECKING:
-    from eventlog.memory.who import Worker
 
 _FILES_SHOWN = 10
 
 
 @click.command("who")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(as_json: bool) -> None:
     """Show the active sessions: since when, on what, which files each touched, who meets whom.
 
     The log shows overlaps: a session changed, or is about to change, what another one changed that has
     not ended, or what lies within the scope of another.
     """
-    from eventlog.memory import who
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         end_stale(store)
         workers = who.who(store)
     overlaps = who.overlaps(workers)
@@ -48,7 +43,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         say("Nobody is at work here.")
 
 
-def _shown(worker: "Worker") -> str:
+def _shown(worker: Worker) -> str:
     session = worker.intent
     scope = f" [{', '.join(session.scope)}]" if session.scope else ""
     agent, focus = one_line(session.agent), one_line(session.focus + scope)

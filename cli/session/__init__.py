@@ -5,20 +5,12 @@ import click
 from ..lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    (
-        "Record",
-        (
-            Entry("start", "session.life:start", "Begin a session, or go on with one."),
-            Entry("end", "session.life:end", "Close a session."),
-        ),
-    ),
-    (
-        "Look",
-        (
-            Entry("ls", "session.show:ls", "List sessions, the latest first."),
-            Entry("show", "session.show:show", "Show one session and its turns."),
-        ),
-    ),
+    "Record",
+    Entry("start", "session.life:start", "Begin a session, or go on with one."),
+    Entry("end", "session.life:end", "Close a session."),
+    "Look",
+    Entry("ls", "session.show:ls", "List sessions, the latest first."),
+    Entry("show", "session.show:show", "Show one session and its turns."),
 )
 
 

@@ -2,8 +2,14 @@
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document, line
+from eventlog.memory import intent
+from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
+from eventlog.recorder.sessions import chain
+from eventlog.retention import retention
+
+from ..access import open_store
+from ..options import json_option
+from ..output import document, json_line, put, say
 from ..read.show import session_and_turns
 from ..records import records
 from .text import agent_option, end_stale, meant, retention_fields, session_table
@@ -13,19 +19,14 @@ from .text import agent_option, end_stale, meant, retention_fields, session_tabl
 @click.option("--all", "want_all", is_flag=True, help="Ended ones too.")
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
 @json_option
-@click.pass_context
-def ls(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> None:
+def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
     """List sessions, the latest first.
 
     Ordered by their last event; undated ones come last. Active ones only, unless --all. With --json one
     object per line. A session that nobody ended within 24 hours ends then. The state shows which are
     released or pinned (`locus store pin`).
     """
-    from eventlog.memory import intent
-    from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
-    from eventlog.retention import retention
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
         retained = retention.indexed_retention(store)
@@ -38,7 +39,7 @@ def ls(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> 
             )
             for record in records(result):
                 put(
-                    line(
+                    json_line(
                         {
                             **fields_by_session[record["session_id"]],
                             **record,
@@ -58,19 +59,16 @@ def ls(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> 
 @click.argument("session", required=False)
 @agent_option
 @json_option
-@click.pass_context
-def show(ctx: click.Context, session: str | None, agent: str, as_json: bool) -> None:
+def show(session: str | None, agent: str, as_json: bool) -> None:
     """Show one session and its turns.
 
     SESSION is its id, the beginning of it, sess-ID, or session:SLUG_ID; without it, the active session of
     the agent, or the only one that is active. For a conversation of several sessions the turns of all are
     shown; for session:SLUG_ID those of that one.
     """
-    from eventlog.recorder.sessions import chain
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         end_stale(store)
-        session_row = meant(ctx, store, session, agent)
+        session_row = meant(store, session, agent)
         alone = session is not None and session.startswith("session:")
         parts = [session_row.session_id] if alone else chain(store, session_row.session_id)
         fields, text = session_and_turns(store, session_row.session_id, parts, whole=as_json)

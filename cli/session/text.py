@@ -1,18 +1,17 @@
 """Shared by the verbs of `locus session`: the `--agent` option, the stale rule, the table of sessions."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import click.core
 
-from ..table import render
-from ..text import moment, one_line, terminal_width
+import eventlog
+from eventlog.log.retained import Retention
+from eventlog.memory import intent
+from eventlog.memory.intent import Intent
 
-if TYPE_CHECKING:
-    from eventlog.log.retained import Retention
-    from eventlog.memory.intent import Intent
-    from eventlog.store import Store
+from ..output import moment, one_line, table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,30 +19,26 @@ _NAMED_MAX = 5
 _BY_HAND = "explicit"  # the reason of an end by command
 
 
-def agent_option(function: F) -> F:
-    """The option for the agent of a session."""
-    return click.option(
-        "--agent",
-        metavar="NAME",
-        envvar="LOCUS_AGENT",
-        default="person",
-        show_default=True,
-        help="Whose session: the program's name, or LOCUS_AGENT.",
-    )(function)
+# The option for the agent of a session.
+agent_option = click.option(
+    "--agent",
+    metavar="NAME",
+    envvar="LOCUS_AGENT",
+    default="person",
+    show_default=True,
+    help="Whose session: the program's name, or LOCUS_AGENT.",
+)
 
 
-def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -> "Intent":
+def meant(store: "eventlog.Store", session: str | None, agent: str) -> Intent:
     """The session of a command: the named one, else the active one of the agent; without a name and
     `--agent`, the only one that is active.
 
     Raises: NotFound, Ambiguous.
     """
-    from eventlog.base.errors import Ambiguous
-    from eventlog.memory import intent
-
     if session:
         return intent.find(store, session)
-    if ctx.get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
+    if click.get_current_context().get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
         if (own := intent.active_of(store, agent)) is not None:
             return own
         active = intent.at_work(store)
@@ -51,18 +46,18 @@ def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -
             return active[0]
         if active:
             names = ", ".join(f"{row.name} of {row.agent}" for row in active[:_NAMED_MAX])
-            raise Ambiguous(f"{len(active)} sessions are active: {names}. Name one of them, or its --agent.")
+            raise eventlog.Ambiguous(
+                f"{len(active)} sessions are active: {names}. Name one of them, or its --agent."
+            )
     return intent.must_be_active(store, agent)
 
 
-def end_stale(store: "Store") -> int:
+def end_stale(store: "eventlog.Store") -> int:
     """Close the sessions that nobody ended within 24 hours, before sessions are shown."""
-    from eventlog.memory import intent
-
     return intent.end_stale(store, intent.now_us(store))
 
 
-def retention_fields(retained: "Retention", session_id: str) -> dict[str, Any]:
+def retention_fields(retained: Retention, session_id: str) -> dict[str, Any]:
     """The retention of a session's contents, as fields for JSON."""
     release = retained.released.get(session_id)
     return {
@@ -81,7 +76,7 @@ def retention_words(fields: dict[str, Any]) -> list[str]:
     )
 
 
-def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None) -> str:
+def session_table(rows: Sequence[Intent], retained: Retention | None = None) -> str:
     """One line for each session; nothing for none."""
     cells = [
         (
@@ -95,10 +90,10 @@ def session_table(rows: "Sequence[Intent]", retained: "Retention | None" = None)
         for row in rows
     ]
     heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
-    return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
+    return table(heads, cells, right=(3,)) if cells else ""
 
 
-def _state(row: "Intent", retained: "Retention | None") -> str:
+def _state(row: Intent, retained: Retention | None) -> str:
     state = row.status
     if not row.is_active:
         state = f"ended ({row.end_reason})" if row.end_reason not in (None, _BY_HAND) else "ended"

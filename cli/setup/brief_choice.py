@@ -1,16 +1,17 @@
 """Whether hooks brief a new session: asked once, set (docs/briefing.md)."""
 
 import os
-import sys
 import tomllib
-from typing import TYPE_CHECKING
 
 import click
 
-from ..access import say
+import eventlog
+from eventlog.base import config
+from eventlog.base.fs import REAL, read_file, replace, translate_os_errors
+from eventlog.base.layout import Layout
 
-if TYPE_CHECKING:
-    from eventlog.base.layout import Layout
+from ..output import say
+from ..streams import can_ask
 
 _QUESTION = (
     "Brief agents when they begin a session (the last requests, their outcomes, what is left to do; up to "
@@ -22,15 +23,11 @@ _SECTION, _KEY = "briefing", "at_start"
 _SIZE_MAX = 1 << 20
 
 
-def decide(layout: "Layout", briefs: bool) -> None:
+def decide(layout: Layout, briefs: bool) -> None:
     """Set `[briefing] at_start` in config.toml, leave the rest as it is, and report it.
 
     Raises: Refused (no plain file, or one that is not TOML), EventLogError (it cannot be written).
     """
-    from eventlog.base import config
-    from eventlog.base.errors import Refused
-    from eventlog.base.fs import REAL, replace, translate_os_errors
-
     text = _text(layout)
     path = layout.config_file
     try:
@@ -39,7 +36,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
     except (ValueError, KeyError, TypeError):
         done = False
     if not done:
-        raise Refused(f"{path} was not changed: set `{_KEY}` below `[{_SECTION}]` in it yourself.")
+        raise eventlog.Refused(f"{path} was not changed: set `{_KEY}` below `[{_SECTION}]` in it yourself.")
     if new != text:
         with translate_os_errors(path, "set that"):
             os.makedirs(os.path.dirname(layout.tmp("")), mode=0o700, exist_ok=True)
@@ -49,44 +46,37 @@ def decide(layout: "Layout", briefs: bool) -> None:
     say(problem if problem is not None else _BRIEFED if briefs else _SILENT)
 
 
-def settle(layout: "Layout", briefs: "bool | None") -> None:
+def settle(layout: Layout, briefs: bool | None) -> None:
     """Apply the option, else ask; a file that cannot be edited is named, and left as it is."""
-    from eventlog.base.errors import EventLogError
-
     try:
         ask_once(layout) if briefs is None else decide(layout, briefs)
-    except EventLogError as error:
+    except eventlog.EventLogError as error:
         say(str(error))
 
 
-def ask_once(layout: "Layout") -> None:
+def ask_once(layout: Layout) -> None:
     """Ask on a terminal, where the default answer is yes; elsewhere it stays off (P4)."""
-    from eventlog.base.errors import EventLogError
-
     try:
         decided = _KEY in tomllib.loads(_text(layout)).get(_SECTION, {})
-    except (ValueError, TypeError, AttributeError, EventLogError):
+    except (ValueError, TypeError, AttributeError, eventlog.EventLogError):
         return  # `locus doctor` reports its problem
     if decided:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if can_ask():
         decide(layout, click.confirm(_QUESTION, default=True, err=True))
     else:
         say(_SILENT)
 
 
-def _text(layout: "Layout") -> str:
+def _text(layout: Layout) -> str:
     """Raises: Refused."""
-    from eventlog.base.errors import Refused
-    from eventlog.base.fs import REAL, read_file
-
     path = layout.config_file
     if not os.path.lexists(path):
         return ""
     try:
         return read_file(REAL, path, _SIZE_MAX).decode()
     except (OSError, ValueError) as error:
-        raise Refused(f"{path} cannot be read: {error}") from error
+        raise eventlog.Refused(f"{path} cannot be read: {error}") from error
 
 
 def _with(text: str, briefs: bool) -> str:

@@ -1,14 +1,13 @@
 """Whether a store keeps ignored files that nothing could rebuild: asked once, set (docs/install.md)."""
 
-import sys
-from typing import TYPE_CHECKING
-
 import click
 
-from ..access import say
+from eventlog.base import config
+from eventlog.base.fs import REAL, translate_os_errors
+from eventlog.base.layout import Layout
 
-if TYPE_CHECKING:
-    from eventlog.base.layout import Layout
+from ..output import say
+from ..streams import can_ask
 
 KEPT_TEXT = (
     "Files that git ignores and that nothing could rebuild (.env and the like, local databases, up to 5 MB) "
@@ -30,24 +29,18 @@ _UNDECIDED = (
 )
 
 
-def decide(layout: "Layout", keeps: bool) -> None:
+def decide(layout: Layout, keeps: bool) -> None:
     """Set it, and report it."""
-    from eventlog.base import config
-    from eventlog.base.fs import REAL, translate_os_errors
-
     with translate_os_errors(layout.keep_ignored, "note that choice"):
         config.set_keeps_ignored(REAL, layout, keeps)
     say(KEPT_TEXT if keeps else LEFT_TEXT)
 
 
-def ask_once(layout: "Layout") -> None:
+def ask_once(layout: Layout) -> None:
     """Ask on a terminal, or explain how to decide, where it is undecided."""
-    from eventlog.base import config
-    from eventlog.base.fs import REAL
-
     if config.keeps_ignored(REAL, layout) is not None:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if can_ask():
         decide(layout, click.confirm(_QUESTION, default=True, err=True))
     else:
         say(_UNDECIDED)

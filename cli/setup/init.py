@@ -5,9 +5,14 @@ import stat
 
 import click
 
+import eventlog
+from eventlog.base import identity
 from eventlog.base.identity import TURN_LIMIT, TURN_LIMIT_MAX
+from eventlog.base.repository import git_root, project_name_of, repo_hash_of
+from eventlog.multi_store import remember
 
-from ..access import say
+from ..access import store_option
+from ..output import say
 
 
 @click.command("init")
@@ -29,9 +34,7 @@ from ..access import say
     help="Turns of an agent's session, after which the next one continues it; 0: no limit. Cannot change.",
 )
 @click.option("--force", is_flag=True, help="Also in the home directory, in /, or on a shared file system.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     directory: str | None,
     name: str | None,
     hooks: bool,
@@ -47,22 +50,17 @@ def command(
     --keep-ignored or --leave-ignored. A directory that hooks would refuse is refused, with the
     reason; one of yours that others may write to is closed to them.
     """
-    from eventlog.base import identity
-    from eventlog.base.repository import project_name_of, repo_hash_of
-    from eventlog.multi_store import remember
-    from eventlog.store import Store
-
     from .ignored_files import ask_once, decide
     from .person import note_once
 
-    store_option = ctx.find_root().obj
-    root, repository = _locations(store_option, directory)
-    if directory is not None or not (store_option or os.environ.get("LOCUS_DIR")):
+    given = store_option()
+    root, repository = _locations(given, directory)
+    if directory is not None or not (given or os.environ.get("LOCUS_DIR")):
         identity.refuse_foreign(root)  # as each hook would
     mode = _mode_of(root)
     existed = os.path.isfile(f"{root}/STORE")
     hash_and_origin = repo_hash_of(repository)
-    with Store.init(
+    with eventlog.Store.init(
         root,
         project_name=name or project_name_of(repository),
         repo_hash=hash_and_origin[0] if hash_and_origin else None,
@@ -89,7 +87,7 @@ def command(
     if hooks:
         from ..hooks.install import install
 
-        install(ctx, None, "local", dry_run=False, as_json=False)
+        install(None, "local", dry_run=False, as_json=False)
     elif not existed:
         say("To record what coding agents do here: `locus hooks install`.")
 
@@ -106,8 +104,6 @@ def _locations(store_option: str | None, directory: str | None) -> tuple[str, st
     if directory is not None:
         directory = os.path.abspath(directory)
         return os.path.join(directory, ".locus"), directory
-    from eventlog.base.repository import git_root
-
     here = os.getcwd()
     root = git_root(here) or here
     store_option = store_option or os.environ.get("LOCUS_DIR")

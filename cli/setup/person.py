@@ -1,17 +1,20 @@
 """`locus person`: who is recorded as working here, and on which host."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
-from ..text import one_line
+import eventlog
+from eventlog.base import identity, person
+from eventlog.base.fs import REAL, translate_os_errors
+from eventlog.base.layout import Layout
+from eventlog.base.person import Person
+from eventlog.base.repository import person_of
 
-if TYPE_CHECKING:
-    from eventlog.base.person import Person
-    from eventlog.store import Store
+from ..access import open_store
+from ..exits import usage_error
+from ..options import json_option
+from ..output import document, one_line, put, say
 
 
 @click.command("person")
@@ -21,15 +24,8 @@ if TYPE_CHECKING:
 @click.option("--off", is_flag=True, help="Record neither person nor host.")
 @click.option("--on", is_flag=True, help="Record them, again as git's configuration has them.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    name: str | None,
-    email: str | None,
-    host: str | None,
-    off: bool,
-    on: bool,
-    as_json: bool,
+    name: str | None, email: str | None, host: str | None, off: bool, on: bool, as_json: bool
 ) -> None:
     """Show or set who is recorded as working here, and on which host.
 
@@ -38,19 +34,17 @@ def command(
     recorded stays on this machine: no export and no answer to an agent has it unless config.toml allows it
     (docs/people.md). An empty NAME or ADDRESS is not recorded.
     """
-    from eventlog.base import person
-
     has_changes = name is not None or email is not None or host is not None
     if off + on + has_changes > 1:
-        raise click.UsageError("--off, --on and what is to be recorded exclude each other", ctx)
-    with open_store(ctx) as store:
+        raise usage_error("--off, --on and what is to be recorded exclude each other")
+    with open_store() as store:
         noted = person.read(store.fs, os.environ, store.identity.store_id)
         if on:
             noted = _noted(store, _of_git(_directory(store)))
         elif off:
             noted = _noted(store, person.Person(off=True))
         elif has_changes:
-            noted = _noted(store, _changed(ctx, noted, name, email, host))
+            noted = _noted(store, _changed(noted, name, email, host))
         if as_json:
             put(document({"person": None if noted is None else _described(noted)}))
         else:
@@ -62,10 +56,6 @@ def note_once(root: str, directory: str) -> None:
 
     On a machine that the note does not name yet, its name is added.
     """
-    from eventlog.base import identity, person
-    from eventlog.base.fs import REAL
-    from eventlog.base.layout import Layout
-
     store_id = identity.read(REAL, Layout(root)).store_id
     noted = person.read(REAL, os.environ, store_id)
     if noted is not None and (noted.off or noted.host is not None):
@@ -84,38 +74,28 @@ def note_once(root: str, directory: str) -> None:
     )
 
 
-def _noted(store: "Store", who: "Person") -> "Person":
-    from eventlog.base import person
-    from eventlog.base.fs import translate_os_errors
-
+def _noted(store: "eventlog.Store", who: Person) -> Person:
     path = person.path_of(os.environ, store.identity.store_id)
     with translate_os_errors(path or "the home directory", "note who works here"):
         person.write(store.fs, os.environ, store.identity.store_id, who)
     return who
 
 
-def _of_git(directory: str) -> "Person":
+def _of_git(directory: str) -> Person:
     """The name in git's configuration for `directory`, on this machine."""
-    from eventlog.base import person
-    from eventlog.base.repository import person_of
-
     name, email = (person.text(value) for value in person_of(directory))
     return person.Person(name, email, {person.machine(): person.machine()})
 
 
-def _directory(store: "Store") -> str:
+def _directory(store: "eventlog.Store") -> str:
     return os.path.dirname(store.layout.root)
 
 
-def _changed(
-    ctx: click.Context, noted: "Person | None", name: str | None, email: str | None, host: str | None
-) -> "Person":
-    from eventlog.base import person
-
+def _changed(noted: Person | None, name: str | None, email: str | None, host: str | None) -> Person:
     present = person.Person() if noted is None or noted.off else noted
     for value, what in ((name, "--name"), (email, "--email"), (host, "--host")):
         if value and person.text(value) is None:
-            raise click.UsageError(f"{what} is one line of printable text, at most 320 characters", ctx)
+            raise usage_error(f"{what} is one line of printable text, at most 320 characters")
     return person.Person(
         present.name if name is None else person.text(name),
         present.email if email is None else person.text(email),
@@ -123,12 +103,12 @@ def _changed(
     )
 
 
-def _described(noted: "Person") -> "dict[str, object]":
+def _described(noted: Person) -> dict[str, object]:
     host = None if noted.off else noted.host
     return {"recorded": not noted.off, "name": noted.name, "email": noted.email, "host": host}
 
 
-def _sentence(noted: "Person | None") -> str:
+def _sentence(noted: Person | None) -> str:
     if noted is None:
         return "Nothing is noted for you in this store, so sessions do not say who works in them."
     if noted.off:

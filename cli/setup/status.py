@@ -4,11 +4,13 @@ import dataclasses
 
 import click
 
-from .. import table
-from ..access import json_option, open_store, put
-from ..jsonout import document
+from eventlog.memory import intent
+from eventlog.retention import retention
+
+from ..access import open_store
+from ..options import json_option
+from ..output import count, document, pairs, put, size
 from ..session.text import end_stale
-from ..text import count, size
 
 _NO_INDEX = "none (answers come from the log itself; `locus store seal` makes one)"
 _UNFINISHED = (
@@ -19,13 +21,9 @@ _UNFINISHED = (
 
 @click.command("status")
 @json_option
-@click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
-    from eventlog.memory import intent
-    from eventlog.retention import retention
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         end_stale(store)
         status, retained = store.status(), retention.indexed_retention(store)
         # The log still counts a session as active whose process is gone and that is not closed yet.
@@ -47,7 +45,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     unsealed = f" ({status.unsealed_events:,} not sealed yet)" if status.unsealed_events else ""
     unfinished = [("restore", _UNFINISHED)] if status.unfinished_restore else []
     put(
-        table.pairs(
+        pairs(
             [
                 ("project", status.project_name),
                 ("repository", f"{status.repo_hash} ({origin[status.repo_hash_origin]})"),

@@ -2,23 +2,23 @@
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
 
 import click
 
+import eventlog
 from eventlog.base import identity
-from eventlog.base.errors import Corruption
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.repair import store_file
+from eventlog.repair.damage import RepairPlan
+from eventlog.repair.repair import RepairReport
+from eventlog.repair.salvage import SalvageReport
 
-from .. import exits
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+from ..access import open_store, store_option
+from ..exits import PARTIAL, exit_with, usage_error
+from ..options import json_option
+from ..output import count, document, one_line, put, say
 from ..progress import Progress
-from ..text import count, one_line
-
-if TYPE_CHECKING:
-    from eventlog.repair.damage import RepairPlan
-    from eventlog.repair.repair import RepairReport
-    from eventlog.repair.salvage import SalvageReport
 
 _CLEAN = {
     "quick": "No damage found; --read checks every byte.",
@@ -38,10 +38,9 @@ _NEXT = (
     "--deep", "level", flag_value="deep", help="Also every event, number, reference, and the index."
 )
 @json_option
-@click.pass_context
-def verify(ctx: click.Context, level: str, as_json: bool) -> None:
+def verify(level: str, as_json: bool) -> None:
     """Look for damage. Exit code 12 when there is any; changes nothing."""
-    with open_store(ctx) as store, Progress("verifying") as progress:
+    with open_store() as store, Progress("verifying") as progress:
         findings = store.verify(level, progress)
     if as_json:
         rows = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]
@@ -52,7 +51,7 @@ def verify(ctx: click.Context, level: str, as_json: bool) -> None:
     damage = sum(finding.damage for finding in findings)
     if damage:
         say(f"{count(damage, 'finding')}. The files are as they were found. {_NEXT}")
-        ctx.exit(Corruption.exit_code)
+        exit_with(eventlog.Corruption.exit_code)
     if not as_json:
         say(_CLEAN[level])
 
@@ -65,15 +64,8 @@ def verify(ctx: click.Context, level: str, as_json: bool) -> None:
               help="Bring back what is undamaged in this backup.")  # fmt: skip
 @click.option("--accept", is_flag=True, help="Note damage that cannot be repaired as known in the log.")
 @json_option
-@click.pass_context
 def repair(
-    ctx: click.Context,
-    dry_run: bool,
-    yes: bool,
-    accept_older: bool,
-    copy: str | None,
-    accept: bool,
-    as_json: bool,
+    dry_run: bool, yes: bool, accept_older: bool, copy: str | None, accept: bool, as_json: bool
 ) -> None:
     """Set aside what does not verify, so that the store is usable again.
 
@@ -85,10 +77,10 @@ def repair(
     from eventlog.repair.repair import RepairReport, plan_repair, repair
 
     if dry_run and yes:
-        raise click.UsageError("--dry-run and --yes contradict each other", ctx)
+        raise usage_error("--dry-run and --yes contradict each other")
     report: RepairReport | None = None
-    _write_store_file(ctx, yes, as_json)
-    with open_store(ctx) as store:
+    _write_store_file(yes, as_json)
+    with open_store() as store:
         with Progress("looking"):
             plan = plan_repair(store, copy=copy, accept=accept)
         if not as_json:
@@ -98,21 +90,16 @@ def repair(
                 report = repair(store, plan, copy=copy, accept_older=accept_older, accept=accept)
     if as_json:
         done = dataclasses.asdict(report) if report is not None else None
-        put(document({"plan": dataclasses.asdict(plan), "repair": done}))
+        put(document({"plan": plan, "repair": done}))
     else:
         _tell_repaired(plan, report)
     if report.remaining if report is not None else plan.steps:
-        ctx.exit(Corruption.exit_code)
+        exit_with(eventlog.Corruption.exit_code)
 
 
-def _write_store_file(ctx: click.Context, yes: bool, as_json: bool) -> None:
+def _write_store_file(yes: bool, as_json: bool) -> None:
     """Put an unusable STORE file back: without it a store cannot be opened."""
-    from eventlog.base import identity
-    from eventlog.base.fs import REAL
-    from eventlog.base.layout import Layout
-    from eventlog.repair import store_file
-
-    root = ctx.find_root().obj or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
+    root = store_option() or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
     layout = Layout(os.path.abspath(root))
     why = store_file.why_unusable(REAL, layout)
     if why is None:
@@ -126,12 +113,12 @@ def _write_store_file(ctx: click.Context, yes: bool, as_json: bool) -> None:
         else:
             put(f"{layout.store_file}: {why}; {then}.\n")
             say("Nothing was changed. `locus store repair --yes` does this, and then checks the rest.")
-        ctx.exit(Corruption.exit_code)
+        exit_with(eventlog.Corruption.exit_code)
     store_file.put_back(REAL, layout, who)
     say(f"{layout.store_file}: {why}; {then}.")
 
 
-def _show(plan: "RepairPlan") -> None:
+def _show(plan: RepairPlan) -> None:
     for step in plan.steps:
         put(f"{step.path}: {step.what}; {step.then}.\n")
     for base, end in plan.lost:
@@ -142,7 +129,7 @@ def _show(plan: "RepairPlan") -> None:
         put(f"a replay will miss something: {turn}\n")
 
 
-def _tell_repaired(plan: "RepairPlan", report: "RepairReport | None") -> None:
+def _tell_repaired(plan: RepairPlan, report: RepairReport | None) -> None:
     if not plan.steps:
         say("Nothing to repair.")
         return
@@ -164,30 +151,30 @@ _SHOWN = 20
 @click.command("salvage")
 @click.argument("dest", type=click.Path())
 @json_option
-@click.pass_context
-def salvage(ctx: click.Context, dest: str, as_json: bool) -> None:
+def salvage(dest: str, as_json: bool) -> None:
     """Write everything that verifies into a new store at DEST.
 
     For a store that no longer opens, also one without STORE or manifests (name its directory with
     --store). The store itself is not changed. Exit code 4 when something was left behind.
     """
-    from eventlog.base.errors import NoStore
     from eventlog.repair.salvage import salvage
 
-    root = ctx.find_root().obj or identity.find(os.getcwd(), os.environ)
+    root = store_option() or identity.find(os.getcwd(), os.environ)
     if root is None:
-        raise NoStore("no Locus store here or above; `--store DIR` names the directory that is to be saved.")
+        raise eventlog.NoStore(
+            "no Locus store here or above; `--store DIR` names the directory that is to be saved."
+        )
     with Progress("saving") as progress:
         report = salvage(root, dest, progress=progress)
     if as_json:
-        put(document({"salvage": dataclasses.asdict(report)}))
+        put(document({"salvage": report}))
     else:
         _tell_saved(report)
     if report.skipped or report.gaps:
-        ctx.exit(exits.PARTIAL)
+        exit_with(PARTIAL)
 
 
-def _tell_saved(report: "SalvageReport") -> None:
+def _tell_saved(report: SalvageReport) -> None:
     for path, what in report.skipped[:_SHOWN]:
         say(f"left behind: {path}: {one_line(what)}")
     if len(report.skipped) > _SHOWN:

@@ -1,22 +1,21 @@
 """`locus store erase`: take a secret, or whole events, out of the past."""
 
-import dataclasses
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..exits import PARTIAL
-from ..jsonout import document
-from ..progress import Progress
-from ..repopath import filter_of
-from ..text import count
+import eventlog
+from eventlog.erasure import erasure
+from eventlog.erasure.erasure import Erased, ErasurePlan
 
-if TYPE_CHECKING:
-    from eventlog.erasure.erasure import Erased, ErasurePlan
-    from eventlog.store import Store
+from ..access import open_store
+from ..exits import PARTIAL, exit_with
+from ..filters import filter_of
+from ..options import json_option
+from ..output import count, document, put, say
+from ..progress import Progress
 
 
 @click.command("erase")
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do it.")
 @click.option("--resume", is_flag=True, help="Finish an erasure that was cut short.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     events: tuple[str, ...],
     session: str | None,
     path: str | None,
@@ -49,16 +46,14 @@ def command(
     Pass it with `--secret -`: others can see a command line. Exit code 4 while readers still keep old
     files open: maintenance finishes it, or --resume.
     """
-    from eventlog.erasure import erasure
-
     targets = [bool(events), session is not None, path is not None, secret is not None, resume]
     if sum(targets) != 1:
         raise click.UsageError("say what to erase: one of --event, --session, --path, --secret, or --resume")
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
-    with open_store(ctx) as store:
+    with open_store() as store:
         if resume:
-            _tell_done(ctx, erasure.resume(store), as_json)
+            _tell_done(erasure.resume(store), as_json)
             return
         with Progress("looking"):
             plan = _plan(store, events, session, path, secret)
@@ -72,14 +67,16 @@ def command(
         _show(plan, False)
         with Progress("erasing"):
             done = erasure.erase(store, plan, reason=reason)
-    _tell_done(ctx, done, as_json)
+    _tell_done(done, as_json)
 
 
 def _plan(
-    store: "Store", events: tuple[str, ...], session: str | None, path: str | None, secret: str | None
-) -> "ErasurePlan":
-    from eventlog.erasure import erasure
-
+    store: "eventlog.Store",
+    events: tuple[str, ...],
+    session: str | None,
+    path: str | None,
+    secret: str | None,
+) -> ErasurePlan:
     if events:
         return erasure.plan_events(store, events)
     if session is not None:
@@ -91,7 +88,7 @@ def _plan(
     return erasure.plan_secret(store, secret or "")
 
 
-def _show(plan: "ErasurePlan", as_json: bool) -> None:
+def _show(plan: ErasurePlan, as_json: bool) -> None:
     if as_json:
         put(document({"plan": _fields(plan)}))
         return
@@ -117,7 +114,7 @@ def _show(plan: "ErasurePlan", as_json: bool) -> None:
         say(f"  {sentence}")
 
 
-def _fields(plan: "ErasurePlan") -> dict[str, Any]:
+def _fields(plan: ErasurePlan) -> dict[str, Any]:
     """The plan without what is to be erased."""
     return {
         "by": plan.by,
@@ -133,9 +130,9 @@ def _fields(plan: "ErasurePlan") -> dict[str, Any]:
     }
 
 
-def _tell_done(ctx: click.Context, done: "Erased", as_json: bool) -> None:
+def _tell_done(done: Erased, as_json: bool) -> None:
     if as_json:
-        put(document({"erased": dataclasses.asdict(done)}))
+        put(document({"erased": done}))
     elif not done.erasures and not done.waiting:
         say("No erasure is unfinished.")
     else:
@@ -145,4 +142,4 @@ def _tell_done(ctx: click.Context, done: "Erased", as_json: bool) -> None:
             say(f"{count(done.named, 'other event')} changed only in names of sessions or trees.")
     if done.waiting:
         say("Readers still have old files open. They go when these end: `locus store erase --resume`.")
-        ctx.exit(PARTIAL)
+        exit_with(PARTIAL)

@@ -2,31 +2,31 @@
 
 import click
 
-from ..access import open_store, say
-from ..text import count
+import eventlog
+from eventlog.query.lookup import names_a_turn
+from eventlog.recorder import sessions
+from eventlog.retention import retention
+
+from ..access import open_store
+from ..output import count, say
 
 
 @click.command("pin")
 @click.argument("names", metavar="SESSION|TURN…", nargs=-1, required=True)
-@click.pass_context
-def pin(ctx: click.Context, names: tuple[str, ...]) -> None:
+def pin(names: tuple[str, ...]) -> None:
     """Keep a session or a turn, whatever a rule says.
 
     No rule releases what is pinned, and it cannot be archived. A pinned turn keeps its whole
     session. `locus store unpin` takes it back.
     """
-    _pin(ctx, names, undo=False)
+    _pin(names, undo=False)
 
 
-def _pin(ctx: click.Context, names: tuple[str, ...], *, undo: bool) -> None:
+def _pin(names: tuple[str, ...], *, undo: bool) -> None:
     """Pin or unpin each of the names."""
-    from eventlog.query.lookup import TurnRef, names_a_turn
-    from eventlog.recorder import sessions
-    from eventlog.retention import retention
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         # All names first: a wrong one changes nothing.
-        wanted: list[TurnRef | str] = []
+        wanted: "list[eventlog.TurnRef | str]" = []
         for name in names:
             is_turn = names_a_turn(name) or "_" in name
             if is_turn and not name.startswith("session:"):
@@ -34,7 +34,7 @@ def _pin(ctx: click.Context, names: tuple[str, ...], *, undo: bool) -> None:
             else:
                 wanted += sessions.parts(store, name)
         for what in wanted:
-            called = f"turn {what.name}" if isinstance(what, TurnRef) else f"session {what}"
+            called = f"turn {what.name}" if isinstance(what, eventlog.TurnRef) else f"session {what}"
             if retention.pin(store, what, undo=undo):
                 say(f"{called} is no longer pinned." if undo else f"{called} is pinned.")
             else:
@@ -43,31 +43,26 @@ def _pin(ctx: click.Context, names: tuple[str, ...], *, undo: bool) -> None:
 
 @click.command("unpin")
 @click.argument("names", metavar="SESSION|TURN…", nargs=-1, required=True)
-@click.pass_context
-def unpin(ctx: click.Context, names: tuple[str, ...]) -> None:
+def unpin(names: tuple[str, ...]) -> None:
     """Take back a pin.
 
     Rules may release the session again, or the turn's, and it can be archived.
     """
-    _pin(ctx, names, undo=True)
+    _pin(names, undo=True)
 
 
 @click.command("archive")
 @click.argument("names", metavar="SESSION…", nargs=-1, required=True)
 @click.option("--reason", metavar="TEXT", help="Why, for the log.")
 @click.option("--undo", is_flag=True, help="Hold the sessions again, as far as they remain.")
-@click.pass_context
-def archive(ctx: click.Context, names: tuple[str, ...], reason: str | None, undo: bool) -> None:
+def archive(names: tuple[str, ...], reason: str | None, undo: bool) -> None:
     """Release a session, so that its contents may go.
 
     Collection may then remove contents that only released sessions need. Their events stay. Nothing is
     removed before `locus store gc`, or maintenance, has run; --undo brings contents back for a day. An
     active or pinned session is refused with exit code 3.
     """
-    from eventlog.recorder import sessions
-    from eventlog.retention import retention
-
-    with open_store(ctx) as store:
+    with open_store() as store:
         # The last part of a conversation comes first: it may be active, and so refused.
         ids = [session_id for name in names for session_id in reversed(sessions.parts(store, name))]
         changed = [

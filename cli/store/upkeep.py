@@ -1,28 +1,30 @@
-"""`locus store seal`, `compact`, `repack` and `rebuild`: fewer and faster files that hold the same."""
-
-import dataclasses
+"""Verbs of `locus store` that write what it holds anew, in fewer and faster files, or elsewhere."""
 
 import click
 
-from ..access import json_option, open_store, put, say
-from ..jsonout import document
+import eventlog
+from eventlog.maintenance import backup as copies
+from eventlog.maintenance.backup import BackupReport
+
+from ..access import open_store
+from ..exits import exit_with
+from ..options import json_option
+from ..output import count, document, put, say, size
 from ..progress import Progress
-from ..text import count, size
 
 
 @click.command("seal")
 @json_option
-@click.pass_context
-def seal(ctx: click.Context, as_json: bool) -> None:
+def seal(as_json: bool) -> None:
     """Turn the journals into sealed Parquet segments, and bring the index up to date.
 
     Changes no event and no number. Queries over sealed events are faster.
     """
-    with open_store(ctx) as store, Progress("sealing"):
+    with open_store() as store, Progress("sealing"):
         report = store.seal()
         index = store.reindex()
     if as_json:
-        put(document({"seal": dataclasses.asdict(report), "index": index}))
+        put(document({"seal": report, "index": index}))
     elif not report.journals:
         say("Nothing to seal: every event is in a segment.")
     else:
@@ -35,17 +37,16 @@ def seal(ctx: click.Context, as_json: bool) -> None:
 @click.command("compact")
 @click.option("--all", "everything", is_flag=True, help="All segments, not only the newest small ones.")
 @json_option
-@click.pass_context
-def compact(ctx: click.Context, everything: bool, as_json: bool) -> None:
+def compact(everything: bool, as_json: bool) -> None:
     """Merge neighbouring segments, so that queries open fewer files and the log takes less room.
 
     Changes no event and no number. The maintainer does this when eight or more have come together;
     the files that were merged go a minute later, when nobody reads them any more.
     """
-    with open_store(ctx) as store, Progress("compacting"):
+    with open_store() as store, Progress("compacting"):
         report = store.compact(everything=everything)
     if as_json:
-        put(document({"compact": dataclasses.asdict(report)}))
+        put(document({"compact": report}))
         return
     if not report.segments:
         say("Nothing to merge: the segments are few, or large enough.")
@@ -66,16 +67,15 @@ def compact(ctx: click.Context, everything: bool, as_json: bool) -> None:
 @click.command("repack")
 @click.option("--all", "everything", is_flag=True, help="Merge all packs, also those that pay little.")
 @json_option
-@click.pass_context
-def repack(ctx: click.Context, everything: bool, as_json: bool) -> None:
+def repack(everything: bool, as_json: bool) -> None:
     """Merge packs of file contents into few that are smaller and read faster.
 
     Changes no content. The packs that were merged are kept aside for a day.
     """
-    with open_store(ctx) as store, Progress("repacking"):
+    with open_store() as store, Progress("repacking"):
         report = store.repack(everything=everything)
     if as_json:
-        put(document({"repack": dataclasses.asdict(report)}))
+        put(document({"repack": report}))
     elif not report.condemned:
         say("Nothing to merge: there are few packs. --all merges them all the same.")
     else:
@@ -86,13 +86,12 @@ def repack(ctx: click.Context, everything: bool, as_json: bool) -> None:
 
 @click.command("rebuild")
 @json_option
-@click.pass_context
-def rebuild(ctx: click.Context, as_json: bool) -> None:
+def rebuild(as_json: bool) -> None:
     """Make the index anew from the log.
 
     The index is derived: deleting it or rebuilding it changes no answer.
     """
-    with open_store(ctx) as store, Progress("rebuilding"):
+    with open_store() as store, Progress("rebuilding"):
         index = store.rebuild()
     if as_json:
         put(document({"index": index}))
@@ -100,3 +99,40 @@ def rebuild(ctx: click.Context, as_json: bool) -> None:
         say("Nothing is sealed yet, so there is nothing to index. `locus store seal` seals.")
     else:
         say(f"Rebuilt {index}.")
+
+
+@click.command("backup")
+@click.argument("dest", type=click.Path())
+@click.option("--link", is_flag=True, help="Share packs and segments with the store, on the same disk.")
+@click.option("--prune", is_flag=True, help="Remove from DEST what the store has dropped since.")
+@click.option("--check", is_flag=True, help="Read all of DEST; copy anew what does not verify.")
+@json_option
+def backup(dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> None:
+    """Copy the store to the directory DEST, or bring the copy there up to date.
+
+    DEST is a store: `locus --store DEST` reads it. Others may work meanwhile; a backup that is
+    killed leaves the copy before it, and is finished by repeating it. Never record into DEST. Exit
+    code 12 when files of the store are damaged.
+    """
+    with open_store() as store, Progress("copying") as progress:
+        report = copies.backup(store, dest, link=link, prune=prune, check=check, progress=progress)
+    if as_json:
+        put(document({"backup": report}))
+    else:
+        _tell_copied(report)
+    if report.damaged:
+        exit_with(eventlog.Corruption.exit_code)
+
+
+def _tell_copied(report: BackupReport) -> None:
+    for what in report.damaged:
+        say(f"damaged: {what}")
+    if report.repaired:
+        say(f"{count(report.repaired, 'file')} of the copy did not verify and came anew.")
+    shared = f", {count(report.linked, 'file')} shared" if report.linked else ""
+    gone = f", {count(report.pruned, 'file')} removed" if report.pruned else ""
+    say(
+        f"{report.dest} holds the log up to position {report.next_position:,}: "
+        f"{count(report.packs, 'pack')}, {count(report.segments, 'segment')} and "
+        f"{count(report.journals, 'journal')} new ({size(report.bytes)} written{shared}{gone})."
+    )

@@ -11,7 +11,7 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR, TMP_DIR
 from eventlog.log import checked
 from eventlog.log.shorten import is_long, shorten
-from eventlog.store import count_files
+from eventlog.store.status import count_files
 
 if TYPE_CHECKING:
     from eventlog.store import Store

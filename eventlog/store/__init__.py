@@ -5,15 +5,15 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from eventlog.base import identity, jsontext, store_location
-from eventlog.base.errors import EventLogError, InvalidEvent, NoStore, Refused
+from eventlog.base.errors import InvalidEvent, NoStore, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
-from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
 from eventlog.base.types import Event as Row
 from eventlog.blobs.presence import Holder, Named
 from eventlog.blobs.store import BlobStore
@@ -29,17 +29,16 @@ from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
 from eventlog.secrets import redaction
+from eventlog.store.maintenance import Maintenance
+from eventlog.store.status import StoreStatus as StoreStatus
+from eventlog.store.status import status_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from eventlog.base.event import Event
     from eventlog.checkout.materialize import Report
-    from eventlog.gc.repack import Repacked
-    from eventlog.log.compact import CompactReport
     from eventlog.log.reader import LogView
-    from eventlog.log.seal import SealReport
-    from eventlog.log.verify import Finding
     from eventlog.projections.excerpt import Excerpt
     from eventlog.query.engine import Bound, Limits, Parameters, Result
     from eventlog.query.functions import Answers, Ask
@@ -62,28 +61,19 @@ _LOOK_UP_ROWS_MIN = 100_000
 _REMEMBERED_BYTES_MAX = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    """The state that `locus status` shows. Sizes in bytes; counts of files on disk now."""
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
-    root: str
-    store_id: str
-    repo_hash: str
-    repo_hash_origin: str
-    project_name: str
-    events: int
-    unsealed_events: int
-    sessions: int
-    active_sessions: int
-    turns: int
-    segments: int
-    segment_bytes: int
-    journals: int
-    journal_bytes: int
-    packs: int
-    pack_bytes: int
-    index: str | None
-    unfinished_restore: str | None  # the journal of a restore that is under way, or was killed
+
+def _of_maintenance(
+    method: "Callable[Concatenate[Maintenance, _P], _R]",
+) -> "Callable[Concatenate[Store, _P], _R]":
+    """A method of `Store.maintenance`, as a method of the store."""
+
+    def call(store: "Store", /, *arguments: _P.args, **named: _P.kwargs) -> _R:
+        return method(store.maintenance, *arguments, **named)
+
+    return update_wrapper(call, method)
 
 
 class Store:
@@ -558,224 +548,34 @@ class Store:
 
         return LineCounts(self.fs, self.layout, self.blobs, self.rows)
 
-    def count_lines(self) -> int:
-        """Count the lines of uncounted changes, and store the counts. Returns: how many were new.
-
-        Raises: EventLogError.
-        """
-        return self.line_counts.count_all(self.query)
-
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
 
         return StoreAnswers(ask, self.blobs)
 
-    # -- keeping -------------------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------
 
-    def seal(self, *, rotate_active: bool = True, lock_timeout_s: float = 10.0) -> "SealReport":
-        """Seal closed journals (with `rotate_active`, all of them) into segments.
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """What keeps the store small, fast and whole; its methods can be called on the store itself, too."""
+        return Maintenance(self)
 
-        Raises: LockTimeout while another process maintains the store, NotDurable, Corruption.
-        """
-        from eventlog.log.seal import seal
-
-        self._before_writing()
-        return seal(
-            self.fs,
-            self.layout,
-            self.identity.store_id,
-            self.journal,
-            rotate_active=rotate_active,
-            lock_timeout_s=lock_timeout_s,
-        )
-
-    def compact(self, *, everything: bool = False, lock_timeout_s: float = 10.0) -> "CompactReport":
-        """Merge the newest segments into one if they are many and small, or with `everything` all of them.
-
-        Raises: LockTimeout while another process does so, Corruption, EventLogError.
-        """
-        from eventlog.log.compact import compact
-        from eventlog.log.maintenance import maintenance_event
-
-        self._before_writing()
-        where = (self.fs, self.layout, self.identity.store_id)
-        report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
-        if report.segments:
-            self.append_rows([maintenance_event("compact", report.figures())])
-        return report
-
-    def rebuild(self) -> str | None:
-        """Build the index anew from the segments. Returns: its file name, None when nothing is sealed.
-
-        Lines of changes are counted anew too, also of those that are not sealed yet.
-        """
-        name = self._refresh_derived(fresh=True)
-        with translate_os_errors(self.layout.directory(INDEX_DIR), "count lines anew"):
-            self.line_counts.forget()
-        self.count_lines()
-        return name
-
-    def reindex(self) -> str | None:
-        """Bring the index up to the newest manifest, from the generation before where there is one."""
-        return self._refresh_derived(fresh=False)
-
-    def _refresh_derived(self, *, fresh: bool) -> str | None:
-        from eventlog.projections.index import build
-
-        self.blobs.build_idx()
-        with self.view() as view:
-            return build(self.fs, self.layout, view, fresh=fresh)
-
-    def repack(
-        self, *, everything: bool = False, bytes_max: int | None = None, lock_timeout_s: float = 10.0
-    ) -> "Repacked":
-        """Merge the packs that are due, or all of them, into one (docs/maintenance.md §3).
-
-        Raises: LockTimeout, NotDurable, Corruption.
-        """
-        from eventlog.gc.repack import repack
-        from eventlog.log.maintenance import maintenance_event
-
-        self._before_writing()
-        report = repack(
-            self.blobs,
-            everything=everything,
-            bytes_max=bytes_max,
-            named=self._named,
-            lock_timeout_s=lock_timeout_s,
-        )
-        if report.condemned:
-            self.append_rows([maintenance_event("repack", report.figures())])
-        return report
-
-    def _named(self, ids: Collection[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
-        from eventlog.blobs.ids import from_text, to_text
-        from eventlog.log.named import named_in
-
-        with self.view() as view:
-            for text, path, position in named_in(view, [to_text(id) for id in ids]):
-                yield from_text(text), os.fsencode(path), position
-
-    def verify(
-        self, level: str = "quick", progress: "Callable[[int, int], None] | None" = None
-    ) -> "list[Finding]":
-        """The problems of the store, empty when there are none.
-
-        Args: level: `quick` looks at names, sizes and chains, `read` at every byte, `deep` also at what
-        the bytes mean; progress: called with (events checked, events there are).
-        Raises: Unsupported, LockTimeout.
-        """
-        from eventlog.blobs.verify import verify as verify_snapshots
-        from eventlog.log.verify import as_far_as_readable
-        from eventlog.log.verify import verify as verify_log
-
-        bytes_level = "read" if level == "deep" else level
-        damaged: set[bytes] = set()
-        with translate_os_errors(self.layout.root, "verify the store"):
-            findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
-            findings += verify_snapshots(self.blobs, bytes_level, damaged)
-            findings += as_far_as_readable(self._verify_rules(bytes_level), self.layout.root)
-            if level == "deep":
-                findings += as_far_as_readable(self._verify_meaning(damaged, progress), self.layout.root)
-            return self._after_acceptance(findings)
-
-    def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
-        from eventlog.log.accepted import after_acceptance
-
-        return after_acceptance(self.layout.root, findings, self.view)
-
-    def _verify_rules(self, level: str) -> "Iterator[Finding]":
-        from eventlog.log.verify_rules import verify_rules
-
-        try:
-            view = None if level == "quick" else self.view()
-        except EventLogError:
-            view = None  # the files' own check has reported why
-        try:
-            yield from verify_rules(self.fs, self.layout, self.identity.store_id, view)
-        finally:
-            if view is not None:
-                view.close()
-
-    def _verify_meaning(
-        self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
-    ) -> "Iterator[Finding]":
-        from eventlog.blobs.closure import verify_references
-        from eventlog.blobs.verify import verify_idx_rows
-        from eventlog.log import sweep
-        from eventlog.log.verify import Finding
-        from eventlog.log.verify_events import verify_events, verify_numbering
-        from eventlog.projections.verify import verify_ids, verify_index
-
-        try:
-            view = self.view()
-        except EventLogError:
-            return  # the files' own check has reported why; without them nothing can be checked
-        with view:
-            yield from verify_events(view, progress)
-            yield from verify_numbering(view)
-            yield from verify_ids(self.fs, self.layout, view)
-            yield from verify_index(self.fs, self.layout, view)
-            yield from verify_references(self.blobs, view, damaged)
-        yield from verify_idx_rows(self.blobs)
-        for path in sweep.strays(self.fs, self.layout):
-            what = "a process that died left it here; maintenance removes it when nobody writes."
-            yield Finding(path, what, damage=False)
+    seal = _of_maintenance(Maintenance.seal)
+    compact = _of_maintenance(Maintenance.compact)
+    rebuild = _of_maintenance(Maintenance.rebuild)
+    reindex = _of_maintenance(Maintenance.reindex)
+    repack = _of_maintenance(Maintenance.repack)
+    verify = _of_maintenance(Maintenance.verify)
+    count_lines = _of_maintenance(Maintenance.count_lines)
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""
-        from eventlog.projections.index import current
-        from eventlog.restore.journal import unfinished
-
-        restores = unfinished(self.fs, self.layout)
-        with self.view() as view:
-            segments = view.manifest.segments
-            index = current(self.fs, self.layout, view.manifest)
-            unsealed = view.tail_count
-        sessions, active, turns = self.query(
-            "select count(*), count(*) filter (status = 'active' and repo is null) + (select coalesce("
-            "sum(active_sessions), 0) from sessions_master), (select count(*) from turns) from sessions"
-        ).rows[0]
-        journals, journal_bytes = count_files(self.fs, self.layout, JOURNAL_DIR)
-        packs, pack_bytes = count_files(self.fs, self.layout, PACK_DIR)
-        return StoreStatus(
-            root=self.layout.root,
-            store_id=self.identity.store_id.hex(),
-            repo_hash=self.repo_hash,
-            repo_hash_origin=self.identity.repo_hash_origin,
-            project_name=self.project_name,
-            events=sum(entry.rows for entry in segments) + unsealed,
-            unsealed_events=unsealed,
-            sessions=sessions,
-            active_sessions=active,
-            turns=turns,
-            segments=len(segments),
-            segment_bytes=sum(entry.bytes for entry in segments),
-            journals=journals,
-            journal_bytes=journal_bytes,
-            packs=packs,
-            pack_bytes=pack_bytes,
-            index=index,
-            unfinished_restore=restores[0] if restores else None,
-        )
+        return status_of(self)
 
     def _ref(self, turn: "TurnRef | str") -> TurnRef:
         ref = turn if isinstance(turn, TurnRef) else self.turn(turn)
         self.fates.asked.add(ref.session_id)
         return ref
-
-
-def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, int]:
-    """How many files a directory of the store holds, and their bytes; files removed meanwhile excluded."""
-    path = layout.directory(directory)
-    sizes = []
-    with translate_os_errors(path, "count its files"):
-        for name in fs.listdir(path):
-            try:
-                sizes.append(fs.stat(f"{path}/{name}").st_size)
-            except FileNotFoundError:
-                continue
-    return len(sizes), sum(sizes)
 
 
 def _events_in(

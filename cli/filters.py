@@ -1,17 +1,16 @@
-"""From a path as a person types it to its name in the repository."""
+"""What narrows an answer, as a person types it: paths, sessions and types of events."""
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
-from eventlog.base.errors import NotFound
+import eventlog
 from eventlog.base.paths import is_outside, path_text, within_sql
+from eventlog.base.types import KIND_OF_TYPE
 from eventlog.secrets.outside_names import OutsideNames
 
-if TYPE_CHECKING:
-    from eventlog.store import Store
 
-
-def names_of(store: "Store", typed: str) -> list[str]:
+def names_of(store: "eventlog.Store", typed: str) -> list[str]:
     """The paths in the repository that `typed` may mean, the likelier first.
 
     Relative to the working directory if that is inside the repository, then relative to the
@@ -31,11 +30,11 @@ def names_of(store: "Store", typed: str) -> list[str]:
         candidates.append(from_root if from_root != ".." and not from_root.startswith("../") else None)
     names = [path_text(os.fsencode(path)) for path in candidates if path is not None]
     if not names:
-        raise NotFound(f"{typed} is outside the repository at {roots[0]}")
+        raise eventlog.NotFound(f"{typed} is outside the repository at {roots[0]}")
     return list(dict.fromkeys(names))
 
 
-def outside_names(store: "Store", path: str) -> list[str]:
+def outside_names(store: "eventlog.Store", path: str) -> list[str]:
     """The names of a file, or of a directory's files, outside of the repository, by its absolute path."""
     if not store.fs.exists(store.layout.redaction_key):
         return []  # a reader makes no key
@@ -49,7 +48,7 @@ def outside_names(store: "Store", path: str) -> list[str]:
     ]
 
 
-def filter_of(store: "Store", typed: "str | None") -> "str | None":
+def filter_of(store: "eventlog.Store", typed: "str | None") -> "str | None":
     """The path by which events are chosen: the first meaning of `typed` that an event has, or is above.
 
     None for the whole repository. A file or directory outside of it is named by its absolute path, or as in
@@ -57,10 +56,10 @@ def filter_of(store: "Store", typed: "str | None") -> "str | None":
     """
     if typed is None:
         return None
-    outside: NotFound | None = None
+    outside: "eventlog.NotFound | None" = None
     try:
         names = names_of(store, typed)
-    except NotFound as error:
+    except eventlog.NotFound as error:
         outside = error
         path = os.path.abspath(typed)
         names = [*outside_names(store, path), path_text(os.fsencode(path))]
@@ -72,7 +71,7 @@ def filter_of(store: "Store", typed: "str | None") -> "str | None":
     return None if names[0] == "." else names[0]
 
 
-def _is_known(store: "Store", name: str) -> bool:
+def _is_known(store: "eventlog.Store", name: str) -> bool:
     if name == ".":
         return True
     condition, parameters = within_sql("path", name)
@@ -80,7 +79,7 @@ def _is_known(store: "Store", name: str) -> bool:
     return bool(store.query(f"select 1 from events where {numbered} limit 1", parameters).rows)
 
 
-def _roots(store: "Store") -> list[str]:
+def _roots(store: "eventlog.Store") -> list[str]:
     """The working tree that the working directory is in, and the directory of the store."""
     beside = os.path.realpath(os.path.dirname(store.layout.root))
     here = os.path.realpath(os.getcwd())
@@ -96,3 +95,56 @@ def _inside(root: str, path: str) -> str | None:
     """`path` relative to `root`, None when it is not below it; `.` is the root itself."""
     relative = os.path.relpath(os.path.normpath(path), root)
     return None if relative == ".." or relative.startswith("../") else relative
+
+
+def check_filters(
+    store: "eventlog.Store", session: str | None, event_types: Sequence[str] = ()
+) -> tuple[str, ...] | None:
+    """The ids of the sessions that a person names (`sessions.meant`), None without a name.
+
+    Raises: NotFound for a session, or a type, that does not exist here.
+    """
+    from eventlog.recorder.sessions import meant
+
+    only = None if session is None else meant(store, session)
+    if any(name not in KIND_OF_TYPE for name in event_types):
+        rows = store.query("select distinct event_type from events order by 1").rows
+        present_types = [str(row[0]) for row in rows]
+        for name in event_types:
+            if name not in present_types and name not in KIND_OF_TYPE:
+                raise eventlog.NotFound(
+                    f"no event is of the type {name!r}. Types here: {', '.join(present_types) or 'none'}."
+                )
+    return only
+
+
+class Where:
+    """Conditions of a query and their parameters."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Any] = []
+        self._conditions: list[str] = []
+
+    def add(self, condition: str, *values: object) -> None:
+        first = len(self.parameters) + 1
+        self.parameters += values
+        self._conditions.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
+
+    def add_path(self, path: str | None) -> None:
+        """Only this file, or what is below this directory."""
+        if path is not None:
+            condition, parameters = within_sql("path", path)
+            self.add(condition, *parameters)
+
+    def add_sessions(self, sessions: Sequence[str] | None) -> None:
+        """Only events, or turns, of these sessions."""
+        if sessions is not None:
+            self.add("list_contains({}, session_id)", list(sessions))
+
+    @property
+    def all(self) -> tuple[str, list[Any]]:
+        """The condition, and its parameters."""
+        return " and ".join(self._conditions) or "true", self.parameters
+
+    def __str__(self) -> str:
+        return f"where {' and '.join(self._conditions)}" if self._conditions else ""

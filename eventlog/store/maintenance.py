@@ -1,0 +1,184 @@
+"""What keeps a store small, fast and whole: `Store.maintenance`."""
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import translate_os_errors
+from eventlog.base.layout import INDEX_DIR
+
+if TYPE_CHECKING:
+    from eventlog.gc.repack import Repacked
+    from eventlog.log.compact import CompactReport
+    from eventlog.log.seal import SealReport
+    from eventlog.log.verify import Finding
+    from eventlog.store import Store
+
+
+class Maintenance:
+    """Work on the files of a store that changes no event and no answer, and the check of them."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+
+    def seal(self, *, rotate_active: bool = True, lock_timeout_s: float = 10.0) -> "SealReport":
+        """Seal closed journals (with `rotate_active`, all of them) into segments.
+
+        Raises: LockTimeout while another process maintains the store, NotDurable, Corruption.
+        """
+        from eventlog.log.seal import seal
+
+        self._store._before_writing()
+        return seal(
+            self._store.fs,
+            self._store.layout,
+            self._store.identity.store_id,
+            self._store.journal,
+            rotate_active=rotate_active,
+            lock_timeout_s=lock_timeout_s,
+        )
+
+    def compact(self, *, everything: bool = False, lock_timeout_s: float = 10.0) -> "CompactReport":
+        """Merge the newest segments into one if they are many and small, or with `everything` all of them.
+
+        Raises: LockTimeout while another process does so, Corruption, EventLogError.
+        """
+        from eventlog.log.compact import compact
+        from eventlog.log.maintenance import maintenance_event
+
+        self._store._before_writing()
+        where = (self._store.fs, self._store.layout, self._store.identity.store_id)
+        report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
+        if report.segments:
+            self._store.append_rows([maintenance_event("compact", report.figures())])
+        return report
+
+    def rebuild(self) -> str | None:
+        """Build the index anew from the segments. Returns: its file name, None when nothing is sealed.
+
+        Lines of changes are counted anew too, also of those that are not sealed yet.
+        """
+        name = self._refresh_derived(fresh=True)
+        with translate_os_errors(self._store.layout.directory(INDEX_DIR), "count lines anew"):
+            self._store.line_counts.forget()
+        self.count_lines()
+        return name
+
+    def reindex(self) -> str | None:
+        """Bring the index up to the newest manifest, from the generation before where there is one."""
+        return self._refresh_derived(fresh=False)
+
+    def _refresh_derived(self, *, fresh: bool) -> str | None:
+        from eventlog.projections.index import build
+
+        self._store.blobs.build_idx()
+        with self._store.view() as view:
+            return build(self._store.fs, self._store.layout, view, fresh=fresh)
+
+    def repack(
+        self, *, everything: bool = False, bytes_max: int | None = None, lock_timeout_s: float = 10.0
+    ) -> "Repacked":
+        """Merge the packs that are due, or all of them, into one (docs/maintenance.md §3).
+
+        Raises: LockTimeout, NotDurable, Corruption.
+        """
+        from eventlog.gc.repack import repack
+        from eventlog.log.maintenance import maintenance_event
+
+        self._store._before_writing()
+        report = repack(
+            self._store.blobs,
+            everything=everything,
+            bytes_max=bytes_max,
+            named=self._named,
+            lock_timeout_s=lock_timeout_s,
+        )
+        if report.condemned:
+            self._store.append_rows([maintenance_event("repack", report.figures())])
+        return report
+
+    def _named(self, ids: Collection[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+        from eventlog.blobs.ids import from_text, to_text
+        from eventlog.log.named import named_in
+
+        with self._store.view() as view:
+            for text, path, position in named_in(view, [to_text(id) for id in ids]):
+                yield from_text(text), os.fsencode(path), position
+
+    def verify(
+        self, level: str = "quick", progress: "Callable[[int, int], None] | None" = None
+    ) -> "list[Finding]":
+        """The problems of the store, empty when there are none.
+
+        Args: level: `quick` looks at names, sizes and chains, `read` at every byte, `deep` also at what
+        the bytes mean; progress: called with (events checked, events there are).
+        Raises: Unsupported, LockTimeout.
+        """
+        from eventlog.blobs.verify import verify as verify_snapshots
+        from eventlog.log.verify import as_far_as_readable
+        from eventlog.log.verify import verify as verify_log
+
+        bytes_level = "read" if level == "deep" else level
+        damaged: set[bytes] = set()
+        with translate_os_errors(self._store.layout.root, "verify the store"):
+            findings = verify_log(
+                self._store.fs, self._store.layout, self._store.identity.store_id, bytes_level
+            )
+            findings += verify_snapshots(self._store.blobs, bytes_level, damaged)
+            findings += as_far_as_readable(self._verify_rules(bytes_level), self._store.layout.root)
+            if level == "deep":
+                findings += as_far_as_readable(
+                    self._verify_meaning(damaged, progress), self._store.layout.root
+                )
+            return self._after_acceptance(findings)
+
+    def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
+        from eventlog.log.accepted import after_acceptance
+
+        return after_acceptance(self._store.layout.root, findings, self._store.view)
+
+    def _verify_rules(self, level: str) -> "Iterator[Finding]":
+        from eventlog.log.verify_rules import verify_rules
+
+        try:
+            view = None if level == "quick" else self._store.view()
+        except EventLogError:
+            view = None  # the files' own check has reported why
+        try:
+            yield from verify_rules(self._store.fs, self._store.layout, self._store.identity.store_id, view)
+        finally:
+            if view is not None:
+                view.close()
+
+    def _verify_meaning(
+        self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
+    ) -> "Iterator[Finding]":
+        from eventlog.blobs.closure import verify_references
+        from eventlog.blobs.verify import verify_idx_rows
+        from eventlog.log import sweep
+        from eventlog.log.verify import Finding
+        from eventlog.log.verify_events import verify_events, verify_numbering
+        from eventlog.projections.verify import verify_ids, verify_index
+
+        try:
+            view = self._store.view()
+        except EventLogError:
+            return  # the files' own check has reported why; without them nothing can be checked
+        with view:
+            yield from verify_events(view, progress)
+            yield from verify_numbering(view)
+            yield from verify_ids(self._store.fs, self._store.layout, view)
+            yield from verify_index(self._store.fs, self._store.layout, view)
+            yield from verify_references(self._store.blobs, view, damaged)
+        yield from verify_idx_rows(self._store.blobs)
+        for path in sweep.strays(self._store.fs, self._store.layout):
+            what = "a process that died left it here; maintenance removes it when nobody writes."
+            yield Finding(path, what, damage=False)
+
+    def count_lines(self) -> int:
+        """Count the lines of uncounted changes, and store the counts. Returns: how many were new.
+
+        Raises: EventLogError.
+        """
+        return self._store.line_counts.count_all(self._store.query)
