@@ -18,8 +18,8 @@ from eventlog.blobs.tree import (
     kind_of_mode,
     unsafe_path,
 )
+from eventlog.checkout.directory import FILES, NO_ID, OTHER, OpenDirectory, State, same
 from eventlog.checkout.parallel import Listed
-from eventlog.restore.directory import FILES, NO_ID, OTHER, RestoreDirectory, State, same
 from eventlog.restore.journal import RestoreStep
 from eventlog.restore.known_files import KnownFiles
 from eventlog.restore.open_files import databases_in, has_open, openers
@@ -41,7 +41,7 @@ class RestoreComparison:
 
     def __init__(
         self,
-        target: RestoreDirectory,
+        target: OpenDirectory,
         wanted: Wanted,
         known_files: KnownFiles,
         protected: bytes | None,

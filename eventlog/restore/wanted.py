@@ -26,11 +26,12 @@ from eventlog.blobs.tree import (
     plain_kind,
     unsafe_path,
 )
+from eventlog.checkout.directory import NO_ID, State
+from eventlog.checkout.materialize import sentence
 from eventlog.checkout.parallel import Listed
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
 from eventlog.replay.trees import TreeState
-from eventlog.restore.directory import NO_ID, State
 from eventlog.restore.journal import Document
 from eventlog.worktree.kept_ignored import database_name
 
@@ -220,7 +221,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
             else:
                 listed = wanted.missing if kind == SKIPPED else wanted.submodules
                 asked_for = ", so there is nothing to restore" if path in wanted.paths else ""
-                listed.append((path, _sentence(state, id) + asked_for))
+                listed.append((path, sentence(state.blobs, id) + asked_for))
                 wanted.alone.add(path)
     return directories
 
@@ -302,10 +303,3 @@ def _legal(text: str) -> bytes | None:
     except ValueError:
         return None
     return path if unsafe_path(path) is None else None
-
-
-def _sentence(state: TreeState, id: bytes) -> str:
-    try:
-        return state.blobs.get(id).decode("utf-8", "replace")
-    except (NotFound, Corruption):
-        return "the reason is not in this store"

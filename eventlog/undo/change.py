@@ -21,10 +21,10 @@ from eventlog.blobs.tree import (
     plain_kind,
     unsafe_path,
 )
+from eventlog.checkout.directory import NO_ID, State, same
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.line_counts import deferred_content
 from eventlog.replay.trees import kind_of_mode
-from eventlog.restore.directory import NO_ID, State, same
 
 if TYPE_CHECKING:
     from eventlog.replay.deferred import DeferredContents

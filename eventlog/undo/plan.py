@@ -15,6 +15,7 @@ from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.base.paths import path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
+from eventlog.checkout.directory import NO_ID, OpenDirectory, State
 from eventlog.checkout.parallel import Listed
 from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.certainty import doubt_bytes, is_open
@@ -22,7 +23,6 @@ from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, content_events_in, hashed
 from eventlog.replay.trees import Running, TreeState, events_of, trees_of
 from eventlog.restore import journal
-from eventlog.restore.directory import NO_ID, RestoreDirectory, State
 from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, is_below, selection, ways
@@ -402,7 +402,7 @@ def _plan(
     return UndoPlan(**values)
 
 
-def _work(store: UndoStore, directory: RestoreDirectory, name: str, conflicts: str) -> TakeBack:
+def _work(store: UndoStore, directory: OpenDirectory, name: str, conflicts: str) -> TakeBack:
     states: dict[bytes, State | None] = {}
 
     def state_at(path: bytes) -> State | None:

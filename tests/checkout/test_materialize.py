@@ -27,8 +27,8 @@ from eventlog.blobs.tree import (
 )
 from eventlog.checkout import materialize as materialize_module
 from eventlog.checkout import parallel
+from eventlog.checkout.directory import OpenDirectory
 from eventlog.checkout.materialize import materialize, walk
-from eventlog.checkout.target import Target
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import (
     Node,
@@ -589,10 +589,9 @@ def test_a_large_file_is_not_finished_for_nobody(tmp_path):
         if len(written) == 3:
             raise KeyboardInterrupt
 
-    place = Target(Counts(), os.open(tmp_path, os.O_RDONLY), [(0, b"", b"")], False)
-    place.go_on = go_on
-    with pytest.raises(KeyboardInterrupt):
-        place.write_file(0, b"large", 0o644, bytes(9 << 20))
-    place.close()
+    with OpenDirectory.of(str(tmp_path), Counts()) as place:
+        place.go_on = go_on
+        with pytest.raises(KeyboardInterrupt):
+            place.write_file(b"", b"large", 0o644, bytes(9 << 20), over=False)
     assert written == [1 << 20] * 3
     assert os.listdir(tmp_path) == []

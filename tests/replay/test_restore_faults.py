@@ -14,10 +14,10 @@ from eventlog.base.fs import REAL, FileSystem, read_file
 from eventlog.base.layout import RESTORE_DIR
 from eventlog.base.types import Event
 from eventlog.blobs.tree import FILE, SYMLINK
+from eventlog.checkout.directory import OpenDirectory
 from eventlog.restore import journal
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.directory import RestoreDirectory
 from eventlog.restore.run import recover, run
 from eventlog.store import Store
 from eventlog.worktree.userfiles import UserFiles
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_a_conflict(tmp_path: Path) -> None:
     world = new_world(tmp_path / "world")
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
-    with RestoreDirectory(os.fspath(world.work), Unreadable()) as place:
+    with OpenDirectory.of(os.fspath(world.work), Unreadable()) as place:
         plan = restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
     assert [path for path, _ in plan.conflicts] == [b"edit", b"was-dir", b"was-file"]
 
