@@ -1,6 +1,6 @@
 """A directory of the user's: what stands at a path of it, and new files and links there (I27, I28).
 
-The one engine below replay, restore, undo and bisect (docs/design.md §14). Every directory is opened one name
+The one engine below replay, restore, undo and bisect (docs/trees.md §3). Every directory is opened one name
 at a time from the root's descriptor, never through a symlink, and stays open in order of use. So a directory
 which another process swaps for a link is "not there", or an error, and not a way out. Only regular files are
 read; pipes, sockets and devices are never opened.
