@@ -57,9 +57,9 @@ _KIND_OF_MODE = {
 }  # fmt: skip
 
 
-def no_tree(turn: str, known: Certainty | None = None, why: str = "") -> NoTree:
+def no_tree(turn: str, known: Certainty, why: str = "") -> NoTree:
     """The error of a turn without a tree. Args: known: the certainty of its files; why: other reasons."""
-    reason = f" ({known.state}: {known.why})" if known is not None and known.state != NONE else why
+    reason = f" ({known.state}: {known.why})" if known.state != NONE else why
     return NoTree(f"{turn}: no tree was recorded in this turn{reason}, so its files are not known", known)
 
 
@@ -147,27 +147,19 @@ class TreeState:
         return replace(report, missing=[*report.missing, *unknown]) if unknown else report
 
 
-def certainty_at(
-    tree: Callable[[TurnRef, str], TreeState], events: Events, ref: TurnRef, at: str
-) -> Certainty:
-    """How well a moment of a turn is known; `none` or `failed` where it has no tree.
-
-    Args: tree: `Store.tree`.
-    """
-    try:
-        return tree(ref, at).certainty
-    except NoTree as error:
-        return error.known or certainty_of(events_of(events, ref, at), at)
-
-
 def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
     deferred = DeferredContents(blobs, content_events_in(events))
     timeline = events_of(events, ref, *moments)
-    is_running = running is not None and certainty.is_open(timeline) and running(timeline)
-    return [tree_at(timeline, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]
+    now = runs(timeline, running)
+    return [tree_at(timeline, blobs, ref.name, at, running=now, deferred=deferred) for at in moments]
+
+
+def runs(timeline: Sequence[Mapping[str, Any]], running: Running | None) -> bool:
+    """Whether the turn with these events has no end yet, and its process lives."""
+    return running is not None and certainty.is_open(timeline) and running(timeline)
 
 
 def events_of(events: Events, ref: TurnRef, *moments: str) -> list[Event]:
