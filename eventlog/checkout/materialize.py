@@ -18,7 +18,7 @@ One thread may call this; others may use other `BlobStore` objects meanwhile.
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
@@ -38,7 +38,6 @@ from eventlog.blobs.extent import (
     wanted_of,
     wish_of,
 )
-from eventlog.blobs.ids import to_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import (
     DIRECTORY,
@@ -47,7 +46,6 @@ from eventlog.blobs.tree import (
     SUBMODULE,
     SYMLINK,
     TreeEntry,
-    decode_tree,
     is_store_name,
     mode_of_directory,
     unsafe_path,
@@ -63,6 +61,8 @@ from eventlog.checkout.directory import (
 from eventlog.checkout.parallel import FileJob, Listed, write_files
 from eventlog.worktree.userfiles import UserFiles
 
+# The entries of a tree by its id.
+Read = Callable[[bytes], Entries]
 # (entries, path of their directory) → the entries to be written
 Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
 
@@ -91,13 +91,13 @@ class Report:
 
 def materialize(
     blobs: BlobStore,
-    root: bytes | Sequence[TreeEntry],
+    root: bytes,
     target: str,
     *,
     force: bool = False,
     paths: Sequence[bytes] = (),
-    trees: Mapping[bytes, bytes] | None = None,
-    resolve: "Resolve | None" = None,
+    read: Read | None = None,
+    resolve: Resolve | None = None,
     root_mode: int | None = None,
     calls: UserFiles | None = None,
     workers: int | None = None,
@@ -105,10 +105,10 @@ def materialize(
     """Write a tree into the directory `target`.
 
     Args:
-        root: id of a tree, or the entries of one.
+        root: id of a tree.
         force: the target may hold files; those of the tree's names are replaced, all others stay.
         paths: write only these files and directories of the tree, by their path in it.
-        trees: encodings of trees that are in no pack, by id.
+        read: gives the entries of a tree by its id, where not all are in packs.
         resolve: gives the entries to write for those of the directory at a path.
         root_mode: of `target`, if it is made here and is not to have the usual one.
         workers: how many processes write at once; None lets the amount of work decide.
@@ -117,7 +117,9 @@ def materialize(
         is too large for it.
     """
     _check_target(blobs, target)
-    plan = _plan(blobs, root, target, wish_of(paths), trees or {}, resolve or _as_they_are, force=force)
+    plan = _plan(
+        blobs, root, target, wish_of(paths), read or blobs.get_tree, resolve or _as_they_are, force=force
+    )
     with _opened(calls or UserFiles(), target, force, root_mode, plan) as directory:
         made, unmade = _make_directories(directory, plan, force)
         written = write_files(blobs, directory, plan.files, workers, over=force)
@@ -134,15 +136,13 @@ def materialize(
     )
 
 
-def walk(
-    blobs: BlobStore, root: bytes, trees: Mapping[bytes, bytes] | None = None
-) -> Iterator[tuple[bytes, TreeEntry]]:
+def walk(blobs: BlobStore, root: bytes, read: Read | None = None) -> Iterator[tuple[bytes, TreeEntry]]:
     """Every path of a tree with its entry, a directory before what is in it, in order of names.
 
     Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep or too large, after
     some of it.
     """
-    get = _tree_getter(blobs, trees or {})
+    get = read or blobs.get_tree
     undone = "they are not listed"
     walked = Walk(blobs, [(get, root)], undone)
     stack = [(b"", iter(get(root)))]
@@ -182,11 +182,11 @@ _NO_FILES = frozenset((DIRECTORY, SYMLINK, SUBMODULE, SKIPPED))
 
 def _plan(
     blobs: BlobStore,
-    root: bytes | Entries,
+    root: bytes,
     target: str,
     wish: Wish | None,
-    trees: Mapping[bytes, bytes],
-    resolve: "Resolve",
+    read: Read,
+    resolve: Resolve,
     *,
     force: bool,
 ) -> _Plan:
@@ -194,10 +194,8 @@ def _plan(
 
     Raises: NotFound, Refused.
     """
-    get = _tree_getter(blobs, trees)
-    # Without its root there is nothing to write: that is an error, not a partial result.
-    top = get(root) if isinstance(root, bytes) else root
-    directories = read_directories(blobs, get, top, wish, ENTRIES_MAX)
+    top = read(root)  # without it there is nothing to write: that is an error, not a partial result
+    directories = read_directories(blobs, read, top, wish, ENTRIES_MAX)
     lists = [top, *(entries for entries in directories.values() if not isinstance(entries, str))]
     locations = blobs.locations(
         {id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES}
@@ -280,14 +278,6 @@ def _plan_directory(
         else:
             files.append((id, folder, name, MODE_OF_KIND[kind]))
             plan.claims[id] = size
-
-
-def _tree_getter(blobs: BlobStore, trees: Mapping[bytes, bytes]) -> Callable[[bytes], Sequence[TreeEntry]]:
-    def get(id: bytes) -> Sequence[TreeEntry]:
-        encoding = trees.get(id)
-        return blobs.get_tree(id) if encoding is None else decode_tree(encoding, f"tree {to_text(id)}")
-
-    return get
 
 
 def _check_target(blobs: BlobStore, target: str) -> None:

@@ -146,7 +146,7 @@ def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | N
     try:
         entries = (
             (path, deferred.entry(entry, path))
-            for path, entry in walk(store.blobs, from_text(tree_hash), {})
+            for path, entry in walk(store.blobs, from_text(tree_hash))
             if entry.kind == SKIPPED
         )
         return tuple(

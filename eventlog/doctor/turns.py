@@ -171,7 +171,7 @@ def _large_files(store: Store) -> list[tuple[str, int]]:
     findings = []
     for (tree,) in store.query(_LAST_TREE).rows:
         try:
-            for path, entry in walk(store.blobs, from_text(tree), {}):
+            for path, entry in walk(store.blobs, from_text(tree)):
                 if entry.kind in FILES | {SKIPPED} and _LARGE_BYTES <= entry.size < 1 << 62:
                     findings.append((path_text(path), entry.size))
         except EventLogError:

@@ -174,7 +174,7 @@ class Bench:
         """Check the paths of a tree out, all without `paths`; those that cannot be written."""
         report = materialize(
             tree.blobs, tree.root, self.directory, force=True, paths=paths,
-            trees=tree.made, resolve=tree.deferred.entries,
+            read=tree.stored_tree, resolve=tree.deferred.entries,
         )  # fmt: skip
         self.written = report.files + report.symlinks
         return report.missing

@@ -103,13 +103,17 @@ class TreeState:
         """Every path with its entry, a directory before its entries, in order of names."""
         from eventlog.checkout.materialize import walk
 
-        for path, entry in walk(self.blobs, self.root, self.made):
+        for path, entry in walk(self.blobs, self.root, self.stored_tree):
             yield path, self.deferred.entry(entry, path)
+
+    def find(self, path: bytes) -> TreeEntry | None:
+        """The entry at `path` as it was recorded, None where there is none."""
+        return EditedTree(self.stored_tree, self.root).get(path)
 
     def entry(self, path: str) -> TreeEntry:
         """The entry at `path`. Raises: NotFound."""
         wanted = _wanted(path)
-        entry = EditedTree(self.stored_tree, self.root).get(wanted)
+        entry = self.find(wanted)
         if entry is None:
             why = dict(self.missing).get(path, "no such path")
             doubt = self.certainty.doubt(path)
@@ -136,9 +140,9 @@ class TreeState:
         """
         from eventlog.checkout.materialize import materialize
 
-        wanted = [_bytes_of(path) for path in paths]
+        wanted = [path_of(path) for path in paths]
         report = materialize(
-            self.blobs, self.root, target, force=force, paths=wanted, trees=self.made,
+            self.blobs, self.root, target, force=force, paths=wanted, read=self.stored_tree,
             resolve=self.deferred.entries, root_mode=self.root_mode,
         )  # fmt: skip
         named = {path for path, _ in (*report.missing, *report.skipped)}
@@ -355,14 +359,15 @@ def kind_of_mode(mode: object) -> bytes | None:
 
 def _wanted(path: str) -> bytes:
     """The bytes of a path, if it can stand in a tree. Raises: NotFound."""
-    name = _bytes_of(path)
+    name = path_of(path)
     problem = unsafe_path(name)
     if problem is not None:
         raise NotFound(f"{path!r} cannot stand in a tree: it {problem}")
     return name
 
 
-def _bytes_of(path: str) -> bytes:
+def path_of(path: str) -> bytes:
+    """The bytes of a path. Raises: NotFound."""
     try:
         return path_bytes(path)
     except ValueError as error:

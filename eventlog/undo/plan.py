@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eventlog.base.errors import Corruption, NotFound, NoTree, Refused
+from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.base.paths import path_text
@@ -18,10 +18,10 @@ from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State
 from eventlog.checkout.parallel import Listed
 from eventlog.query.lookup import Query, TurnRef, turns_where
-from eventlog.replay.certainty import doubt_bytes, is_open
+from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, content_events_in, hashed
-from eventlog.replay.trees import Running, TreeState, events_of, trees_of
+from eventlog.replay.trees import Running, TreeState, events_of, runs, trees_of
 from eventlog.restore import journal
 from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
@@ -201,18 +201,17 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
 
 
 def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
-    """The turns of a session in order. Raises: NotFound."""
+    """The turns of a session in order. Raises: NotFound, Ambiguous."""
     refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [session])
     if not refs:
         raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
     if len({ref.session_id for ref in refs}) > 1:
-        raise NotFound(f"{session!r} fits several sessions. Give more of the name.")
+        raise Ambiguous(f"{session!r} fits several sessions. Give more of the name.")
     return refs
 
 
 def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
-    of_turn = events_of(store.rows, ref, "end")
-    return is_open(of_turn) and running(ref)(of_turn)
+    return runs(events_of(store.rows, ref, "end"), running(ref))
 
 
 def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: bool) -> None:
