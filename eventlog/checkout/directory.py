@@ -18,7 +18,15 @@ from typing import NamedTuple
 
 from eventlog.base.errors import NotFound, Refused
 from eventlog.blobs.ids import blob_id
-from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, kind_of_mode
+from eventlog.blobs.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    MODE_OF_KIND,
+    SYMLINK,
+    kind_of_mode,
+    plain_kind,
+)
 from eventlog.worktree.userfiles import UserFiles, sibling
 
 OTHER = b"?"  # a pipe, a socket, a device
@@ -56,6 +64,13 @@ def same(a: State | None, b: State | None) -> bool:
     if a.kind not in FILES or a.mode is None or b.mode is None:
         return True
     return a.mode == b.mode or kind_of_mode(a.mode) == kind_of_mode(b.mode)
+
+
+def state_of_entry(kind: bytes, id: bytes, size: int = 0) -> State:
+    """The state of a file or symlink of that kind, with a mode where its permissions lack some of git's."""
+    if kind in FILES or kind == SYMLINK:
+        return State(kind, None, id, size)
+    return State(plain_kind(kind), MODE_OF_KIND[kind], id, size)
 
 
 def untouched(a: os.stat_result, b: os.stat_result) -> bool:

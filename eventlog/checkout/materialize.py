@@ -31,10 +31,9 @@ from eventlog.blobs.extent import (
     Entries,
     Walk,
     Wish,
-    extent_of,
+    allowed_extent,
     read_directories,
     too_deep,
-    too_many,
     wanted_of,
     wish_of,
 )
@@ -201,11 +200,7 @@ def _plan(
         {id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES}
     )
     lengths = {id: location[4] for id, location in locations.items()}
-    extent = extent_of(top, wish, directories, lengths)
-    if extent.entries > ENTRIES_MAX:
-        raise too_many(ENTRIES_MAX)
-    if extent.depth > DEPTH_MAX:
-        raise too_deep()
+    extent = allowed_extent(top, wish, directories, lengths)
     refuse_without_room(extent.bytes, target, replaces=force)
     plan = _Plan()
     level: list[tuple[bytes, bytes, Wish | None]] = []

@@ -15,7 +15,7 @@ from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.base.paths import path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
-from eventlog.checkout.directory import NO_ID, OpenDirectory, State
+from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
 from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.certainty import doubt_bytes
@@ -27,7 +27,7 @@ from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_dire
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, is_below, selection, ways
 from eventlog.undo import operations
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of, state_of_entry
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 

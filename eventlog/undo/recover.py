@@ -14,11 +14,11 @@ from eventlog.base.names import turn_id_of
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
-from eventlog.checkout.directory import State
+from eventlog.checkout.directory import State, state_of_entry
 from eventlog.replay.deferred import DeferredContents, content_events_in
 from eventlog.restore import journal
 from eventlog.restore.plan import RestorePlan, make_plan, readable_plan, target_directory
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of, state_of_entry
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.plan import UndoStore, operations_of, wanted_of
 
 if TYPE_CHECKING:
