@@ -221,15 +221,15 @@ def _version(
 
 def _stored(event: Mapping[str, Any], blobs: "BlobStore", deferred: DeferredContents) -> str | None:
     """The hash of the content after a change that names a list, where that content is known by now."""
-    for list_id in list_named_by(event):
-        entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
-        try:
-            content = hashed(blobs, deferred.entry(entry, doubt_bytes(str(event["path"]))))
-        except NotFound:
-            continue  # git no longer holds it
-        if content.kind != SKIPPED:
-            return to_text(content.id)
-    return None
+    list_id = list_named_by(event)
+    if list_id is None:
+        return None
+    entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
+    try:
+        content = hashed(blobs, deferred.entry(entry, doubt_bytes(str(event["path"]))))
+    except NotFound:
+        return None  # git no longer holds it
+    return None if content.kind == SKIPPED else to_text(content.id)
 
 
 def _old_path(payload: Any) -> str | None:

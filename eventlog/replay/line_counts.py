@@ -74,10 +74,9 @@ class LineCounts:
 
     def fill(self, events: "Iterable[Event | dict[str, Any]]") -> None:
         """Add the counts to changes of files that state none, in place."""
-        from eventlog.replay.deferred import DeferredContents, content_events_in, no_content_events
+        from eventlog.replay.deferred import DeferredContents
 
-        content_events = content_events_in(self._rows) if self._rows else no_content_events
-        deferred = DeferredContents(self._blobs, content_events)
+        deferred = DeferredContents(self._blobs, self._rows)
         changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]
         for (event, _), counts in zip(changes, self(pair for _, pair in changes), strict=True):
             if counts is not None:

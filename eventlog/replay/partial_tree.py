@@ -14,18 +14,17 @@ from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import FILE
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, is_change
-from eventlog.replay.deferred import DeferredContents, content_events_in
+from eventlog.replay.deferred import DeferredContents
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
     Events,
     Running,
     TreeState,
-    apply,
+    applied,
     events_of,
     kind_of_mode,
     no_tree,
     runs,
-    store_encoding,
     tree_at,
 )
 
@@ -40,7 +39,7 @@ def trees_or_partial(
 ) -> list[TreeState]:
     """The trees at some moments of a turn, as `trees_of`; where none was recorded, the partial trees."""
     timeline = events_of(events, ref, *moments)
-    deferred = DeferredContents(blobs, content_events_in(events))
+    deferred = DeferredContents(blobs, events)
     return trees_in(timeline, blobs, ref.name, moments, deferred, running=runs(timeline, running))
 
 
@@ -69,7 +68,7 @@ def trees_in(
 
 def _state(
     files: Sequence[Mapping[str, Any]],
-    applied: Sequence[Mapping[str, Any]],
+    later: Sequence[Mapping[str, Any]],
     blobs: "BlobStore",
     turn: str,
     at: str,
@@ -78,11 +77,8 @@ def _state(
     seen: set[str] = set()
     for event in files:
         _put_before(tree, event, seen, missing)
-    for event in applied:
-        apply(tree, event, missing)
-    made: dict[bytes, bytes] = {}
-    root = tree.write(lambda encoding: store_encoding(made, encoding))
-    ids = tuple(str(event["event_id"]) for event in applied)
+    root, made = applied(tree, later, missing)
+    ids = tuple(str(event["event_id"]) for event in later)
     unsaid = tuple(sorted(missing.items()))
     why = "no tree was recorded then; these are the files in the turn's file events"
     certainty = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)

@@ -32,7 +32,7 @@ from eventlog.blobs.tree import (
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
-from eventlog.replay.deferred import DeferredContents, content_events_in, lists_of
+from eventlog.replay.deferred import DeferredContents, lists_of
 from eventlog.replay.edited_tree import EditedTree
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
-    deferred = DeferredContents(blobs, content_events_in(events))
+    deferred = DeferredContents(blobs, events)
     timeline = events_of(events, ref, *moments)
     now = runs(timeline, running)
     return [tree_at(timeline, blobs, ref.name, at, running=now, deferred=deferred) for at in moments]
@@ -194,10 +194,7 @@ def tree_at(
     made: dict[bytes, bytes] = {}
     missing: dict[str, str] = {}
     if files:
-        tree = EditedTree(blobs.get_tree, root)
-        for event in files:
-            apply(tree, event, missing)
-        root = tree.write(lambda encoding: store_encoding(made, encoding))
+        root, made = applied(EditedTree(blobs.get_tree, root), files, missing)
     state = TreeState(
         turn=turn,
         at=at,
@@ -235,7 +232,7 @@ def _with_contents(
 ) -> Certainty:
     """The certainty of a state, with the doubts that only the trees show."""
     known = state.certainty.with_doubts(state.missing, "some contents were not captured")
-    lists = {id for event in made_of for id in (*lists_of(event), *list_named_by(event))}
+    lists = {id for event in made_of for id in (*lists_of(event), list_named_by(event)) if id is not None}
     tree = EditedTree(state.stored_tree, state.root) if lists else None
     open_contents = () if tree is None else state.deferred.doubts(sorted(lists), tree)
     known = known.with_doubts(open_contents, "some contents were deferred, and are not known")
@@ -290,6 +287,22 @@ def moment(
     return timeline[base], [event for event in timeline[base + 1 :] if certainty.is_change(event)]
 
 
+def applied(
+    tree: EditedTree, events: Iterable[Mapping[str, Any]], missing: dict[str, str]
+) -> tuple[bytes, dict[bytes, bytes]]:
+    """The root of `tree` after some file events, and the encodings of its new trees by their ids."""
+    for event in events:
+        apply(tree, event, missing)
+    made: dict[bytes, bytes] = {}
+
+    def store(encoding: bytes) -> bytes:
+        id = tree_id(encoding)
+        made[id] = encoding
+        return id
+
+    return tree.write(store), made
+
+
 def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -> None:
     """Apply one file event to `tree`; a path whose content it does not name goes to `missing`."""
     payload = event.get("payload") or {}
@@ -326,7 +339,8 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
         kind = before.kind if before is not None and before.kind in FILES | {SYMLINK} else FILE
     content = event.get("after_hash")
     if content is None:
-        for list_id in list_named_by(event):
+        list_id = list_named_by(event)
+        if list_id is not None:
             size = payload.get("after_size")
             sentence = blob_id(sentence_of(list_id))
             return TreeEntry(b"-", SKIPPED, sentence, size if isinstance(size, int) else SIZE_UNKNOWN)
@@ -341,15 +355,14 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
     return TreeEntry(b"-", kind, id, size if isinstance(size, int) else 0)
 
 
-def list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
+def list_named_by(event: Mapping[str, Any]) -> bytes | None:
     """The list of deferred contents that a file event names."""
     payload = event.get("payload")
     named = payload.get("deferred") if isinstance(payload, Mapping) and certainty.is_change(event) else None
     try:
-        if named is not None:
-            yield from_text(str(named))
+        return None if named is None else from_text(str(named))
     except InvalidEvent:
-        return  # it names no list; the content counts as not captured
+        return None  # it names no list; the content counts as not captured
 
 
 def kind_of_mode(mode: object) -> bytes | None:
@@ -376,9 +389,3 @@ def path_of(path: str) -> bytes:
 
 def _has_tree(event: Mapping[str, Any]) -> bool:
     return event["event_type"] == "snapshot" and event.get("tree_hash") is not None
-
-
-def store_encoding(made: dict[bytes, bytes], encoding: bytes) -> bytes:
-    id = tree_id(encoding)
-    made[id] = encoding
-    return id

@@ -7,6 +7,7 @@ whatever a step would touch is.
 import os
 from collections.abc import Collection
 
+from eventlog.base.paths import is_below
 from eventlog.blobs.tree import (
     DIRECTORY,
     EXECUTABLE,
@@ -21,7 +22,7 @@ from eventlog.checkout.parallel import Listed
 from eventlog.restore.journal import RestoreStep
 from eventlog.restore.known_files import KnownFiles
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.wanted import Wanted, is_below, ways
+from eventlog.restore.wanted import Wanted, ways
 from eventlog.worktree import git
 from eventlog.worktree.kept_ignored import database_name, journals_of
 from eventlog.worktree.statcache import pack_fields

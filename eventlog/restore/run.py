@@ -10,6 +10,7 @@ meanwhile. It may be killed at any call (I32), and repeated (I12).
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eventlog.base import names
@@ -75,7 +76,7 @@ def run(
             "nothing was touched."
         )
     fs, layout = blobs.fs, blobs.layout
-    with _Locked(fs, layout):
+    with _locked(fs, layout):
         restore_journal.refuse_unfinished(fs, layout)
         if not plan.steps:
             return RestoreOutcome(None, plan.target, 0, [])
@@ -208,7 +209,7 @@ def recover(
     """
     fs, layout = blobs.fs, blobs.layout
     outcomes = []
-    with _Locked(fs, layout):
+    with _locked(fs, layout):
         for path in restore_journal.unfinished(fs, layout):
             document = restore_journal.read(fs, path)
             if document.store_id != blobs.store_id:
@@ -253,25 +254,20 @@ def _open_target(document: Document, journal: str, calls: UserFiles | None) -> O
     return target
 
 
-class _Locked:
+@contextmanager
+def _locked(fs: FileSystem, layout: Layout) -> Iterator[None]:
     """The restore lock, and the message about a store that cannot be written."""
-
-    def __init__(self, fs: FileSystem, layout: Layout) -> None:
-        try:
-            self._lock = acquire(fs, layout, RESTORE)
-        except LockTimeout:
-            raise
-        except (EventLogError, OSError) as error:
-            raise NotDurable(
-                f"{layout.root} cannot be written ({error}), and a restore first saves there what "
-                "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
-            ) from error
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
+    try:
+        lock = acquire(fs, layout, RESTORE)
+    except LockTimeout:
+        raise
+    except (EventLogError, OSError) as error:
+        raise NotDurable(
+            f"{layout.root} cannot be written ({error}), and a restore first saves there what "
+            "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
+        ) from error
+    with lock:
+        yield
 
 
 # -- events ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog.base.errors import Corruption, InvalidEvent, NotFound
-from eventlog.base.paths import path_bytes, path_text
+from eventlog.base.paths import is_below, path_bytes, path_text
 from eventlog.blobs.extent import DEPTH_MAX, Walk, refuse_too_large, wish_of
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import (
@@ -65,11 +65,6 @@ class Wanted:
 
     def left_alone(self, path: bytes) -> bool:
         return bool(self.alone) and (b"" in self.alone or any(above in self.alone for above in ways(path)))
-
-
-def is_below(path: bytes, above: bytes) -> bool:
-    """Whether `path` is `above` or in it."""
-    return path == above or path.startswith(above + b"/") or not above
 
 
 def ways(path: bytes) -> list[bytes]:

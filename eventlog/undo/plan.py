@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
-from eventlog.base.paths import path_text
+from eventlog.base.paths import is_below, path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
 from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.compare import PathChange, compare
-from eventlog.replay.deferred import DeferredContents, content_events_in, hashed
+from eventlog.replay.deferred import DeferredContents, hashed
 from eventlog.replay.trees import Running, TreeState, events_of, runs, trees_of
 from eventlog.restore import journal
 from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
-from eventlog.restore.wanted import Wanted, is_below, selection, ways
+from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.undo import operations
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
@@ -245,7 +245,7 @@ def _of_turn(
 
 
 def _changes_of(store: UndoStore, events: Iterable[Mapping[str, Any]]) -> tuple[list[RecordedChange], Listed]:
-    return changes_of(events, DeferredContents(store.blobs, content_events_in(store.rows)))
+    return changes_of(events, DeferredContents(store.blobs, store.rows))
 
 
 def _beside_events(

@@ -15,7 +15,7 @@ from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
 from eventlog.checkout.directory import State, state_of_entry
-from eventlog.replay.deferred import DeferredContents, content_events_in
+from eventlog.replay.deferred import DeferredContents
 from eventlog.restore import journal
 from eventlog.restore.plan import RestorePlan, make_plan, readable_plan, target_directory
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
@@ -90,7 +90,7 @@ def _fits(path: bytes, wish: bytes) -> bool:
 
 
 def _of_events(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
-    deferred = DeferredContents(store.blobs, content_events_in(store.rows))
+    deferred = DeferredContents(store.blobs, store.rows)
     for event in store.rows(event_types=("file",), columns=(*COLUMNS, "recorded_at")):
         if not any(_fits(path, wish) for path in paths_of(event)):
             continue
