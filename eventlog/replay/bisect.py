@@ -14,7 +14,6 @@ from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.paths import path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.checkout.directory import OpenDirectory
-from eventlog.checkout.materialize import materialize
 from eventlog.checkout.parallel import Listed
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 from eventlog.query.lookup import Query, TurnRef
@@ -172,10 +171,7 @@ class Bench:
 
     def _write(self, tree: TreeState, paths: Sequence[bytes]) -> Listed:
         """Check the paths of a tree out, all without `paths`; those that cannot be written."""
-        report = materialize(
-            tree.blobs, tree.root, self.directory, force=True, paths=paths,
-            read=tree.stored_tree, resolve=tree.deferred.entries,
-        )  # fmt: skip
+        report = tree.check_out(self.directory, paths, force=True)
         self.written = report.files + report.symlinks
         return report.missing
 

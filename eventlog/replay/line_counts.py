@@ -204,7 +204,7 @@ def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
             return None
     before, after = contents
     if whole or not before or not after:
-        return _lines(after), _lines(before)
+        return line_count(after), line_count(before)
     from eventlog.replay.linediff import line_diff  # most questions count nothing
 
     lines = line_diff(before, after)
@@ -263,6 +263,6 @@ def _key(pair: "Pair") -> bytes:
     return blake3(f"{old or ''} {new or ''} {int(whole)}".encode()).digest(16)
 
 
-def _lines(text: bytes) -> int:
+def line_count(text: bytes) -> int:
     """How many lines; the last one may lack its newline."""
     return text.count(b"\n") + (not text.endswith(b"\n") if text else 0)

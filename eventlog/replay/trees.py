@@ -138,17 +138,20 @@ class TreeState:
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
-        from eventlog.checkout.materialize import materialize
-
-        wanted = [path_of(path) for path in paths]
-        report = materialize(
-            self.blobs, self.root, target, force=force, paths=wanted, read=self.stored_tree,
-            resolve=self.deferred.entries, root_mode=self.root_mode,
-        )  # fmt: skip
+        report = self.check_out(target, [path_of(path) for path in paths], force=force)
         named = {path for path, _ in (*report.missing, *report.skipped)}
         doubts = [(doubt_bytes(path), why) for path, why in self.certainty.doubts(paths)]
         unknown = [doubt for doubt in doubts if doubt[0] not in named]
         return replace(report, missing=[*report.missing, *unknown]) if unknown else report
+
+    def check_out(self, target: str, paths: Sequence[bytes] = (), *, force: bool = False) -> "Report":
+        """The same without a word about paths that are not exact."""
+        from eventlog.checkout.materialize import materialize
+
+        return materialize(
+            self.blobs, self.root, target, force=force, paths=paths,
+            read=self.stored_tree, resolve=self.deferred.entries, root_mode=self.root_mode,
+        )  # fmt: skip
 
 
 def trees_of(

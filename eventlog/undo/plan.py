@@ -23,7 +23,7 @@ from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, hashed
 from eventlog.replay.trees import Running, TreeState, events_of, runs, trees_of
 from eventlog.restore import journal
-from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
+from eventlog.restore.plan import RestorePlan, make_plan, read_plan, readable_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.undo import operations
@@ -157,6 +157,14 @@ def operations_of(store: UndoStore) -> Operations:
     return operations.operations_in(
         store.rows(event_types=operations.EVENT_TYPES, columns=operations.COLUMNS)
     )
+
+
+def documents_of(store: UndoStore) -> Iterator[tuple[Operation, journal.Document]]:
+    """All of them whose plan can be read, each with it."""
+    for operation in operations_of(store).done:
+        document = readable_plan(store.blobs, operation.plan)
+        if document is not None:
+            yield operation, document
 
 
 # -- what is taken back --------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
 from eventlog.checkout.directory import State, state_of_entry
 from eventlog.replay.deferred import DeferredContents
 from eventlog.restore import journal
-from eventlog.restore.plan import RestorePlan, make_plan, readable_plan, target_directory
+from eventlog.restore.plan import RestorePlan, make_plan, target_directory
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
-from eventlog.undo.plan import UndoStore, operations_of, wanted_of
+from eventlog.undo.plan import UndoStore, documents_of, wanted_of
 
 if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
@@ -184,9 +184,8 @@ class _TreeWalk:
 
 def _of_restores(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     """What restores, undos and redos replaced."""
-    for operation in operations_of(store).done:
-        document = readable_plan(store.blobs, operation.plan)
-        for step in document.steps if document is not None else ():
+    for operation, document in documents_of(store):
+        for step in document.steps:
             state = step.before
             if state is not None and state.kind != DIRECTORY and _fits(step.path, wish):
                 yield RecordedState(
