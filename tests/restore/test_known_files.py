@@ -21,7 +21,7 @@ from eventlog.worktree.capture import Capture, capture
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import Node
 from tests.conftest import examples
-from tests.replay.restoring import WANTED, World, actions
+from tests.restore.restoring import WANTED, World, actions
 from tests.worktree.support import age
 
 # More files than a plan learns at least before it keeps a cache.

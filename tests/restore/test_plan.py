@@ -25,7 +25,7 @@ from tests.blobs.test_tree import raw_entry
 from tests.checkout.test_materialize import NODES
 from tests.conftest import examples
 from tests.older import append_as_before
-from tests.replay.restoring import WANTED, Make, World, actions, put_tree, write_node
+from tests.restore.restoring import WANTED, Make, World, actions, put_tree, write_node
 
 OLD: Node = {
     b"same": (FILE, b"same"),

@@ -22,8 +22,8 @@ from eventlog.restore.run import recover, run
 from eventlog.store import Store
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import Node, overwrite, read_node
-from tests.replay.restoring import WANTED, World, write_node
-from tests.replay.test_restore_kill import FOREIGN, NEW, OLD
+from tests.restore.restoring import WANTED, World, write_node
+from tests.restore.test_kill import FOREIGN, NEW, OLD
 
 CHANGES = ("mkdir", "rmdir", "create", "write", "fchmod", "symlink", "rename", "move", "unlink", "fsync")
 STORE_CHANGES = ("open", "pwrite", "fsync", "fdatasync", "link", "unlink", "mkdir", "fsync_dir")
