@@ -38,15 +38,15 @@ class NotFound(EventLogError):
 
 
 class NoTree(NotFound):
-    """A turn of which no tree was recorded. `known` is how well its files are known, a `Certainty`, or None.
+    """A turn of which no tree was recorded. `known` is how well its files are known, a `Certainty`.
 
     When a tree was to be expected, the exit code is that of an uncertain answer.
     """
 
-    def __init__(self, message: str, known: "Any" = None) -> None:
+    def __init__(self, message: str, known: "Any") -> None:
         super().__init__(message)
         self.known = known
-        if known is not None and known.state != "none":
+        if known.state != "none":
             self.exit_code = 4
 
 

@@ -33,6 +33,11 @@ def is_outside(text: str) -> bool:
     return _HEX.issuperset(text[len(OUTSIDE) : _SLASH_AT])
 
 
+def is_below(path: bytes, above: bytes) -> bool:
+    """Whether `path` is `above` or in it; everything is in the directory b""."""
+    return path == above or path.startswith(above + b"/") or not above
+
+
 def path_text(path: bytes) -> str:
     """The text form of a path's bytes."""
     try:

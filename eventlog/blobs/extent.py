@@ -169,15 +169,28 @@ class Walk:
 
 def refuse_too_large(
     blobs: BlobStore, get: Callable[[bytes], Entries], root: bytes, wish: Wish | None, undone: str
-) -> None:
-    """Count what the wanted part of a tree adds up to. Raises: Refused when that is too much to walk."""
+) -> tuple[Entries, Directories]:
+    """The root of a tree and its wanted directories. Raises: Refused when they are too much to walk."""
     top = get(root)
     directories = read_directories(blobs, get, top, wish, ENTRIES_MAX, undone)
-    extent = extent_of(top, wish, directories, {})
+    allowed_extent(top, wish, directories, {}, undone)
+    return top, directories
+
+
+def allowed_extent(
+    top: Entries,
+    wish: Wish | None,
+    directories: Directories,
+    lengths: Mapping[bytes, int],
+    undone: str = _NOT_WRITTEN,
+) -> Extent:
+    """What `extent_of` adds up to. Raises: Refused when that is too much."""
+    extent = extent_of(top, wish, directories, lengths)
     if extent.entries > ENTRIES_MAX:
         raise too_many(ENTRIES_MAX, undone)
     if extent.depth > DEPTH_MAX:
         raise too_deep(undone)
+    return extent
 
 
 def too_many(entries_max: int, undone: str = _NOT_WRITTEN) -> Refused:

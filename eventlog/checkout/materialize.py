@@ -18,7 +18,7 @@ One thread may call this; others may use other `BlobStore` objects meanwhile.
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
@@ -31,14 +31,12 @@ from eventlog.blobs.extent import (
     Entries,
     Walk,
     Wish,
-    extent_of,
+    allowed_extent,
     read_directories,
     too_deep,
-    too_many,
     wanted_of,
     wish_of,
 )
-from eventlog.blobs.ids import to_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import (
     DIRECTORY,
@@ -47,15 +45,23 @@ from eventlog.blobs.tree import (
     SUBMODULE,
     SYMLINK,
     TreeEntry,
-    decode_tree,
     is_store_name,
     mode_of_directory,
     unsafe_path,
 )
+from eventlog.checkout.directory import (
+    COLLISION,
+    DIRECTORY_MODE,
+    PRIVATE_MODE,
+    OpenDirectory,
+    joined,
+    reason_of,
+)
 from eventlog.checkout.parallel import FileJob, Listed, write_files
-from eventlog.checkout.target import DIRECTORY_MODE, PRIVATE_MODE, Target, reason_of
 from eventlog.worktree.userfiles import UserFiles
 
+# The entries of a tree by its id.
+Read = Callable[[bytes], Entries]
 # (entries, path of their directory) → the entries to be written
 Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
 
@@ -84,13 +90,13 @@ class Report:
 
 def materialize(
     blobs: BlobStore,
-    root: bytes | Sequence[TreeEntry],
+    root: bytes,
     target: str,
     *,
     force: bool = False,
     paths: Sequence[bytes] = (),
-    trees: Mapping[bytes, bytes] | None = None,
-    resolve: "Resolve | None" = None,
+    read: Read | None = None,
+    resolve: Resolve | None = None,
     root_mode: int | None = None,
     calls: UserFiles | None = None,
     workers: int | None = None,
@@ -98,10 +104,10 @@ def materialize(
     """Write a tree into the directory `target`.
 
     Args:
-        root: id of a tree, or the entries of one.
+        root: id of a tree.
         force: the target may hold files; those of the tree's names are replaced, all others stay.
         paths: write only these files and directories of the tree, by their path in it.
-        trees: encodings of trees that are in no pack, by id.
+        read: gives the entries of a tree by its id, where not all are in packs.
         resolve: gives the entries to write for those of the directory at a path.
         root_mode: of `target`, if it is made here and is not to have the usual one.
         workers: how many processes write at once; None lets the amount of work decide.
@@ -110,40 +116,32 @@ def materialize(
         is too large for it.
     """
     _check_target(blobs, target)
-    plan = _plan(blobs, root, target, wish_of(paths), trees or {}, resolve or _as_they_are, force=force)
-    calls = calls or UserFiles()
-    fd, is_new = _open_target(calls, target, force, DIRECTORY_MODE if root_mode is None else PRIVATE_MODE)
-    if is_new and root_mode is not None:
-        plan.modes[0] = root_mode
-    destination = Target(calls, fd, plan.dirs, force, plan.modes)
-    try:
-        destination.make_all()
-        written = write_files(blobs, destination, plan.files, workers)
-        unlinked = _write_symlinks(blobs, destination, plan)
-        destination.set_modes()
-        missing = plan.missing + destination.failed + written.missing
-    finally:
-        destination.close()
+    plan = _plan(
+        blobs, root, target, wish_of(paths), read or blobs.get_tree, resolve or _as_they_are, force=force
+    )
+    with _opened(calls or UserFiles(), target, force, root_mode, plan) as directory:
+        made, unmade = _make_directories(directory, plan, force)
+        written = write_files(blobs, directory, plan.files, workers, over=force)
+        unlinked = _write_symlinks(blobs, directory, plan, force)
+        unset = _set_modes(directory, plan)
     return Report(
         files=written.files,
         bytes=written.bytes,
         symlinks=len(plan.symlinks) - len(unlinked),
-        dirs=destination.made,
-        missing=sorted(missing + unlinked),
-        skipped=[(path, _sentence(blobs, id)) for path, id in plan.skipped],
-        submodules=[(path, _sentence(blobs, id)) for path, id in plan.submodules],
+        dirs=made,
+        missing=sorted(plan.missing + unmade + written.missing + unlinked + unset),
+        skipped=[(path, sentence(blobs, id)) for path, id in plan.skipped],
+        submodules=[(path, sentence(blobs, id)) for path, id in plan.submodules],
     )
 
 
-def walk(
-    blobs: BlobStore, root: bytes, trees: Mapping[bytes, bytes] | None = None
-) -> Iterator[tuple[bytes, TreeEntry]]:
+def walk(blobs: BlobStore, root: bytes, read: Read | None = None) -> Iterator[tuple[bytes, TreeEntry]]:
     """Every path of a tree with its entry, a directory before what is in it, in order of names.
 
     Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep or too large, after
     some of it.
     """
-    get = _tree_getter(blobs, trees or {})
+    get = read or blobs.get_tree
     undone = "they are not listed"
     walked = Walk(blobs, [(get, root)], undone)
     stack = [(b"", iter(get(root)))]
@@ -165,15 +163,15 @@ def walk(
 
 @dataclass(slots=True)
 class _Plan:
-    """What is to be made. A directory is a row (index of its parent, name, path); row 0 is the target."""
+    """What is to be made: directories by path, parents first; files and links by directory and name."""
 
-    dirs: list[tuple[int, bytes, bytes]] = field(default_factory=lambda: [(0, b"", b"")])
+    dirs: list[bytes] = field(default_factory=list)
     files: list[FileJob] = field(default_factory=list)
-    symlinks: list[tuple[bytes, int, bytes, bytes]] = field(default_factory=list)
+    symlinks: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
     skipped: list[tuple[bytes, bytes]] = field(default_factory=list)
     submodules: list[tuple[bytes, bytes]] = field(default_factory=list)
     missing: Listed = field(default_factory=list)
-    modes: dict[int, int] = field(default_factory=dict)  # of directories that have not the usual one
+    modes: dict[bytes, int] = field(default_factory=dict)  # of directories that have not the usual one
     claims: dict[bytes, int] = field(default_factory=dict)  # size of each content, as the tree has it
 
 
@@ -183,11 +181,11 @@ _NO_FILES = frozenset((DIRECTORY, SYMLINK, SUBMODULE, SKIPPED))
 
 def _plan(
     blobs: BlobStore,
-    root: bytes | Entries,
+    root: bytes,
     target: str,
     wish: Wish | None,
-    trees: Mapping[bytes, bytes],
-    resolve: "Resolve",
+    read: Read,
+    resolve: Resolve,
     *,
     force: bool,
 ) -> _Plan:
@@ -195,32 +193,26 @@ def _plan(
 
     Raises: NotFound, Refused.
     """
-    get = _tree_getter(blobs, trees)
-    # Without its root there is nothing to write: that is an error, not a partial result.
-    top = get(root) if isinstance(root, bytes) else root
-    directories = read_directories(blobs, get, top, wish, ENTRIES_MAX)
+    top = read(root)  # without it there is nothing to write: that is an error, not a partial result
+    directories = read_directories(blobs, read, top, wish, ENTRIES_MAX)
     lists = [top, *(entries for entries in directories.values() if not isinstance(entries, str))]
     locations = blobs.locations(
         {id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES}
     )
     lengths = {id: location[4] for id, location in locations.items()}
-    extent = extent_of(top, wish, directories, lengths)
-    if extent.entries > ENTRIES_MAX:
-        raise too_many(ENTRIES_MAX)
-    if extent.depth > DEPTH_MAX:
-        raise too_deep()
+    extent = allowed_extent(top, wish, directories, lengths)
     refuse_without_room(extent.bytes, target, replaces=force)
     plan = _Plan()
-    level: list[tuple[int, bytes, Wish | None]] = []
-    _plan_directory(plan, level, 0, resolve(top, b""), wish)
+    level: list[tuple[bytes, bytes, Wish | None]] = []
+    _plan_directory(plan, level, b"", resolve(top, b""), wish)
     while level:
-        below: list[tuple[int, bytes, Wish | None]] = []
-        for index, id, part in level:
+        below: list[tuple[bytes, bytes, Wish | None]] = []
+        for folder, id, part in level:
             entries = directories[id]
             if isinstance(entries, str):
-                plan.missing.append((plan.dirs[index][2], entries))
+                plan.missing.append((folder, entries))
                 continue
-            _plan_directory(plan, below, index, resolve(entries, plan.dirs[index][2]), part)
+            _plan_directory(plan, below, folder, resolve(entries, folder), part)
         level = below
     # Contents that are elsewhere, and not in a pack, are known only now.
     needed = sum(lengths.get(job[0], plan.claims.get(job[0], 0)) for job in plan.files)
@@ -242,14 +234,12 @@ def _first_path(name: bytes, wish: Wish | None) -> bytes:
 
 def _plan_directory(
     plan: _Plan,
-    level: list[tuple[int, bytes, Wish | None]],
-    index: int,
+    level: list[tuple[bytes, bytes, Wish | None]],
+    folder: bytes,
     entries: Sequence[TreeEntry],
     wish: Wish | None,
 ) -> None:
-    prefix = plan.dirs[index][2]
-    if prefix:
-        prefix += b"/"
+    prefix = folder + b"/" if folder else b""
     if wish:
         names = {entry[0] for entry in entries}
         for name in wish:
@@ -257,40 +247,32 @@ def _plan_directory(
                 wanted = path_text(prefix + _first_path(name, wish[name]))
                 raise NotFound(f"{wanted} is not in this tree; nothing was written")
     files = plan.files
-    may_be_store = not prefix or is_store_name(plan.dirs[index][1])
+    may_be_store = not prefix or is_store_name(folder.rpartition(b"/")[2])
     for (name, kind, id, size), below in wanted_of(entries, wish):
         path = prefix + name
         if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
             plan.missing.append((path, f"it is not written: it {problem}"))
             continue
         if kind == DIRECTORY:
-            plan.dirs.append((index, name, path))
+            plan.dirs.append(path)
             if size:
-                plan.modes[len(plan.dirs) - 1] = mode_of_directory(size)
-            level.append((len(plan.dirs) - 1, id, below))
+                plan.modes[path] = mode_of_directory(size)
+            level.append((path, id, below))
             continue
         if below and below.keys() != {ALL}:
             raise NotFound(
                 f"{path_text(path)} is no directory in this tree, so nothing is below it; nothing was written"
             )
         if kind == SYMLINK:
-            plan.symlinks.append((path, index, name, id))
+            plan.symlinks.append((folder, name, id))
         elif kind == SUBMODULE:
-            plan.dirs.append((index, name, path))
+            plan.dirs.append(path)
             plan.submodules.append((path, id))
         elif kind == SKIPPED:
             plan.skipped.append((path, id))
         else:
-            files.append((id, index, name, MODE_OF_KIND[kind]))
+            files.append((id, folder, name, MODE_OF_KIND[kind]))
             plan.claims[id] = size
-
-
-def _tree_getter(blobs: BlobStore, trees: Mapping[bytes, bytes]) -> Callable[[bytes], Sequence[TreeEntry]]:
-    def get(id: bytes) -> Sequence[TreeEntry]:
-        encoding = trees.get(id)
-        return blobs.get_tree(id) if encoding is None else decode_tree(encoding, f"tree {to_text(id)}")
-
-    return get
 
 
 def _check_target(blobs: BlobStore, target: str) -> None:
@@ -299,16 +281,19 @@ def _check_target(blobs: BlobStore, target: str) -> None:
         raise Refused(f"{target} is inside the store {blobs.layout.root}; name a directory elsewhere")
 
 
-def _open_target(calls: UserFiles, target: str, force: bool, mode: int) -> tuple[int, bool]:
-    """A descriptor of the target; whether it was missing, and was made with this mode."""
+def _opened(calls: UserFiles, target: str, force: bool, root_mode: int | None, plan: _Plan) -> OpenDirectory:
+    """The target, made where it is missing, and then with `root_mode` at the end."""
     try:
         try:
             fd = calls.open_root(target)
         except FileNotFoundError:
+            mode = DIRECTORY_MODE if root_mode is None else PRIVATE_MODE
             os.makedirs(target, mode)
             fd = calls.open_root(target)
             calls.fchmod(fd, mode)
-            return fd, True
+            if root_mode is not None:
+                plan.modes[b""] = root_mode
+            return OpenDirectory(target, fd, calls)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
             raise Refused(
@@ -318,23 +303,53 @@ def _open_target(calls: UserFiles, target: str, force: bool, mode: int) -> tuple
     if not force and calls.listdir(fd):
         calls.close(fd)
         raise Refused(f"{target} is not empty; name an empty directory, or use --force to write over it")
-    return fd, False
+    return OpenDirectory(target, fd, calls)
 
 
-def _write_symlinks(blobs: BlobStore, destination: Target, plan: _Plan) -> Listed:
-    """Make the symlinks; the (path, reason) of those that cannot be made."""
-    failed = []
-    for path, index, name, id in plan.symlinks:
+def _make_directories(directory: OpenDirectory, plan: _Plan, force: bool) -> tuple[int, Listed]:
+    """How many are there now, and the (path, reason) of those that cannot be made."""
+    failed: Listed = []
+    for path in plan.dirs:
+        folder, _, name = path.rpartition(b"/")
+        mode = PRIVATE_MODE if path in plan.modes else DIRECTORY_MODE
         try:
-            destination.write_symlink(index, name, blobs.get(id))
-        except EventLogError as error:
-            failed.append((path, f"its target cannot be read: {error}"))
+            directory.make_dir(folder, name, mode, over=force)
+        except FileExistsError:
+            plan.modes.pop(path, None)
+            if not force:  # else it was there, and keeps its mode
+                failed.append((path, COLLISION))
         except OSError as error:
-            failed.append((path, f"it cannot be written: {reason_of(error)}"))
+            plan.modes.pop(path, None)
+            failed.append((path, f"the directory cannot be made: {reason_of(error)}"))
+    return len(plan.dirs) - len(failed), failed
+
+
+def _set_modes(directory: OpenDirectory, plan: _Plan) -> Listed:
+    """Give new directories the modes they had, from below: one may forbid to enter it."""
+    failed: Listed = []
+    for path in reversed([b"", *plan.dirs]):
+        if path in plan.modes:
+            try:
+                directory.calls.fchmod(directory.dir(path), plan.modes[path])
+            except OSError as error:
+                failed.append((path, f"its mode cannot be set: {reason_of(error)}"))
     return failed
 
 
-def _sentence(blobs: BlobStore, id: bytes) -> str:
+def _write_symlinks(blobs: BlobStore, directory: OpenDirectory, plan: _Plan, force: bool) -> Listed:
+    """Make the symlinks; the (path, reason) of those that cannot be made."""
+    failed: Listed = []
+    for folder, name, id in plan.symlinks:
+        try:
+            directory.write_symlink(folder, name, blobs.get(id), over=force)
+        except EventLogError as error:
+            failed.append((joined(folder, name), f"its target cannot be read: {error}"))
+        except OSError as error:
+            failed.append((joined(folder, name), f"it cannot be written: {reason_of(error)}"))
+    return failed
+
+
+def sentence(blobs: BlobStore, id: bytes) -> str:
     """The text kept for a skipped file (why) or a submodule (its commit)."""
     try:
         return blobs.get(id).decode("utf-8", "replace")

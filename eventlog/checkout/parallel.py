@@ -30,10 +30,10 @@ from eventlog.blobs.groups import GroupReader
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.pack import GROUP_RAW_MAX
 from eventlog.blobs.store import BlobStore
-from eventlog.checkout.target import Target, reason_of
+from eventlog.checkout.directory import OpenDirectory, joined, reason_of
 
-# (id, index of the directory, name, mode)
-FileJob = tuple[bytes, int, bytes, int]
+# (id, path of the directory, name, mode)
+FileJob = tuple[bytes, bytes, bytes, int]
 
 # (path, reason)
 Listed = list[tuple[bytes, str]]
@@ -60,20 +60,25 @@ class Done:
     unread: list[FileJob] = field(default_factory=list)
 
 
-def write_files(blobs: BlobStore, target: Target, jobs: list[FileJob], workers: int | None = None) -> Done:
-    """Write every job that can be written. `workers` None lets the amount of work decide."""
+def write_files(
+    blobs: BlobStore, target: OpenDirectory, jobs: list[FileJob], workers: int | None, *, over: bool
+) -> Done:
+    """Write every job that can be written, with `over` in the place of old files.
+
+    Args: workers: None lets the amount of work decide.
+    """
     locations = blobs.locations({job[0] for job in jobs})
     done = Done(unread=[job for job in jobs if job[0] not in locations])
     located = sorted((locations[job[0]], job) for job in jobs if job[0] in locations)
     runs = _runs(located, workers)
-    for part in _write_runs(blobs, target, runs):
+    for part in _write_runs(blobs, target, runs, over):
         done.files += part.files
         done.bytes += part.bytes
         done.missing += part.missing
         done.unread += part.unread
     unread, done.unread = done.unread, []
     for job in unread:
-        _write_unread(blobs, target, job, done)
+        _write_unread(blobs, target, job, over, done)
     return done
 
 
@@ -98,13 +103,15 @@ def _runs(located: _Run, workers: int | None) -> list[_Run]:
     return runs
 
 
-def _write_runs(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done]:
+def _write_runs(blobs: BlobStore, target: OpenDirectory, runs: list[_Run], over: bool) -> list[Done]:
     if len(runs) > 1 and _may_fork():
-        return _write_forked(blobs, target, runs)
-    return [_write_run(blobs, target, run) for run in runs]
+        return _write_forked(blobs, target, runs, over)
+    return [_write_run(blobs, target, run, over) for run in runs]
 
 
-def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap | None = None) -> Done:
+def _write_run(
+    blobs: BlobStore, target: OpenDirectory, run: _Run, over: bool, progress: mmap.mmap | None = None
+) -> Done:
     """Write one run with a reader of its own. Every content is hashed before its file is made."""
     done = Done()
     # In pack order one group is enough, and its memory serves the next one, already mapped.
@@ -126,35 +133,35 @@ def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap 
                     done.unread.append(job)
                     continue
                 last = id
-            _write(target, job, data, done)
+            _write(target, job, data, over, done)
     finally:
         reader.close()
     return done
 
 
-def _write(target: Target, job: FileJob, data: bytes, done: Done) -> None:
-    _, index, name, mode = job
+def _write(target: OpenDirectory, job: FileJob, data: bytes, over: bool, done: Done) -> None:
+    _, folder, name, mode = job
     try:
-        target.write_file(index, name, mode, data)
+        target.write_file(folder, name, mode, data, over=over)
     except OSError as error:
-        done.missing.append((target.path(index, name), f"it cannot be written: {reason_of(error)}"))
+        done.missing.append((joined(folder, name), f"it cannot be written: {reason_of(error)}"))
     else:
         done.files += 1
         done.bytes += len(data)
 
 
-def _write_unread(blobs: BlobStore, target: Target, job: FileJob, done: Done) -> None:
+def _write_unread(blobs: BlobStore, target: OpenDirectory, job: FileJob, over: bool, done: Done) -> None:
     """The second try, by way of the store, which knows other copies and `condemned/`."""
-    id, index, name, _ = job
+    id, folder, name, _ = job
     try:
         elsewhere = blobs.elsewhere(id)
         data = blobs.get(id) if elsewhere is None else elsewhere
         if elsewhere is None and blob_id(data) != id:
             raise NotFound(f"{to_text(id)} is a tree, not a file's content")
     except EventLogError as error:
-        done.missing.append((target.path(index, name), f"its content cannot be read: {error}"))
+        done.missing.append((joined(folder, name), f"its content cannot be read: {error}"))
     else:
-        _write(target, job, data, done)
+        _write(target, job, data, over, done)
 
 
 def _matters(thread: threading.Thread) -> bool:
@@ -166,29 +173,21 @@ def _may_fork() -> bool:
     return sys.platform == "linux" and not any(map(_matters, threading.enumerate()))
 
 
-def _write_forked(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done]:
+def _write_forked(blobs: BlobStore, target: OpenDirectory, runs: list[_Run], over: bool) -> list[Done]:
     children: list[_Child] = []
     try:
         for run in runs[1:]:
-            children.append(_Child(blobs, target, run))
-        parts = [_write_run(blobs, target, runs[0])]
+            children.append(_Child(blobs, target, run, over))
+        parts = [_write_run(blobs, target, runs[0], over)]
         for child, run in zip(children, runs[1:], strict=True):
             done = child.result()
             child.end()
-            parts.append(_write_again(blobs, target, run) if done is None else done)
+            # What a child left that died has names of its run: it is written over.
+            parts.append(_write_run(blobs, target, run, over=True) if done is None else done)
         return parts
     finally:
         for child in children:
             child.end()
-
-
-def _write_again(blobs: BlobStore, target: Target, run: _Run) -> Done:
-    """Write the run of a child that died. What it left has names of this run, so it is written over."""
-    force, target.force = target.force, True
-    try:
-        return _write_run(blobs, target, run)
-    finally:
-        target.force = force
 
 
 class _Orphaned(BaseException):
@@ -201,7 +200,7 @@ _Message = tuple[int, int, Listed, list[FileJob]]
 class _Child:
     """A forked process that writes one run."""
 
-    def __init__(self, blobs: BlobStore, target: Target, run: _Run) -> None:
+    def __init__(self, blobs: BlobStore, target: OpenDirectory, run: _Run, over: bool) -> None:
         # Counts the files the child has done, in memory that both see.
         self._progress = mmap.mmap(-1, 8)
         self._pipe, write_fd = os.pipe()
@@ -211,7 +210,7 @@ class _Child:
             warnings.simplefilter("ignore", DeprecationWarning)
             self._pid = os.fork()
         if self._pid == 0:
-            self._work(blobs, target, run, write_fd)
+            self._work(blobs, target, run, over, write_fd)
         os.close(write_fd)
 
     def result(self) -> Done | None:
@@ -253,12 +252,14 @@ class _Child:
         if os.getppid() != self._parent:
             raise _Orphaned
 
-    def _work(self, blobs: BlobStore, target: Target, run: _Run, write_fd: int) -> NoReturn:
+    def _work(
+        self, blobs: BlobStore, target: OpenDirectory, run: _Run, over: bool, write_fd: int
+    ) -> NoReturn:
         code = 1
         try:
             os.close(self._pipe)
             target.go_on = self._stop_without_parent
-            done = _write_run(blobs, target, run, self._progress)
+            done = _write_run(blobs, target, run, over, self._progress)
             message: _Message = (done.files, done.bytes, done.missing, done.unread)
             with open(write_fd, "wb") as pipe:
                 pipe.write(marshal.dumps(message))

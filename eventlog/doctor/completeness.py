@@ -138,15 +138,15 @@ def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | N
     from eventlog.blobs.ids import from_text
     from eventlog.blobs.tree import SKIPPED
     from eventlog.checkout.materialize import walk
-    from eventlog.replay.deferred import DeferredContents, content_events_in
+    from eventlog.replay.deferred import DeferredContents
 
     if tree_hash is None:
         return None
-    deferred = DeferredContents(store.blobs, content_events_in(store.events))
+    deferred = DeferredContents(store.blobs, store.events)
     try:
         entries = (
             (path, deferred.entry(entry, path))
-            for path, entry in walk(store.blobs, from_text(tree_hash), {})
+            for path, entry in walk(store.blobs, from_text(tree_hash))
             if entry.kind == SKIPPED
         )
         return tuple(

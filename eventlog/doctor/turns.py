@@ -19,7 +19,7 @@ from eventlog.checkout.materialize import walk
 from eventlog.doctor.completeness import completeness
 from eventlog.doctor.store import HOOKED, NOTE, OK, DoctorFinding, age, counted, recent
 from eventlog.hooks import closing
-from eventlog.replay.deferred import DeferredContents, content_events_in
+from eventlog.replay.deferred import DeferredContents
 from eventlog.store import Store
 
 _SLOW_US = 400_000
@@ -161,7 +161,7 @@ def _deferred(store: Store) -> dict[str, int]:
         "order by position desc limit 1",
         [recent(store)],
     ).rows
-    known = DeferredContents(store.blobs, content_events_in(store.events))
+    known = DeferredContents(store.blobs, store.events)
     lists = _paths_in(_object(rows[0][0]).get("lists")) if rows else []
     return {path_text(row.path): row.size for name in lists for row in known.open_files(from_text(name))}
 
@@ -171,7 +171,7 @@ def _large_files(store: Store) -> list[tuple[str, int]]:
     findings = []
     for (tree,) in store.query(_LAST_TREE).rows:
         try:
-            for path, entry in walk(store.blobs, from_text(tree), {}):
+            for path, entry in walk(store.blobs, from_text(tree)):
                 if entry.kind in FILES | {SKIPPED} and _LARGE_BYTES <= entry.size < 1 << 62:
                     findings.append((path_text(path), entry.size))
         except EventLogError:

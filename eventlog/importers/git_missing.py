@@ -12,7 +12,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.blobs.pack import BLOB_SIZE_MAX
 from eventlog.blobs.tree import encode_tree
 from eventlog.hooks.stored_contents import stored_event
-from eventlog.replay.deferred import DeferredContents, content_events_in
+from eventlog.replay.deferred import DeferredContents
 from eventlog.worktree import healing
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def absent(git_object: str | None) -> str:
 def fill(store: "Store", repo: str, repository: "GitRepository", window: "ImportBatch") -> dict[str, str]:
     """Add contents that earlier imports lacked and that are present now; path → reason of the others."""
     missing: dict[str, str] = {}
-    deferred = DeferredContents(store.blobs, content_events_in(store.events))
+    deferred = DeferredContents(store.blobs, store.events)
     for (name,) in store.query(_NAMED, [repo]).rows:
         list_id = from_text(name)
         rows = [row for row in deferred.open_files(list_id) if row.object is not None]

@@ -8,7 +8,7 @@ damaged bytes on disk, are errors.
 One thread at a time. The store verifies contents (I24).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -34,12 +34,14 @@ from eventlog.replay.certainty import NONE
 from eventlog.replay.deferred import DeferredContents, content_events_by_sql, hashed, secrets_in
 from eventlog.replay.diffs import FileDiff, diff
 from eventlog.replay.history import history
-from eventlog.replay.partial_tree import trees_from_file_events
-from eventlog.replay.trees import TreeState, tree_at
+from eventlog.replay.partial_tree import trees_in
+from eventlog.replay.trees import TreeState
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.query.functions import Ask, Rows, Texts
+
+TurnKey = tuple[str, int]  # session and turn
 
 _CONTENT = FILES | {SYMLINK}
 _KIND_NAMES = {
@@ -104,7 +106,6 @@ class StoreAnswers:
         self._states: dict[TurnRef, TreeState | None] = {}
         self._directories = _DIRECTORIES.setdefault(blobs, _Directories())
         self._withheld: frozenset[str] | None = None
-        self._deferred = DeferredContents(blobs, content_events_by_sql(ask))
 
     # -- what SQL asks ---------------------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class StoreAnswers:
             self._refs[name] = ref or find_turn(self._ask, name)
         return [None if name is None else self._refs[name] for name in names]
 
-    def _turns(self, keys: Sequence[tuple[str, int]]) -> Iterator[TurnRef]:
+    def _turns(self, keys: Sequence[TurnKey]) -> Iterator[TurnRef]:
         if keys:
             rows = self._ask(_TURNS, [[key[0] for key in keys], [key[1] for key in keys]]).rows
             yield from (TurnRef(*row) for row in rows)
@@ -182,15 +183,15 @@ class StoreAnswers:
 
     def _read_states(self, refs: Sequence[TurnRef]) -> dict[TurnRef, TreeState | None]:
         events = self._events_of(refs)
-        self._deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
-        return {ref: self._state(events.get((ref.session_id, ref.turn), []), ref) for ref in refs}
+        deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
+        return {ref: self._trees(events, ref, deferred, "end")[0] for ref in refs}
 
-    def _events_of(self, refs: Sequence[TurnRef]) -> dict[tuple[str, int], list[Event]]:
+    def _events_of(self, refs: Sequence[TurnRef]) -> dict[TurnKey, list[Event]]:
         """The events of turns from which their files follow."""
         until = max(ref.until for ref in refs if ref.until is not None)
         asked = [[r.session_id for r in refs], [r.turn for r in refs], min(r.since for r in refs), until]
         result = self._ask(_EVENTS, asked)
-        events: dict[tuple[str, int], list[Event]] = {}
+        events: dict[TurnKey, list[Event]] = {}
         for row in result.rows:
             event = dict(zip(result.columns, row, strict=True))
             if isinstance(event["payload"], str):
@@ -198,15 +199,15 @@ class StoreAnswers:
             events.setdefault((row[0], row[1]), []).append(event)
         return events
 
-    def _state(self, events: list[Event], ref: TurnRef) -> TreeState | None:
+    def _trees(
+        self, events: Mapping[TurnKey, list[Event]], ref: TurnRef, deferred: DeferredContents, *moments: str
+    ) -> list[TreeState] | list[None]:
+        """The trees of a turn, or its partial trees; None where it has no files."""
+        of_turn = events.get((ref.session_id, ref.turn), [])
         try:
-            return tree_at(events, self._blobs, ref.name, deferred=self._deferred)
+            return trees_in(of_turn, self._blobs, ref.name, moments, deferred)
         except NoTree:
-            pass
-        try:
-            return trees_from_file_events(_given(events), self._blobs, ref)[1]
-        except NoTree:
-            return None
+            return [None] * len(moments)
 
     def _content_at(self, state: TreeState, path: str) -> bytes | None:
         """The id of the content of the file at `path`; None where that is not known to be exact."""
@@ -297,19 +298,9 @@ class StoreAnswers:
         """The trees at start and end of a turn; partial trees, where none was recorded."""
         (ref,) = self.find([name])
         assert ref is not None
-        events = self._events_of([ref]).get((ref.session_id, ref.turn), [])
         deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
-        try:
-            start, end = (
-                tree_at(events, self._blobs, ref.name, at, deferred=deferred) for at in ("start", "end")
-            )
-            return start, end
-        except NoTree:
-            pass
-        try:
-            return trees_from_file_events(_given(events), self._blobs, ref)
-        except NoTree:
-            return None, None
+        start, end = self._trees(self._events_of([ref]), ref, deferred, "start", "end")
+        return start, end
 
     def _history(self, path: str) -> list[dict[str, Any]]:
         names = [name for name, _, _ in HISTORY]
@@ -317,14 +308,10 @@ class StoreAnswers:
         return [{name: getattr(version, name) for name in names} for version in versions]
 
 
-def _turn_key(name: str) -> tuple[str, int] | None:
+def _turn_key(name: str) -> TurnKey | None:
     """Session and turn of a full name; None for another form, or the beginning of a name."""
     session, _, turn = name.removeprefix("turn:").partition("_")
     return (session, int(turn)) if turn.isascii() and turn.isdigit() and len(turn) < 19 else None
-
-
-def _given(events: list[Event]) -> "Callable[..., Iterator[Event]]":
-    return lambda *_, **__: iter(events)
 
 
 def _doubt(before: TreeState, after: TreeState, file: FileDiff) -> str | None:

@@ -5,22 +5,20 @@ the directory that they are tested in, where each step writes only what differs.
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.paths import path_text
-from eventlog.blobs.tree import DIRECTORY, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
+from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.checkout.directory import OpenDirectory
+from eventlog.checkout.parallel import Listed
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 from eventlog.query.lookup import Query, TurnRef
 from eventlog.replay.compare import compare
 from eventlog.replay.trees import TreeState
-
-if TYPE_CHECKING:
-    from eventlog.blobs.tree import TreeEntry
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
 
@@ -132,106 +130,58 @@ class Bench:
     def go_to(self, state: BisectState, *, fresh: bool = False) -> None:
         """Bring the directory to a state. Raises: NotFound, Corruption, OSError."""
         tree = self._read(state.turn, state.at)
-        if fresh or self._state is None:
-            self._clear()
-            report = tree.materialize(self.directory, force=True)
-            self.written = report.files + report.symlinks
-            for name, target in self._links:
-                os.symlink(target, os.path.join(self.directory, name))
-            self._stats = {path: stat for path, _ in tree.walk() if (stat := self._stat(path)) is not None}
-        else:
-            self._change(self._state, tree)
+        with OpenDirectory.of(self.directory) as directory:
+            if fresh or self._state is None:
+                self._fill(directory, tree)
+            else:
+                self._change(directory, self._state, tree)
         self._state = tree
 
-    def _clear(self) -> None:
-        for name in os.listdir(self.directory):
-            self._remove(os.path.join(self.directory, name))
+    def _fill(self, directory: OpenDirectory, tree: TreeState) -> None:
+        """Write all of a tree into the directory, in place of what is there."""
+        for name in directory.names(b"") or ():
+            directory.remove(name)
+        self._write(tree, ())
+        for link, leads_to in self._links:
+            os.symlink(leads_to, os.path.join(self.directory, link))
+        self._stats = {path: stat for path, _ in tree.walk() if (stat := _stat(directory, path)) is not None}
 
-    def _change(self, before: TreeState, after: TreeState) -> None:
-        self.written = 0
+    def _change(self, directory: OpenDirectory, before: TreeState, after: TreeState) -> None:
+        """Write only what differs between two trees, and what the test changed of the recorded files."""
         changes = compare(before, after).changes
-        # What the test changed of the recorded files is as recorded again, too.
-        spoiled = [path for path, stat in self._stats.items() if self._stat(path) != stat]
+        spoiled = [path for path, stat in self._stats.items() if _stat(directory, path) != stat]
         for change in changes:
             gone = change.old_path or (change.path if change.after is None else None)
             if gone is not None:
-                self._remove(self._path(gone))
+                directory.remove(gone)
+                directory.prune(gone)
                 self._stats.pop(gone, None)
-                self._prune(gone)
-        written = {change.path: change.after for change in changes}
-        for path in spoiled:
-            if path in self._stats and path not in written:
-                written[path] = after.entry(path_text(path))
-        for path, entry in sorted(written.items()):
-            if entry is not None:
-                self._write(path, entry, after)
+        written = {change.path: change.after.kind for change in changes if change.after is not None}
+        written |= {path: after.entry(path_text(path)).kind for path in spoiled if path in self._stats}
+        for path, kind in written.items():
+            if kind not in (DIRECTORY, SKIPPED, SUBMODULE) and directory.is_dir(path):
+                directory.remove(path)
+        self.written = 0
+        if written and (missing := self._write(after, sorted(written))):
+            raise NotFound(f"{path_text(missing[0][0])}: {missing[0][1]}")
+        directory.forget()
+        for path in written:
+            if (stat := _stat(directory, path)) is not None:
+                self._stats[path] = stat
 
-    def _write(self, path: bytes, entry: "TreeEntry", tree: TreeState) -> None:
-        target = self._path(path)
-        if entry.kind == DIRECTORY:
-            os.makedirs(target, exist_ok=True)
-            return
-        if entry.kind in (SKIPPED, SUBMODULE):
-            return
-        self._make_room(path)
-        data = tree.blobs.get(tree.deferred.entry(entry, path).id)
-        made = target + b".locus-new"
-        self._remove(made)
-        if entry.kind == SYMLINK:
-            os.symlink(data, made)
-        else:
-            fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                os.fchmod(file.fileno(), MODE_OF_KIND[entry.kind])
-        if os.path.isdir(target) and not os.path.islink(target):
-            self._remove(target)
-        os.replace(made, target)
-        self.written += 1
-        if (stat := self._stat(path)) is not None:
-            self._stats[path] = stat
+    def _write(self, tree: TreeState, paths: Sequence[bytes]) -> Listed:
+        """Check the paths of a tree out, all without `paths`; those that cannot be written."""
+        report = tree.check_out(self.directory, paths, force=True)
+        self.written = report.files + report.symlinks
+        return report.missing
 
-    def _make_room(self, path: bytes) -> None:
-        """The directories above a path, in place of whatever the test put there."""
-        above = b""
-        for name in path.split(b"/")[:-1]:
-            above = above + b"/" + name if above else name
-            target = self._path(above)
-            if os.path.islink(target) or os.path.isfile(target):
-                os.unlink(target)
-            os.makedirs(target, exist_ok=True)
 
-    def _prune(self, path: bytes) -> None:
-        """Remove the directories above a path that are empty now."""
-        while b"/" in path:
-            path = path.rpartition(b"/")[0]
-            try:
-                os.rmdir(self._path(path))
-            except OSError:
-                return
-
-    def _stat(self, path: bytes) -> tuple[int, ...] | None:
-        """By what a change of a file shows; None for a directory, and where nothing stands."""
-        try:
-            stat = os.lstat(self._path(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if S_ISDIR(stat.st_mode):
-            return None
-        return stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns
-
-    def _path(self, path: bytes) -> bytes:
-        return os.fsencode(self.directory) + b"/" + path
-
-    @staticmethod
-    def _remove(path: "str | bytes") -> None:
-        try:
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path)
-            else:
-                os.unlink(path)
-        except FileNotFoundError:
-            return
+def _stat(directory: OpenDirectory, path: bytes) -> tuple[int, ...] | None:
+    """By what a change of a file shows; None for a directory, and where nothing stands."""
+    stat = directory.lstat(path)
+    if stat is None or S_ISDIR(stat.st_mode):
+        return None
+    return stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns
 
 
 def search(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.base.paths import is_outside, path_bytes
+from eventlog.base.paths import is_below, is_outside, path_bytes
 
 EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
     "exact",
@@ -55,7 +55,7 @@ class Certainty:
         """Why the state of `path` is not known; None where it is exact."""
         wanted = doubt_bytes(path)
         for doubtful, reason in self.paths:
-            if doubtful == EVERYTHING or _is_below(wanted, doubt_bytes(doubtful)):
+            if doubtful == EVERYTHING or is_below(wanted, doubt_bytes(doubtful)):
                 return reason
         return None
 
@@ -81,11 +81,7 @@ class Certainty:
 
 
 def _meet(doubtful: bytes, wanted: bytes) -> bool:
-    return doubtful == b"." or _is_below(wanted, doubtful) or _is_below(doubtful, wanted)
-
-
-def _is_below(path: bytes, above: bytes) -> bool:
-    return path == above or path.startswith(above + b"/")
+    return doubtful == b"." or is_below(wanted, doubtful) or is_below(doubtful, wanted)
 
 
 def doubt_bytes(path: str) -> bytes:

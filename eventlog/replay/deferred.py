@@ -38,8 +38,8 @@ _LOST = "its content was deferred, and could not be stored: "
 
 _GIT_CONTEXT = "locus 2026 git object v1"
 
-# All events of the type `content`, with COLUMNS.
-ContentEvents = Callable[[], Iterable[Mapping[str, Any]]]
+# `Store.events` or `Store.rows`, or the same by SQL: asked for the events of this type with COLUMNS.
+Events = Callable[..., Iterable[Mapping[str, Any]]]
 
 
 class _Elsewhere:
@@ -134,10 +134,10 @@ def _holds_secret(blobs: "BlobStore", id: bytes) -> bool:
         return False  # it cannot be shown either
 
 
-def content_events_by_sql(ask: "Ask") -> ContentEvents:
+def content_events_by_sql(ask: "Ask") -> Events:
     """The `content` events of a store, read with SQL."""
 
-    def events() -> Iterable[Mapping[str, Any]]:
+    def events(**_: object) -> Iterable[Mapping[str, Any]]:
         from eventlog.base import jsontext
 
         columns = ", ".join(COLUMNS)
@@ -154,21 +154,13 @@ def is_of_git(blobs: "BlobStore", id: bytes) -> bool:
     return elsewhere is not None and elsewhere.is_of_git(id)
 
 
-def content_events_in(events: Callable[..., Iterable[Mapping[str, Any]]]) -> ContentEvents:
-    """The `content` events of a store, read with its `events`."""
-    return lambda: events(event_types=(EVENT_TYPE,), columns=COLUMNS)
-
-
-def no_content_events() -> Iterable[Mapping[str, Any]]:
-    return ()
-
-
 class DeferredContents:
     """Resolves the entries of deferred files, at one moment of the log."""
 
-    def __init__(self, blobs: "BlobStore", content_events: ContentEvents = no_content_events) -> None:
+    def __init__(self, blobs: "BlobStore", events: Events | None = None) -> None:
+        """Args: events: those of the store; without them every content is open that git does not hold."""
         self._blobs = blobs
-        self._content_events = content_events
+        self._events = events
         self._lists: dict[bytes, _List] = {}
         self._list_of: dict[bytes, bytes | None] = {}  # by the id of an entry's sentence
         self._stored: dict[bytes, list[Mapping[str, Any]]] | None = None
@@ -238,7 +230,7 @@ class DeferredContents:
     def _events_of(self, list_id: bytes) -> list[Mapping[str, Any]]:
         if self._stored is None:
             self._stored = {}
-            for event in self._content_events():
+            for event in self._events(event_types=(EVENT_TYPE,), columns=COLUMNS) if self._events else ():
                 for id in _ids([event.get("before_hash")]):
                     self._stored.setdefault(id, []).append(event)
         return self._stored.get(list_id, [])

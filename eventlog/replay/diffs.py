@@ -11,12 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eventlog.base.errors import EventLogError, NotFound
-from eventlog.base.paths import path_bytes, path_text
+from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_text
-from eventlog.blobs.tree import DIRECTORY, SUBMODULE, TreeEntry
+from eventlog.blobs.tree import SUBMODULE, TreeEntry
 from eventlog.replay.compare import ROOT, Missing, PathChange, compare
 from eventlog.replay.linediff import LineDiff, line_diff
 from eventlog.replay.patches import patch, sections
+from eventlog.replay.trees import path_of
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
@@ -137,7 +138,7 @@ class Diff:
                 f"{unknown}: no such path in {self.before.turn} at {self.before.at} "
                 f"or in {self.after.turn} at {self.after.at}"
             )
-        wanted = [_bytes_of(path).rstrip(b"/") for path in paths]
+        wanted = [path_of(path).rstrip(b"/") for path in paths]
         if not wanted:
             return self
         return replace(
@@ -148,7 +149,7 @@ class Diff:
 
     def knows(self, path: str) -> bool:
         """Whether one side has an entry at `path`, or should have."""
-        wanted = _bytes_of(path).rstrip(b"/")
+        wanted = path_of(path).rstrip(b"/")
         return (
             _has(self.before, wanted)
             or _has(self.after, wanted)
@@ -162,24 +163,8 @@ def diff(before: "TreeState", after: "TreeState") -> Diff:
     return Diff(before, after, comparison.changes, comparison.missing)
 
 
-def _bytes_of(path: str) -> bytes:
-    try:
-        return path_bytes(path)
-    except ValueError as error:
-        raise NotFound(str(error)) from error
-
-
 def _has(state: "TreeState", path: bytes) -> bool:
-    if path == ROOT:
-        return True
-    entries = {entry.name: entry for entry in state.stored_tree(state.root)}
-    *folders, name = path.split(b"/")
-    for folder in folders:
-        entry = entries.get(folder)
-        if entry is None or entry.kind != DIRECTORY:
-            return False
-        entries = {below.name: below for below in state.stored_tree(entry.id)}
-    return name in entries
+    return path == ROOT or state.find(path) is not None
 
 
 def diff_of(event: Mapping[str, Any], blobs: "BlobStore") -> str | None:

@@ -6,7 +6,7 @@ Snapshots are not searched: that would read trees of every turn of the log. Read
 query, and contents only where an event does not state its line counts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -127,10 +127,7 @@ def history(
     ).rows
     prompts = _prompts(query, {(row[2], row[3]) for row in rows})
     deferred = DeferredContents(blobs, content_events_by_sql(query))
-    versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in rows]
-    if not counted:
-        return versions
-    return [_counted(version, row, blobs, deferred) for version, row in zip(versions, rows, strict=True)]
+    return [_version(row, prompts, blobs, deferred, counted) for row in rows]
 
 
 def with_doubts(
@@ -198,51 +195,41 @@ def _prompts(
 
 
 def _version(
-    row: tuple[Any, ...], prompts: dict[tuple[str | None, int | None], tuple[str | None, str | None]]
+    row: tuple[Any, ...],
+    prompts: dict[tuple[str | None, int | None], tuple[str | None, str | None]],
+    blobs: "BlobStore",
+    deferred: DeferredContents,
+    counted: bool,
 ) -> FileVersion:
-    fields = dict(zip(_FIELDS, row, strict=True))
-    title, request = prompts.get((fields["session_id"], fields["turn"]), (None, None))
-    return FileVersion(old_path=_old_path(fields.pop("payload")), title=title, user_request=request, **fields)
-
-
-def _stored(
-    version: FileVersion, row: tuple[Any, ...], blobs: "BlobStore", deferred: DeferredContents
-) -> FileVersion:
-    """The version with the hashes of contents that were deferred when it was recorded."""
-    event = _event_of(version, row)
-    before = version.before_hash or deferred_content(event, "before_deferred", deferred)
-    version = replace(version, before_hash=before)
-    if version.after_hash is None:
-        for list_id in list_named_by(event):
-            entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
-            try:
-                content = hashed(blobs, deferred.entry(entry, doubt_bytes(version.path)))
-            except NotFound:
-                continue  # git no longer holds it
-            if content.kind != SKIPPED:
-                return replace(version, after_hash=to_text(content.id))
-    return version
-
-
-def _counted(
-    version: FileVersion, row: tuple[Any, ...], blobs: "BlobStore", deferred: DeferredContents
-) -> FileVersion:
-    """The version with its line counts, from the contents where the event does not state them."""
-    pair = pair_of(_event_of(version, row), deferred)
-    if pair is None:
-        return version
+    """The version that a change makes, with hashes of contents that were deferred, and lines `counted`."""
+    event = dict(zip(_FIELDS, row, strict=True))
+    event |= {"event_type": "file", "payload": jsontext.object_of(event["payload"])}
+    event["before_hash"] = event["before_hash"] or deferred_content(event, "before_deferred", deferred)
+    event["after_hash"] = event["after_hash"] or _stored(event, blobs, deferred)
+    pair = pair_of(event, deferred) if counted else None
     try:
-        counts = count(blobs, pair)
+        counts = None if pair is None else count(blobs, pair)
     except EventLogError:
-        return version  # not in the store
-    return version if counts is None else replace(version, lines_added=counts[0], lines_removed=counts[1])
+        counts = None  # not in the store
+    if counts is not None:
+        event["lines_added"], event["lines_removed"] = counts
+    title, request = prompts.get((event["session_id"], event["turn"]), (None, None))
+    old_path = _old_path(event["payload"])
+    fields = {name: event[name] for name in _FIELDS if name != "payload"}
+    return FileVersion(old_path=old_path, title=title, user_request=request, **fields)
 
 
-def _event_of(version: FileVersion, row: tuple[Any, ...]) -> dict[str, Any]:
-    """The fields of a version's event about contents and lines."""
-    names = ("operation", "path", "before_hash", "after_hash", "lines_added", "lines_removed")
-    payload = jsontext.object_of(row[_FIELDS.index("payload")])
-    return {"event_type": "file", "payload": payload, **{name: getattr(version, name) for name in names}}
+def _stored(event: Mapping[str, Any], blobs: "BlobStore", deferred: DeferredContents) -> str | None:
+    """The hash of the content after a change that names a list, where that content is known by now."""
+    list_id = list_named_by(event)
+    if list_id is None:
+        return None
+    entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
+    try:
+        content = hashed(blobs, deferred.entry(entry, doubt_bytes(str(event["path"]))))
+    except NotFound:
+        return None  # git no longer holds it
+    return None if content.kind == SKIPPED else to_text(content.id)
 
 
 def _old_path(payload: Any) -> str | None:

@@ -74,10 +74,9 @@ class LineCounts:
 
     def fill(self, events: "Iterable[Event | dict[str, Any]]") -> None:
         """Add the counts to changes of files that state none, in place."""
-        from eventlog.replay.deferred import DeferredContents, content_events_in, no_content_events
+        from eventlog.replay.deferred import DeferredContents
 
-        content_events = content_events_in(self._rows) if self._rows else no_content_events
-        deferred = DeferredContents(self._blobs, content_events)
+        deferred = DeferredContents(self._blobs, self._rows)
         changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]
         for (event, _), counts in zip(changes, self(pair for _, pair in changes), strict=True):
             if counts is not None:
@@ -205,7 +204,7 @@ def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
             return None
     before, after = contents
     if whole or not before or not after:
-        return _lines(after), _lines(before)
+        return line_count(after), line_count(before)
     from eventlog.replay.linediff import line_diff  # most questions count nothing
 
     lines = line_diff(before, after)
@@ -264,6 +263,6 @@ def _key(pair: "Pair") -> bytes:
     return blake3(f"{old or ''} {new or ''} {int(whole)}".encode()).digest(16)
 
 
-def _lines(text: bytes) -> int:
+def line_count(text: bytes) -> int:
     """How many lines; the last one may lack its newline."""
     return text.count(b"\n") + (not text.endswith(b"\n") if text else 0)

@@ -17,6 +17,8 @@ from itertools import accumulate, compress
 from operator import lt
 from typing import TypeVar
 
+from eventlog.replay.line_counts import line_count
+
 CONTEXT_LINES = 3
 
 T = TypeVar("T", bound=Hashable)
@@ -99,7 +101,7 @@ def line_diff(old: bytes, new: bytes) -> LineDiff:
     """How `old` becomes `new`. Only the stretch in which they differ is compared line by line."""
     start, tail = _common_ends(old, new)
     middles = old[start : len(old) - tail], new[start : len(new) - tail]
-    counts = [_count(middle) for middle in middles]
+    counts = [line_count(middle) for middle in middles]
     if sum(counts) > LINES_MAX:
         pieces = [[len(middle)] if middle else [] for middle in middles]
         lines: list[Sequence[int]] = [(0, count) if count else (0,) for count in counts]
@@ -179,11 +181,6 @@ def _common_ends(old: bytes, new: bytes) -> tuple[int, int]:
     # The tail begins after its first newline: bytes before that may belong to a changed line.
     tail_start = old.find(b"\n", len(old) - tail) + 1
     return start, len(old) - tail_start if tail_start else 0
-
-
-def _count(text: bytes) -> int:
-    """How many lines; the last one may lack its newline."""
-    return text.count(b"\n") + (not text.endswith(b"\n") if text else 0)
 
 
 def _marked(sign: bytes, text: bytes) -> bytes:

@@ -23,25 +23,21 @@ class MultiStoreAnswers:
         self._owner: dict[str, str] = {}
 
     def contents(self, paths: "Texts", turns: "Texts") -> "list[bytes | None]":
-        return self._each(
-            turns, lambda answers, rows: answers.contents([paths[i] for i in rows], [turns[i] for i in rows])
-        )
+        return self._each(StoreAnswers.contents, turns, paths, turns)
 
     def turn_ranges(self, turns: "Texts") -> "list[dict[str, Any] | None]":
-        ranges = self._each(turns, lambda answers, rows: answers.turn_ranges([turns[i] for i in rows]))
+        ranges = self._each(StoreAnswers.turn_ranges, turns, turns)
         return [
             None if turn_range is None or name is None else {**turn_range, "of_store": self._owner[name]}
             for name, turn_range in zip(turns, ranges, strict=True)
         ]
 
     def trees(self, turns: "Texts") -> "Rows":
-        return self._each(turns, lambda answers, rows: answers.trees([turns[i] for i in rows]))
+        return self._each(StoreAnswers.trees, turns, turns)
 
     def diffs(self, before: "Texts", after: "Texts") -> "Rows":
         self._find_owners(after)
-        return self._each(
-            before, lambda answers, rows: answers.diffs([before[i] for i in rows], [after[i] for i in rows])
-        )
+        return self._each(StoreAnswers.diffs, before, before, after)
 
     def histories(self, paths: "Texts") -> "Rows":
         of_each = [answers.histories(paths) for answers in self._stores.values()]
@@ -51,9 +47,9 @@ class MultiStoreAnswers:
         ]
 
     def _each(
-        self, turns: "Texts", answer: "Callable[[StoreAnswers, list[int]], list[_Answer | None]]"
+        self, answer: "Callable[..., list[_Answer | None]]", turns: "Texts", *columns: "Texts"
     ) -> "list[_Answer | None]":
-        """The answer of each row's store, with the rows of one store asked together."""
+        """The answer of the store of each row's turn, with the rows of one store asked together."""
         self._find_owners(turns)
         rows: dict[str, list[int]] = {}
         for i, name in enumerate(turns):
@@ -61,7 +57,8 @@ class MultiStoreAnswers:
                 rows.setdefault(self._owner[name], []).append(i)
         results: list[_Answer | None] = [None] * len(turns)
         for store, indices in rows.items():
-            for i, result in zip(indices, answer(self._stores[store], indices), strict=True):
+            of_store = ([column[i] for i in indices] for column in columns)
+            for i, result in zip(indices, answer(self._stores[store], *of_store), strict=True):
                 results[i] = result
         return results
 

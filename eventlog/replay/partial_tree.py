@@ -5,7 +5,7 @@ those files: as they were before the turn's first change to each, and as they ar
 differences and single files, not a replay (P1). Pure but for what `blobs` reads.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventlog.base.errors import InvalidEvent, NoTree
@@ -17,15 +17,15 @@ from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, is_change
 from eventlog.replay.deferred import DeferredContents
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
-    COLUMNS,
     Events,
     Running,
     TreeState,
-    apply,
+    applied,
+    events_of,
     kind_of_mode,
     no_tree,
-    store_encoding,
-    trees_of,
+    runs,
+    tree_at,
 )
 
 if TYPE_CHECKING:
@@ -35,50 +35,40 @@ _UNKNOWN = "its content before this turn is not known"
 
 
 def trees_or_partial(
-    events: Events, blobs: "BlobStore", ref: TurnRef, running: Running | None = None
-) -> tuple[TreeState, TreeState]:
-    """The trees at start and end of a turn; where none was recorded, the partial trees."""
+    events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
+) -> list[TreeState]:
+    """The trees at some moments of a turn, as `trees_of`; where none was recorded, the partial trees."""
+    timeline = events_of(events, ref, *moments)
+    deferred = DeferredContents(blobs, events)
+    return trees_in(timeline, blobs, ref.name, moments, deferred, running=runs(timeline, running))
+
+
+def trees_in(
+    timeline: Sequence[Mapping[str, Any]],
+    blobs: "BlobStore",
+    turn: str,
+    moments: Sequence[str],
+    deferred: DeferredContents,
+    *,
+    running: bool = False,
+) -> list[TreeState]:
+    """The same from the events of a turn. Raises: NoTree when they have no files either."""
     try:
-        before, after = trees_of(events, blobs, ref, "start", "end", running=running)
+        return [tree_at(timeline, blobs, turn, at, running=running, deferred=deferred) for at in moments]
     except NoTree as error:
-        return trees_from_file_events(events, blobs, ref, error.known)
-    return before, after
-
-
-def files_at(
-    tree: Callable[[TurnRef, str], TreeState], events: Events, blobs: "BlobStore", ref: TurnRef, at: str
-) -> TreeState:
-    """The tree at a moment of a turn; where none was recorded, the partial tree.
-
-    Args: tree: `Store.tree`. Raises: NoTree.
-    """
-    try:
-        return tree(ref, at)
-    except NoTree as error:
-        if at not in ("start", "end"):
+        if not {"start", "end"}.issuperset(moments):
             raise
-        return trees_from_file_events(events, blobs, ref, error.known)[at == "end"]
-
-
-def trees_from_file_events(
-    events: Events, blobs: "BlobStore", ref: TurnRef, known: Certainty | None = None
-) -> tuple[TreeState, TreeState]:
-    """The files in a turn's file events, at its start and at its end. Raises: NoTree when it has none.
-
-    Files outside of the repository stand in neither tree. Args: known: the certainty of the turn's files, for
-    that error.
-    """
-    of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
-    files = [event for event in of_turn if event["event_type"] == "file" and event["operation"] != "read"]
-    if not files:
-        raise no_tree(ref.name, known, ", and it has no file events")
-    files = [event for event in files if is_change(event)]
-    return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
+        files = [e for e in timeline if e["event_type"] == "file" and e["operation"] != "read"]
+        if not files:
+            raise no_tree(turn, error.known, ", and it has no file events") from None
+        # Files outside of the repository stand in no tree.
+        files = [event for event in files if is_change(event)]
+        return [_state(files, files if at == "end" else (), blobs, turn, at) for at in moments]
 
 
 def _state(
-    files: Iterable[Mapping[str, Any]],
-    applied: Iterable[Mapping[str, Any]],
+    files: Sequence[Mapping[str, Any]],
+    later: Sequence[Mapping[str, Any]],
     blobs: "BlobStore",
     turn: str,
     at: str,
@@ -87,12 +77,8 @@ def _state(
     seen: set[str] = set()
     for event in files:
         _put_before(tree, event, seen, missing)
-    events = list(applied)
-    for event in events:
-        apply(tree, event, missing)
-    made: dict[bytes, bytes] = {}
-    root = tree.write(lambda encoding: store_encoding(made, encoding))
-    ids = tuple(str(event["event_id"]) for event in events)
+    root, made = applied(tree, later, missing)
+    ids = tuple(str(event["event_id"]) for event in later)
     unsaid = tuple(sorted(missing.items()))
     why = "no tree was recorded then; these are the files in the turn's file events"
     certainty = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)

@@ -32,7 +32,7 @@ from eventlog.blobs.tree import (
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
-from eventlog.replay.deferred import DeferredContents, content_events_in, lists_of
+from eventlog.replay.deferred import DeferredContents, lists_of
 from eventlog.replay.edited_tree import EditedTree
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ _KIND_OF_MODE = {
 }  # fmt: skip
 
 
-def no_tree(turn: str, known: Certainty | None = None, why: str = "") -> NoTree:
+def no_tree(turn: str, known: Certainty, why: str = "") -> NoTree:
     """The error of a turn without a tree. Args: known: the certainty of its files; why: other reasons."""
-    reason = f" ({known.state}: {known.why})" if known is not None and known.state != NONE else why
+    reason = f" ({known.state}: {known.why})" if known.state != NONE else why
     return NoTree(f"{turn}: no tree was recorded in this turn{reason}, so its files are not known", known)
 
 
@@ -103,13 +103,17 @@ class TreeState:
         """Every path with its entry, a directory before its entries, in order of names."""
         from eventlog.checkout.materialize import walk
 
-        for path, entry in walk(self.blobs, self.root, self.made):
+        for path, entry in walk(self.blobs, self.root, self.stored_tree):
             yield path, self.deferred.entry(entry, path)
+
+    def find(self, path: bytes) -> TreeEntry | None:
+        """The entry at `path` as it was recorded, None where there is none."""
+        return EditedTree(self.stored_tree, self.root).get(path)
 
     def entry(self, path: str) -> TreeEntry:
         """The entry at `path`. Raises: NotFound."""
         wanted = _wanted(path)
-        entry = EditedTree(self.stored_tree, self.root).get(wanted)
+        entry = self.find(wanted)
         if entry is None:
             why = dict(self.missing).get(path, "no such path")
             doubt = self.certainty.doubt(path)
@@ -134,40 +138,35 @@ class TreeState:
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
-        from eventlog.checkout.materialize import materialize
-
-        wanted = [_bytes_of(path) for path in paths]
-        report = materialize(
-            self.blobs, self.root, target, force=force, paths=wanted, trees=self.made,
-            resolve=self.deferred.entries, root_mode=self.root_mode,
-        )  # fmt: skip
+        report = self.check_out(target, [path_of(path) for path in paths], force=force)
         named = {path for path, _ in (*report.missing, *report.skipped)}
         doubts = [(doubt_bytes(path), why) for path, why in self.certainty.doubts(paths)]
         unknown = [doubt for doubt in doubts if doubt[0] not in named]
         return replace(report, missing=[*report.missing, *unknown]) if unknown else report
 
+    def check_out(self, target: str, paths: Sequence[bytes] = (), *, force: bool = False) -> "Report":
+        """The same without a word about paths that are not exact."""
+        from eventlog.checkout.materialize import materialize
 
-def certainty_at(
-    tree: Callable[[TurnRef, str], TreeState], events: Events, ref: TurnRef, at: str
-) -> Certainty:
-    """How well a moment of a turn is known; `none` or `failed` where it has no tree.
-
-    Args: tree: `Store.tree`.
-    """
-    try:
-        return tree(ref, at).certainty
-    except NoTree as error:
-        return error.known or certainty_of(events_of(events, ref, at), at)
+        return materialize(
+            self.blobs, self.root, target, force=force, paths=paths,
+            read=self.stored_tree, resolve=self.deferred.entries, root_mode=self.root_mode,
+        )  # fmt: skip
 
 
 def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
-    deferred = DeferredContents(blobs, content_events_in(events))
+    deferred = DeferredContents(blobs, events)
     timeline = events_of(events, ref, *moments)
-    is_running = running is not None and certainty.is_open(timeline) and running(timeline)
-    return [tree_at(timeline, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]
+    now = runs(timeline, running)
+    return [tree_at(timeline, blobs, ref.name, at, running=now, deferred=deferred) for at in moments]
+
+
+def runs(timeline: Sequence[Mapping[str, Any]], running: Running | None) -> bool:
+    """Whether the turn with these events has no end yet, and its process lives."""
+    return running is not None and certainty.is_open(timeline) and running(timeline)
 
 
 def events_of(events: Events, ref: TurnRef, *moments: str) -> list[Event]:
@@ -198,10 +197,7 @@ def tree_at(
     made: dict[bytes, bytes] = {}
     missing: dict[str, str] = {}
     if files:
-        tree = EditedTree(blobs.get_tree, root)
-        for event in files:
-            apply(tree, event, missing)
-        root = tree.write(lambda encoding: store_encoding(made, encoding))
+        root, made = applied(EditedTree(blobs.get_tree, root), files, missing)
     state = TreeState(
         turn=turn,
         at=at,
@@ -239,7 +235,7 @@ def _with_contents(
 ) -> Certainty:
     """The certainty of a state, with the doubts that only the trees show."""
     known = state.certainty.with_doubts(state.missing, "some contents were not captured")
-    lists = {id for event in made_of for id in (*lists_of(event), *list_named_by(event))}
+    lists = {id for event in made_of for id in (*lists_of(event), list_named_by(event)) if id is not None}
     tree = EditedTree(state.stored_tree, state.root) if lists else None
     open_contents = () if tree is None else state.deferred.doubts(sorted(lists), tree)
     known = known.with_doubts(open_contents, "some contents were deferred, and are not known")
@@ -294,6 +290,22 @@ def moment(
     return timeline[base], [event for event in timeline[base + 1 :] if certainty.is_change(event)]
 
 
+def applied(
+    tree: EditedTree, events: Iterable[Mapping[str, Any]], missing: dict[str, str]
+) -> tuple[bytes, dict[bytes, bytes]]:
+    """The root of `tree` after some file events, and the encodings of its new trees by their ids."""
+    for event in events:
+        apply(tree, event, missing)
+    made: dict[bytes, bytes] = {}
+
+    def store(encoding: bytes) -> bytes:
+        id = tree_id(encoding)
+        made[id] = encoding
+        return id
+
+    return tree.write(store), made
+
+
 def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -> None:
     """Apply one file event to `tree`; a path whose content it does not name goes to `missing`."""
     payload = event.get("payload") or {}
@@ -330,7 +342,8 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
         kind = before.kind if before is not None and before.kind in FILES | {SYMLINK} else FILE
     content = event.get("after_hash")
     if content is None:
-        for list_id in list_named_by(event):
+        list_id = list_named_by(event)
+        if list_id is not None:
             size = payload.get("after_size")
             sentence = blob_id(sentence_of(list_id))
             return TreeEntry(b"-", SKIPPED, sentence, size if isinstance(size, int) else SIZE_UNKNOWN)
@@ -345,15 +358,14 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
     return TreeEntry(b"-", kind, id, size if isinstance(size, int) else 0)
 
 
-def list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
+def list_named_by(event: Mapping[str, Any]) -> bytes | None:
     """The list of deferred contents that a file event names."""
     payload = event.get("payload")
     named = payload.get("deferred") if isinstance(payload, Mapping) and certainty.is_change(event) else None
     try:
-        if named is not None:
-            yield from_text(str(named))
+        return None if named is None else from_text(str(named))
     except InvalidEvent:
-        return  # it names no list; the content counts as not captured
+        return None  # it names no list; the content counts as not captured
 
 
 def kind_of_mode(mode: object) -> bytes | None:
@@ -363,14 +375,15 @@ def kind_of_mode(mode: object) -> bytes | None:
 
 def _wanted(path: str) -> bytes:
     """The bytes of a path, if it can stand in a tree. Raises: NotFound."""
-    name = _bytes_of(path)
+    name = path_of(path)
     problem = unsafe_path(name)
     if problem is not None:
         raise NotFound(f"{path!r} cannot stand in a tree: it {problem}")
     return name
 
 
-def _bytes_of(path: str) -> bytes:
+def path_of(path: str) -> bytes:
+    """The bytes of a path. Raises: NotFound."""
     try:
         return path_bytes(path)
     except ValueError as error:
@@ -379,9 +392,3 @@ def _bytes_of(path: str) -> bytes:
 
 def _has_tree(event: Mapping[str, Any]) -> bool:
     return event["event_type"] == "snapshot" and event.get("tree_hash") is not None
-
-
-def store_encoding(made: dict[bytes, bytes], encoding: bytes) -> bytes:
-    id = tree_id(encoding)
-    made[id] = encoding
-    return id

@@ -5,10 +5,9 @@ whatever a step would touch is.
 """
 
 import os
-import subprocess
 from collections.abc import Collection
 
-from eventlog.base.repository import git_environment
+from eventlog.base.paths import is_below
 from eventlog.blobs.tree import (
     DIRECTORY,
     EXECUTABLE,
@@ -18,12 +17,13 @@ from eventlog.blobs.tree import (
     kind_of_mode,
     unsafe_path,
 )
+from eventlog.checkout.directory import FILES, NO_ID, OTHER, OpenDirectory, State, same
 from eventlog.checkout.parallel import Listed
-from eventlog.restore.directory import FILES, NO_ID, OTHER, RestoreDirectory, State, same
 from eventlog.restore.journal import RestoreStep
 from eventlog.restore.known_files import KnownFiles
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.wanted import Wanted, is_below, ways
+from eventlog.restore.wanted import Wanted, ways
+from eventlog.worktree import git
 from eventlog.worktree.kept_ignored import database_name, journals_of
 from eventlog.worktree.statcache import pack_fields
 
@@ -41,7 +41,7 @@ class RestoreComparison:
 
     def __init__(
         self,
-        target: RestoreDirectory,
+        target: OpenDirectory,
         wanted: Wanted,
         known_files: KnownFiles,
         protected: bytes | None,
@@ -274,17 +274,13 @@ def _ignored(target: str, paths: Collection[bytes]) -> set[bytes] | None:
     """Which of the paths git ignores; None when there is a repository and git does not answer."""
     if not paths or not _in_repository(target):
         return set()
-    command = ["git", "-C", target, "-c", "core.fsmonitor=false", "check-ignore", "--stdin", "-z"]
+    names = b"".join(b"./%b\0" % path for path in paths)
+    question = ["check-ignore", "--stdin", "-z"]
     try:
-        completed = subprocess.run(
-            command, env=git_environment(), input=b"".join(b"./%b\0" % path for path in paths),
-            capture_output=True, check=False,
-        )  # fmt: skip
-    except OSError:
+        _, answer = git.run(os.fsencode(target), question, names, accepted=(0, 1))
+    except git.GitFailed:
         return None
-    if completed.returncode not in (0, 1):
-        return None
-    return {path.removeprefix(b"./") for path in completed.stdout.split(b"\0") if path}
+    return {path.removeprefix(b"./") for path in answer.split(b"\0") if path}
 
 
 def _in_repository(directory: str) -> bool:

@@ -17,7 +17,7 @@ from eventlog.base.fs import FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.tree import DIRECTORY, SYMLINK, unsafe_path
-from eventlog.restore.directory import FILES, State
+from eventlog.checkout.directory import FILES, State
 
 FORMAT = 1
 _KINDS = frozenset((*FILES, DIRECTORY, SYMLINK))

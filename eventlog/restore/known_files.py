@@ -18,7 +18,7 @@ from blake3 import blake3
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.restore.directory import NO_ID, RestoreDirectory, State
+from eventlog.checkout.directory import NO_ID, OpenDirectory, State
 from eventlog.worktree import statcache
 from eventlog.worktree.capture import probe_of
 from eventlog.worktree.statcache import UNPROVEN, CacheKey, StatCache, Tables, pack_stat
@@ -36,7 +36,7 @@ class KnownFiles:
     """The rows of the target's stat cache, and what a plan learns on its way, where that is to be stored."""
 
     def __init__(
-        self, fs: FileSystem, layout: Layout, store_id: bytes, target: RestoreDirectory, *, learns: bool
+        self, fs: FileSystem, layout: Layout, store_id: bytes, target: OpenDirectory, *, learns: bool
     ) -> None:
         self._fs = fs
         self._layout = layout

@@ -19,13 +19,13 @@ from eventlog.base.types import Event
 from eventlog.blobs.disk_space import refuse_without_room_for_both
 from eventlog.blobs.ids import blob_id, from_text
 from eventlog.blobs.tree import DIRECTORY, SYMLINK
+from eventlog.checkout.directory import OpenDirectory, State
 from eventlog.checkout.parallel import Listed
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EXACT, Certainty
 from eventlog.replay.trees import Events, Running, trees_of
 from eventlog.restore import wanted as restore_wanted
 from eventlog.restore.compare import RestoreComparison
-from eventlog.restore.directory import RestoreDirectory, State
 from eventlog.restore.journal import ACTIONS, Document, RestoreStep, decode
 from eventlog.restore.known_files import KnownFiles
 from eventlog.restore.wanted import Wanted, wanted_of_turn, wanted_of_undo, ways
@@ -162,11 +162,11 @@ def plan_of_undo(
         )
 
 
-def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> RestoreDirectory:
+def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> OpenDirectory:
     """The directory to restore into: `into`, else the one that the store is in."""
     if into is None and os.path.basename(store_root) != STORE_DIRECTORY:
         raise Refused(f"the store {store_root} is in no working directory; name one with --into")
-    return RestoreDirectory(os.path.dirname(store_root) if into is None else os.fspath(into))
+    return OpenDirectory.of(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 
 def completed(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -219,7 +219,7 @@ def readable_plan(blobs: "BlobStore", plan: str) -> Document | None:
 
 
 def _restored_there(
-    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], target: RestoreDirectory, tree: str
+    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], target: OpenDirectory, tree: str
 ) -> Iterator[Document]:
     """The plans of the restores that changed this very directory, as far as they can be read.
 
@@ -236,7 +236,7 @@ def _restored_there(
 
 
 def make_plan(
-    target: RestoreDirectory,
+    target: OpenDirectory,
     wanted: Wanted,
     blobs: "BlobStore",
     *,
@@ -311,7 +311,7 @@ def make_plan(
     )
 
 
-def _protected(target: RestoreDirectory, store_root: str) -> bytes | None:
+def _protected(target: OpenDirectory, store_root: str) -> bytes | None:
     """The path of the store in the target; None when it is elsewhere."""
     store, path = os.path.realpath(store_root), target.path
     if os.path.commonpath((store, path)) == store:

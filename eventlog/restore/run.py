@@ -10,6 +10,7 @@ meanwhile. It may be killed at any call (I32), and repeated (I12).
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eventlog.base import names
@@ -22,11 +23,11 @@ from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, kind_of_mode
+from eventlog.checkout.directory import FILES, OpenDirectory, State, same
 from eventlog.checkout.parallel import Listed
 from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.restore import journal as restore_journal
-from eventlog.restore.directory import FILES, RestoreDirectory, State, same
 from eventlog.restore.journal import Document, RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
 from eventlog.restore.plan import EVENT_TYPE, RestorePlan
@@ -75,11 +76,11 @@ def run(
             "nothing was touched."
         )
     fs, layout = blobs.fs, blobs.layout
-    with _Locked(fs, layout):
+    with _locked(fs, layout):
         restore_journal.refuse_unfinished(fs, layout)
         if not plan.steps:
             return RestoreOutcome(None, plan.target, 0, [])
-        with RestoreDirectory(plan.target, calls) as target:
+        with OpenDirectory.of(plan.target, calls) as target:
             open_ones = openers(target.path, databases_in([step.path for step in plan.steps]))
             for path, process in open_ones.items():
                 raise Refused(f"{path_text(path)}: {has_open(process)}; nothing was touched.")
@@ -88,7 +89,7 @@ def run(
             return _run(plan, target, blobs, append)
 
 
-def _run(plan: RestorePlan, target: RestoreDirectory, blobs: BlobStore, append: Append) -> RestoreOutcome:
+def _run(plan: RestorePlan, target: OpenDirectory, blobs: BlobStore, append: Append) -> RestoreOutcome:
     fs, layout = blobs.fs, blobs.layout
     document = plan.document(fs.random_bytes(16).hex())
     encoded = restore_journal.encode(document)
@@ -141,7 +142,7 @@ def _kind_of(state: State, blobs: BlobStore) -> bytes:
     return state.kind
 
 
-def _save(target: RestoreDirectory, step: RestoreStep, put: Callable[[bytes], bytes]) -> Observed:
+def _save(target: OpenDirectory, step: RestoreStep, put: Callable[[bytes], bytes]) -> Observed:
     """Put the content of a path into the store, if its state is still the planned one."""
     try:
         state, path_stat, data = target.read(step.path)
@@ -159,7 +160,7 @@ def _save(target: RestoreDirectory, step: RestoreStep, put: Callable[[bytes], by
 
 def _go_back(
     document: Document,
-    target: RestoreDirectory,
+    target: OpenDirectory,
     blobs: BlobStore,
     append: Append,
     journal: str,
@@ -208,7 +209,7 @@ def recover(
     """
     fs, layout = blobs.fs, blobs.layout
     outcomes = []
-    with _Locked(fs, layout):
+    with _locked(fs, layout):
         for path in restore_journal.unfinished(fs, layout):
             document = restore_journal.read(fs, path)
             if document.store_id != blobs.store_id:
@@ -238,10 +239,10 @@ def recover(
     return outcomes
 
 
-def _open_target(document: Document, journal: str, calls: UserFiles | None) -> RestoreDirectory:
+def _open_target(document: Document, journal: str, calls: UserFiles | None) -> OpenDirectory:
     target_path = os.fsdecode(document.target)
     try:
-        target = RestoreDirectory(target_path, calls)
+        target = OpenDirectory.of(target_path, calls)
     except (NotFound, Refused) as error:
         raise Refused(f"{error}. Bring it back, or remove {journal} to give the restore up.") from error
     if target.inode != document.inode or target.path != target_path:
@@ -253,25 +254,20 @@ def _open_target(document: Document, journal: str, calls: UserFiles | None) -> R
     return target
 
 
-class _Locked:
+@contextmanager
+def _locked(fs: FileSystem, layout: Layout) -> Iterator[None]:
     """The restore lock, and the message about a store that cannot be written."""
-
-    def __init__(self, fs: FileSystem, layout: Layout) -> None:
-        try:
-            self._lock = acquire(fs, layout, RESTORE)
-        except LockTimeout:
-            raise
-        except (EventLogError, OSError) as error:
-            raise NotDurable(
-                f"{layout.root} cannot be written ({error}), and a restore first saves there what "
-                "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
-            ) from error
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
+    try:
+        lock = acquire(fs, layout, RESTORE)
+    except LockTimeout:
+        raise
+    except (EventLogError, OSError) as error:
+        raise NotDurable(
+            f"{layout.root} cannot be written ({error}), and a restore first saves there what "
+            "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
+        ) from error
+    with lock:
+        yield
 
 
 # -- events ------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from eventlog.base.errors import Refused
 from eventlog.base.paths import path_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, SYMLINK
+from eventlog.checkout.directory import OpenDirectory, State, same, untouched
 from eventlog.checkout.parallel import Listed
-from eventlog.restore.directory import RestoreDirectory, State, same, untouched
 from eventlog.restore.journal import Document
 from eventlog.restore.wanted import ways
 from eventlog.worktree.userfiles import TEMPORARY
@@ -50,7 +50,7 @@ class _Change:
 
 def carry_out(
     document: Document,
-    target: RestoreDirectory,
+    target: OpenDirectory,
     blobs: BlobStore,
     *,
     forward: bool,
@@ -82,9 +82,7 @@ def carry_out(
 class _Switch:
     """One pass over the steps of a restore in one direction."""
 
-    def __init__(
-        self, document: Document, target: RestoreDirectory, blobs: BlobStore, *, forward: bool
-    ) -> None:
+    def __init__(self, document: Document, target: OpenDirectory, blobs: BlobStore, *, forward: bool) -> None:
         self.target = target
         self.calls = target.calls
         self.blobs = blobs
@@ -161,12 +159,7 @@ class _Switch:
         new = 0o755 if goal.kind == EXECUTABLE else 0o644
         fd = self.calls.create(dir_fd, name, new if goal.mode is None else 0o600)
         unsynced.append(fd)
-        rest = memoryview(data)
-        while rest:
-            written = self.calls.write(fd, rest)
-            if written <= 0:
-                raise OSError(errno.ENOSPC, "the disk took no more bytes")
-            rest = rest[written:]
+        self.target.write(fd, data)
         if goal.mode is not None:
             self.calls.fchmod(fd, goal.mode)
 

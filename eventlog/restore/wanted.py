@@ -5,32 +5,29 @@ restored and the wanted tree lacks it: later trees are compared with the wanted 
 and equal ids are not entered. Deterministic, and reads only.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound
-from eventlog.base.paths import path_bytes, path_text
-from eventlog.blobs.extent import DEPTH_MAX, Entries, Walk, refuse_too_large, wish_of
+from eventlog.base.errors import Corruption, InvalidEvent, NotFound
+from eventlog.base.paths import is_below, path_bytes, path_text
+from eventlog.blobs.extent import DEPTH_MAX, Walk, refuse_too_large, wish_of
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import (
     DIRECTORY,
-    EXECUTABLE,
-    FILE,
     FILES,
-    MODE_OF_KIND,
     SKIPPED,
     SYMLINK,
     is_store_name,
     mode_of_directory,
-    plain_kind,
     unsafe_path,
 )
+from eventlog.checkout.directory import NO_ID, State, joined, state_of_entry
+from eventlog.checkout.materialize import sentence
 from eventlog.checkout.parallel import Listed
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
-from eventlog.replay.trees import TreeState
-from eventlog.restore.directory import NO_ID, State
+from eventlog.replay.trees import TreeState, path_of
 from eventlog.restore.journal import Document
 from eventlog.worktree.kept_ignored import database_name
 
@@ -68,11 +65,6 @@ class Wanted:
 
     def left_alone(self, path: bytes) -> bool:
         return bool(self.alone) and (b"" in self.alone or any(above in self.alone for above in ways(path)))
-
-
-def is_below(path: bytes, above: bytes) -> bool:
-    """Whether `path` is `above` or in it."""
-    return path == above or path.startswith(above + b"/") or not above
 
 
 def ways(path: bytes) -> list[bytes]:
@@ -150,77 +142,56 @@ def wanted_of_undo(document: Document) -> Wanted:
 def selection(paths: Sequence[str]) -> tuple[bytes, ...]:
     wishes = set()
     for path in paths:
-        try:
-            names = [name for name in path_bytes(path).split(b"/") if name not in (b"", b".")]
-        except ValueError as error:
-            raise NotFound(str(error)) from error
+        names = [name for name in path_of(path).split(b"/") if name not in (b"", b".")]
         if not names:
             return ()  # all of it
         wishes.add(b"/".join(names))
     return tuple(sorted(wishes))
 
 
-def _read(wanted: Wanted, state: TreeState) -> Callable[[bytes], Entries]:
-    """A reader of the wanted directories of a tree, after a count of their entries."""
-    read: dict[bytes, Entries | EventLogError] = {}
-
-    def get(id: bytes) -> Entries:
-        entries = read.get(id)
-        if entries is None:
-            try:
-                entries = state.stored_tree(id)
-            except (NotFound, Corruption) as error:
-                entries = error
-            read[id] = entries
-        if isinstance(entries, EventLogError):
-            raise entries
-        return entries
-
-    refuse_too_large(state.blobs, get, state.root, wish_of(wanted.paths), "nothing was touched")
-    return get
-
-
 def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     """Add the entries of the tree; the id of each of its directories."""
+    top, listed = refuse_too_large(
+        state.blobs, state.stored_tree, state.root, wish_of(wanted.paths), "nothing was touched"
+    )
     directories = {b"": state.root}
-    read = _read(wanted, state)
-    stack = [(b"", state.deferred.entries(read(state.root), b""))]
-    is_selective, make = bool(wanted.paths), tuple.__new__
-    leaves: dict[bytes, tuple[bytes, int | None]]
-    leaves = {kind: (kind, None) for kind in (FILE, EXECUTABLE, SYMLINK)}
-    leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
+    stack = [(b"", top)]
     while stack:
-        prefix, entries = stack.pop()
-        may_be_store = not prefix or is_store_name(prefix.split(b"/")[-2])
-        for entry in entries:
+        folder, stored = stack.pop()
+        may_be_store = not folder or is_store_name(folder.rpartition(b"/")[2])
+        for entry in state.deferred.entries(stored, folder):
             name, kind, id, size = entry
-            path = prefix + name
-            if is_selective and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
+            path = joined(folder, name)
+            if wanted.paths and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
+            problem: str | None = None
             if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
-                wanted.missing.append((path, f"it is not written: it {problem}"))
-                wanted.alone.add(path)
-            elif kind in leaves:
+                problem = f"it is not written: it {problem}"
+            elif kind in FILES or kind == SYMLINK:
                 try:
                     # Only what git holds has to be read for its id.
-                    wanted.entries[path] = make(State, (*leaves[kind], hashed(state.blobs, entry).id, size))
+                    wanted.entries[path] = state_of_entry(kind, hashed(state.blobs, entry).id, size)
                 except NotFound as error:
-                    wanted.missing.append((path, str(error)))
-                    wanted.alone.add(path)
+                    problem = str(error)
             elif kind == DIRECTORY:
-                mode = mode_of_directory(size) if size else None
-                wanted.entries[path] = State(DIRECTORY, mode, NO_ID, 0)
-                try:
-                    stack.append((path + b"/", state.deferred.entries(read(id), path)))
+                names = listed.get(id, "what was asked for is not in it")
+                if isinstance(names, str):
+                    problem = names
+                else:
+                    mode = mode_of_directory(size) if size else None
+                    wanted.entries[path] = State(DIRECTORY, mode, NO_ID, 0)
+                    stack.append((path, names))
                     directories[path] = id
-                except (NotFound, Corruption) as error:
-                    del wanted.entries[path]
-                    wanted.missing.append((path, f"its list of names cannot be read: {error}"))
-                    wanted.alone.add(path)
             else:
-                listed = wanted.missing if kind == SKIPPED else wanted.submodules
                 asked_for = ", so there is nothing to restore" if path in wanted.paths else ""
-                listed.append((path, _sentence(state, id) + asked_for))
+                reason = sentence(state.blobs, id) + asked_for
+                if kind == SKIPPED:
+                    problem = reason
+                else:
+                    wanted.submodules.append((path, reason))
+                    wanted.alone.add(path)
+            if problem is not None:
+                wanted.missing.append((path, problem))
                 wanted.alone.add(path)
     return directories
 
@@ -302,10 +273,3 @@ def _legal(text: str) -> bytes | None:
     except ValueError:
         return None
     return path if unsafe_path(path) is None else None
-
-
-def _sentence(state: TreeState, id: bytes) -> str:
-    try:
-        return state.blobs.get(id).decode("utf-8", "replace")
-    except (NotFound, Corruption):
-        return "the reason is not in this store"

@@ -11,7 +11,7 @@ from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from eventlog.base import identity, jsontext, store_location
-from eventlog.base.errors import InvalidEvent, NoStore, Refused
+from eventlog.base.errors import InvalidEvent, NoStore, NoTree, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
 from eventlog.base.types import Event as Row
@@ -391,9 +391,10 @@ class Store:
 
     def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
         """How well the files are known at a moment, stated as for `tree` (docs/certainty.md)."""
-        from eventlog.replay.trees import certainty_at
-
-        return certainty_at(self._tree, self.rows, self._ref(turn), self._moment(at))
+        try:
+            return self._tree(turn, at).certainty
+        except NoTree as error:
+            return cast("Certainty", error.known)
 
     def _running(self, ref: TurnRef) -> "Running":
         """A test whether the process of a turn is alive, from its events."""
@@ -488,7 +489,8 @@ class Store:
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_partial(self.rows, self.blobs, first, self._running(first))
+            running = self._running(first)
+            before, after = trees_or_partial(self.rows, self.blobs, first, "start", "end", running=running)
         else:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
@@ -514,9 +516,10 @@ class Store:
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the partial tree."""
-        from eventlog.replay.partial_tree import files_at
+        from eventlog.replay.partial_tree import trees_or_partial
 
-        return files_at(self._tree, self.rows, self.blobs, self._ref(turn), at)
+        ref, at = self._ref(turn), self._moment(at)
+        return trees_or_partial(self.rows, self.blobs, ref, at, running=self._running(ref))[0]
 
     # -- questions -----------------------------------------------------------------------------
 

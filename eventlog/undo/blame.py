@@ -10,19 +10,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.base.paths import path_bytes
 from eventlog.blobs.ids import blob_id, from_text, to_text
 from eventlog.replay.history import FileVersion, history
 from eventlog.replay.linediff import LINES_MAX, changes
-from eventlog.restore.plan import readable_plan
 from eventlog.undo.merge import is_text
-from eventlog.undo.plan import UndoStore, operations_of
-
-if TYPE_CHECKING:
-    from eventlog.restore.journal import Document
+from eventlog.undo.plan import UndoStore, documents_of
 
 # Where a line comes from that no recorded version wrote.
 BEFORE = "before"  # it was there when recording began
@@ -111,9 +106,8 @@ def _steps(store: UndoStore, path: str, until: int | None) -> list[_Step]:
         _Step(v.position, v, v.before_hash, v.after_hash, _is_gone(v, path), v.operation == "add")
         for v in reversed(versions)
     ]
-    restored = [step for document, position in _documents(store) for step in _of(document, position, path)]
     # Versions are in the order in which things happened; a restore stands where it was recorded.
-    for step in restored:
+    for step in _restored(store, path):
         at = next((i for i, other in enumerate(steps) if other.position > step.position), len(steps))
         steps.insert(at, step)
     return [step for step in steps if until is None or step.position < until]
@@ -123,21 +117,15 @@ def _is_gone(version: FileVersion, path: str) -> bool:
     return version.operation == "delete" or (version.operation == "rename" and version.old_path == path)
 
 
-def _documents(store: UndoStore) -> "Iterator[tuple[Document, int]]":
-    """The plans of restores of the directory that the store stands in."""
+def _restored(store: UndoStore, path: str) -> Iterator[_Step]:
+    """What restores of the directory that the store stands in did to the file."""
     target = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
-    for operation in operations_of(store).done:
-        document = readable_plan(store.blobs, operation.plan)
-        if document is not None and document.target == target:
-            yield document, operation.position
-
-
-def _of(document: "Document", position: int, path: str) -> Iterator[_Step]:
-    for step in document.steps:
-        if step.path == path_bytes(path):
-            before = None if step.before is None else to_text(step.before.id)
-            after = None if step.after is None else to_text(step.after.id)
-            yield _Step(position, None, before, after, after is None, before is None)
+    for operation, document in documents_of(store):
+        for step in document.steps if document.target == target else ():
+            if step.path == path_bytes(path):
+                before = None if step.before is None else to_text(step.before.id)
+                after = None if step.after is None else to_text(step.after.id)
+                yield _Step(operation.position, None, before, after, after is None, before is None)
 
 
 class _Fold:

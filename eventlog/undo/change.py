@@ -13,18 +13,14 @@ from eventlog.base.paths import path_bytes
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import (
     DIRECTORY,
-    EXECUTABLE,
     FILE,
-    MODE_OF_KIND,
     SUBMODULE,
-    SYMLINK,
-    plain_kind,
     unsafe_path,
 )
+from eventlog.checkout.directory import NO_ID, State, same, state_of_entry
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.line_counts import deferred_content
 from eventlog.replay.trees import kind_of_mode
-from eventlog.restore.directory import NO_ID, State, same
 
 if TYPE_CHECKING:
     from eventlog.replay.deferred import DeferredContents
@@ -155,13 +151,6 @@ def _state(path: bytes | None, mode: object, content: object) -> tuple[State | N
     except InvalidEvent:
         return None, "its content is not one of this store"
     return state_of_entry(kind, id), ""
-
-
-def state_of_entry(kind: bytes, id: bytes, size: int = 0) -> State:
-    """The state of a file or symlink of that kind, with a mode where its permissions lack some of git's."""
-    if kind in (FILE, EXECUTABLE, SYMLINK):
-        return State(kind, None, id, size)
-    return State(plain_kind(kind), MODE_OF_KIND[kind], id, size)
 
 
 def _legal(text: str) -> bytes:

@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eventlog.base.errors import Corruption, NotFound, NoTree, Refused
+from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
-from eventlog.base.paths import path_text
+from eventlog.base.paths import is_below, path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
+from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
 from eventlog.query.lookup import Query, TurnRef, turns_where
-from eventlog.replay.certainty import doubt_bytes, is_open
+from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.compare import PathChange, compare
-from eventlog.replay.deferred import DeferredContents, content_events_in, hashed
-from eventlog.replay.trees import Running, TreeState, events_of, trees_of
+from eventlog.replay.deferred import DeferredContents, hashed
+from eventlog.replay.trees import Running, TreeState, events_of, runs, trees_of
 from eventlog.restore import journal
-from eventlog.restore.directory import NO_ID, RestoreDirectory, State
-from eventlog.restore.plan import RestorePlan, make_plan, read_plan, target_directory
+from eventlog.restore.plan import RestorePlan, make_plan, read_plan, readable_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
-from eventlog.restore.wanted import Wanted, is_below, selection, ways
+from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.undo import operations
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of, state_of_entry
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
@@ -159,6 +159,14 @@ def operations_of(store: UndoStore) -> Operations:
     )
 
 
+def documents_of(store: UndoStore) -> Iterator[tuple[Operation, journal.Document]]:
+    """All of them whose plan can be read, each with it."""
+    for operation in operations_of(store).done:
+        document = readable_plan(store.blobs, operation.plan)
+        if document is not None:
+            yield operation, document
+
+
 # -- what is taken back --------------------------------------------------------------------------------
 
 
@@ -201,18 +209,17 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
 
 
 def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
-    """The turns of a session in order. Raises: NotFound."""
+    """The turns of a session in order. Raises: NotFound, Ambiguous."""
     refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [session])
     if not refs:
         raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
     if len({ref.session_id for ref in refs}) > 1:
-        raise NotFound(f"{session!r} fits several sessions. Give more of the name.")
+        raise Ambiguous(f"{session!r} fits several sessions. Give more of the name.")
     return refs
 
 
 def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
-    of_turn = events_of(store.rows, ref, "end")
-    return is_open(of_turn) and running(ref)(of_turn)
+    return runs(events_of(store.rows, ref, "end"), running(ref))
 
 
 def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: bool) -> None:
@@ -246,7 +253,7 @@ def _of_turn(
 
 
 def _changes_of(store: UndoStore, events: Iterable[Mapping[str, Any]]) -> tuple[list[RecordedChange], Listed]:
-    return changes_of(events, DeferredContents(store.blobs, content_events_in(store.rows)))
+    return changes_of(events, DeferredContents(store.blobs, store.rows))
 
 
 def _beside_events(
@@ -402,7 +409,7 @@ def _plan(
     return UndoPlan(**values)
 
 
-def _work(store: UndoStore, directory: RestoreDirectory, name: str, conflicts: str) -> TakeBack:
+def _work(store: UndoStore, directory: OpenDirectory, name: str, conflicts: str) -> TakeBack:
     states: dict[bytes, State | None] = {}
 
     def state_at(path: bytes) -> State | None:

@@ -14,12 +14,12 @@ from eventlog.base.names import turn_id_of
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
-from eventlog.replay.deferred import DeferredContents, content_events_in
+from eventlog.checkout.directory import State, state_of_entry
+from eventlog.replay.deferred import DeferredContents
 from eventlog.restore import journal
-from eventlog.restore.directory import State
-from eventlog.restore.plan import RestorePlan, make_plan, readable_plan, target_directory
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of, state_of_entry
-from eventlog.undo.plan import UndoStore, operations_of, wanted_of
+from eventlog.restore.plan import RestorePlan, make_plan, target_directory
+from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
+from eventlog.undo.plan import UndoStore, documents_of, wanted_of
 
 if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
@@ -90,7 +90,7 @@ def _fits(path: bytes, wish: bytes) -> bool:
 
 
 def _of_events(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
-    deferred = DeferredContents(store.blobs, content_events_in(store.rows))
+    deferred = DeferredContents(store.blobs, store.rows)
     for event in store.rows(event_types=("file",), columns=(*COLUMNS, "recorded_at")):
         if not any(_fits(path, wish) for path in paths_of(event)):
             continue
@@ -184,9 +184,8 @@ class _TreeWalk:
 
 def _of_restores(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     """What restores, undos and redos replaced."""
-    for operation in operations_of(store).done:
-        document = readable_plan(store.blobs, operation.plan)
-        for step in document.steps if document is not None else ():
+    for operation, document in documents_of(store):
+        for step in document.steps:
             state = step.before
             if state is not None and state.kind != DIRECTORY and _fits(step.path, wish):
                 yield RecordedState(

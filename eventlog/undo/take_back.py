@@ -11,7 +11,7 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import DIRECTORY, SYMLINK
-from eventlog.restore.directory import FILES, State, same
+from eventlog.checkout.directory import FILES, State, same
 from eventlog.undo.change import RecordedChange
 from eventlog.undo.merge import MergeConflict, has_markers, is_text, merge
 

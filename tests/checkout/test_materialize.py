@@ -22,13 +22,14 @@ from eventlog.blobs.tree import (
     SUBMODULE,
     SYMLINK,
     TreeEntry,
+    decode_tree,
     encode_tree,
     legal_name,
 )
 from eventlog.checkout import materialize as materialize_module
 from eventlog.checkout import parallel
+from eventlog.checkout.directory import OpenDirectory
 from eventlog.checkout.materialize import materialize, walk
-from eventlog.checkout.target import Target
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import (
     Node,
@@ -309,18 +310,16 @@ def test_a_path_that_is_not_in_the_tree_is_an_error(blobs, target, path):
 
 
 def test_trees_that_are_in_no_pack_can_be_given(blobs, target):
-    """`trees` adds encodings by id; the root may be a list of entries."""
+    """`read` gives the entries of a tree by its id, from wherever they are."""
     with blobs.writer() as writer:
         x = writer.put(b"x")
         writer.flush()
     inner = encode_tree([TreeEntry(b"x", FILE, x, 1)])
     outer = encode_tree([TreeEntry(b"in", DIRECTORY, tree_id(inner))])
-    trees = {tree_id(inner): inner, tree_id(outer): outer}
-    materialize(blobs, tree_id(outer), target, trees=trees)
+    trees = {tree_id(inner): decode_tree(inner), tree_id(outer): decode_tree(outer)}
+    materialize(blobs, tree_id(outer), target, read=trees.__getitem__)
     assert read_node(target) == {b"in": {b"x": (FILE, b"x")}}
-    materialize(blobs, [TreeEntry(b"y", FILE, x, 1)], target, force=True)
-    assert sorted(os.listdir(target)) == ["in", "y"]
-    assert [path for path, _ in walk(blobs, tree_id(outer), trees)] == [b"in", b"in/x"]
+    assert [path for path, _ in walk(blobs, tree_id(outer), trees.__getitem__)] == [b"in", b"in/x"]
 
 
 def test_walk_gives_every_path_in_order(blobs):
@@ -589,10 +588,9 @@ def test_a_large_file_is_not_finished_for_nobody(tmp_path):
         if len(written) == 3:
             raise KeyboardInterrupt
 
-    place = Target(Counts(), os.open(tmp_path, os.O_RDONLY), [(0, b"", b"")], False)
-    place.go_on = go_on
-    with pytest.raises(KeyboardInterrupt):
-        place.write_file(0, b"large", 0o644, bytes(9 << 20))
-    place.close()
+    with OpenDirectory.of(str(tmp_path), Counts()) as place:
+        place.go_on = go_on
+        with pytest.raises(KeyboardInterrupt):
+            place.write_file(b"", b"large", 0o644, bytes(9 << 20), over=False)
     assert written == [1 << 20] * 3
     assert os.listdir(tmp_path) == []

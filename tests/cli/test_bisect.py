@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,25 @@ def test_each_step_is_what_a_full_replay_gives(work: Path, tmp_path: Path) -> No
                 bench.go_to(states[4])
                 assert (bench_at / "after.py").read_text() == "1\n"
                 bench.go_to(state)
+
+
+def test_a_link_that_the_test_made_does_not_lead_out(work: Path, tmp_path: Path) -> None:
+    """I28: where the test put a link in the place of a recorded directory, nothing behind it is touched."""
+    bench_at, outside = tmp_path / "bench", tmp_path / "outside"
+    bench_at.mkdir()
+    outside.mkdir()
+    (outside / "inside").write_text("mine\n")
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+        bench = Bench(str(bench_at), store.tree)
+        for before, after in ((3, 5), (3, 2), (4, 3)):
+            bench.go_to(states[before], fresh=True)
+            shutil.rmtree(bench_at / "new0.py")
+            (bench_at / "new0.py").symlink_to(outside)
+            bench.go_to(states[after])
+            store.tree(states[after].turn, states[after].at).materialize(str(tmp_path / f"{before}{after}"))
+            assert on_disk(bench_at) == on_disk(tmp_path / f"{before}{after}")
+            assert (outside / "inside").read_text() == "mine\n"
 
 
 def test_only_what_differs_is_written(work: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from eventlog.blobs.tree import FILE
 from eventlog.recorder import lifecycle
 from eventlog.store import Store
 from tests.cli.support import Locus, Recorded
-from tests.replay.restoring import put_tree
+from tests.restore.restoring import put_tree
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from eventlog.base.errors import EventLogError
 from eventlog.restore.run import run
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, Recorded, git
-from tests.replay.test_restore_faults import Failing, raising
+from tests.restore.test_faults import Failing, raising
 
 
 def json_of(ended: Ended, key: str = "restore") -> Any:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import STATCACHE_DIR, parse_statcache
 from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
+from eventlog.checkout.directory import OpenDirectory
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.directory import RestoreDirectory
 from eventlog.restore.plan import RestorePlan
 from eventlog.restore.run import run
 from eventlog.store import Store
@@ -21,7 +21,7 @@ from eventlog.worktree.capture import Capture, capture
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import Node
 from tests.conftest import examples
-from tests.replay.restoring import WANTED, World, actions
+from tests.restore.restoring import WANTED, World, actions
 from tests.worktree.support import age
 
 # More files than a plan learns at least before it keeps a cache.
@@ -53,7 +53,7 @@ def aged_world(root: Path) -> World:
 def plan_with(world: World, calls: UserFiles) -> RestorePlan:
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
-    with RestoreDirectory(os.fspath(world.work), calls) as place:
+    with OpenDirectory.of(os.fspath(world.work), calls) as place:
         return restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
 
 

@@ -13,10 +13,10 @@ from eventlog.base.errors import Corruption, NotFound, Refused
 from eventlog.base.layout import PACK_DIR
 from eventlog.blobs.ids import blob_id, from_text, to_text
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
+from eventlog.checkout.directory import State
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
 from eventlog.restore import journal
-from eventlog.restore.directory import State
 from eventlog.restore.journal import ACTIONS, Document, RestoreStep
 from eventlog.restore.plan import RestorePlan
 from eventlog.store import Store
@@ -25,7 +25,7 @@ from tests.blobs.test_tree import raw_entry
 from tests.checkout.test_materialize import NODES
 from tests.conftest import examples
 from tests.older import append_as_before
-from tests.replay.restoring import WANTED, Make, World, actions, put_tree, write_node
+from tests.restore.restoring import WANTED, Make, World, actions, put_tree, write_node
 
 OLD: Node = {
     b"same": (FILE, b"same"),

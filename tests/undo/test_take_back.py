@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
-from eventlog.restore.directory import State, same
+from eventlog.checkout.directory import State, same
 from eventlog.undo.change import RecordedChange, joined
 from eventlog.undo.merge import has_markers
 from eventlog.undo.take_back import TakeBack

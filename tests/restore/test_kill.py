@@ -15,7 +15,7 @@ from eventlog.worktree.capture import capture
 from tests.blobs.support import Node, read_node
 from tests.conftest import HUNT
 from tests.kills import NEVER, in_child
-from tests.replay.restoring import WANTED, World, write_node
+from tests.restore.restoring import WANTED, World, write_node
 
 # Each so-many-th end is tried; a hunt tries all of them.
 STEP = 1 if HUNT else 3

@@ -14,16 +14,16 @@ from eventlog.base.fs import REAL, FileSystem, read_file
 from eventlog.base.layout import RESTORE_DIR
 from eventlog.base.types import Event
 from eventlog.blobs.tree import FILE, SYMLINK
+from eventlog.checkout.directory import OpenDirectory
 from eventlog.restore import journal
 from eventlog.restore import plan as restore
 from eventlog.restore import wanted as restore_wanted
-from eventlog.restore.directory import RestoreDirectory
 from eventlog.restore.run import recover, run
 from eventlog.store import Store
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import Node, overwrite, read_node
-from tests.replay.restoring import WANTED, World, write_node
-from tests.replay.test_restore_kill import FOREIGN, NEW, OLD
+from tests.restore.restoring import WANTED, World, write_node
+from tests.restore.test_kill import FOREIGN, NEW, OLD
 
 CHANGES = ("mkdir", "rmdir", "create", "write", "fchmod", "symlink", "rename", "move", "unlink", "fsync")
 STORE_CHANGES = ("open", "pwrite", "fsync", "fdatasync", "link", "unlink", "mkdir", "fsync_dir")
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_a_conflict(tmp_path: Path) -> None:
     world = new_world(tmp_path / "world")
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
-    with RestoreDirectory(os.fspath(world.work), Unreadable()) as place:
+    with OpenDirectory.of(os.fspath(world.work), Unreadable()) as place:
         plan = restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
     assert [path for path, _ in plan.conflicts] == [b"edit", b"was-dir", b"was-file"]
 
