@@ -14,7 +14,7 @@ from .progress import Progress
 from .text import count
 
 if TYPE_CHECKING:
-    from eventlog.repair.damage import RepairPlan
+    from eventlog.repair.plan import RepairPlan
     from eventlog.repair.repair import RepairReport
 
 
@@ -58,7 +58,7 @@ def command(
             with Progress("repairing"):
                 report = repair(store, plan, copy=copy, accept_older=accept_older, accept=accept)
     if as_json:
-        done = dataclasses.asdict(report) if report is not None else None
+        done = report.figures() if report is not None else None
         put(document({"plan": dataclasses.asdict(plan), "repair": done}))
     else:
         _tell(plan, report)

@@ -33,11 +33,9 @@ def command(ctx: click.Context, level: str, as_json: bool) -> None:
     with open_store(ctx) as store, Progress("verifying") as progress:
         findings = store.verify(level, progress)
     if as_json:
-        rows = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]
-        put(document({"level": level, "findings": rows}))
+        put(document({"level": level, "findings": [finding.figures() for finding in findings]}))
     for finding in () if as_json else findings:
-        where = finding.path if finding.offset is None else f"{finding.path} at byte {finding.offset}"
-        put(f"{where}: {finding.what}\n")
+        put(f"{finding}\n")
     damage = sum(finding.damage for finding in findings)
     if damage:
         say(f"{count(damage, 'finding')}. The files are as they were found. {_NEXT}")

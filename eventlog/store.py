@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.base import identity, jsontext, store_location
-from eventlog.base.errors import EventLogError, InvalidEvent, NoStore, Refused
+from eventlog.base.errors import InvalidEvent, NoStore, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
 from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.base.types import Event as Row
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from eventlog.checkout.materialize import Report
     from eventlog.gc.repack import Repacked
     from eventlog.log.compact import CompactReport
+    from eventlog.log.finding import Finding
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
-    from eventlog.log.verify import Finding
     from eventlog.projections.excerpt import Excerpt
     from eventlog.query.engine import Bound, Limits, Parameters, Result
     from eventlog.query.functions import Answers, Ask
@@ -665,62 +665,10 @@ class Store:
         the bytes mean; progress: called with (events checked, events there are).
         Raises: Unsupported, LockTimeout.
         """
-        from eventlog.blobs.verify import verify as verify_snapshots
-        from eventlog.log.verify import as_far_as_readable
-        from eventlog.log.verify import verify as verify_log
+        from eventlog.check.walk import Walk
 
-        bytes_level = "read" if level == "deep" else level
-        damaged: set[bytes] = set()
         with translate_os_errors(self.layout.root, "verify the store"):
-            findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
-            findings += verify_snapshots(self.blobs, bytes_level, damaged)
-            findings += as_far_as_readable(self._verify_rules(bytes_level), self.layout.root)
-            if level == "deep":
-                findings += as_far_as_readable(self._verify_meaning(damaged, progress), self.layout.root)
-            return self._after_acceptance(findings)
-
-    def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
-        from eventlog.log.accepted import after_acceptance
-
-        return after_acceptance(self.layout.root, findings, self.view)
-
-    def _verify_rules(self, level: str) -> "Iterator[Finding]":
-        from eventlog.log.verify_rules import verify_rules
-
-        try:
-            view = None if level == "quick" else self.view()
-        except EventLogError:
-            view = None  # the files' own check has reported why
-        try:
-            yield from verify_rules(self.fs, self.layout, self.identity.store_id, view)
-        finally:
-            if view is not None:
-                view.close()
-
-    def _verify_meaning(
-        self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
-    ) -> "Iterator[Finding]":
-        from eventlog.blobs.closure import verify_references
-        from eventlog.blobs.verify import verify_idx_rows
-        from eventlog.log import sweep
-        from eventlog.log.verify import Finding
-        from eventlog.log.verify_events import verify_events, verify_numbering
-        from eventlog.projections.verify import verify_ids, verify_index
-
-        try:
-            view = self.view()
-        except EventLogError:
-            return  # the files' own check has reported why; without them nothing can be checked
-        with view:
-            yield from verify_events(view, progress)
-            yield from verify_numbering(view)
-            yield from verify_ids(self.fs, self.layout, view)
-            yield from verify_index(self.fs, self.layout, view)
-            yield from verify_references(self.blobs, view, damaged)
-        yield from verify_idx_rows(self.blobs)
-        for path in sweep.strays(self.fs, self.layout):
-            what = "a process that died left it here; maintenance removes it when nobody writes."
-            yield Finding(path, what, damage=False)
+            return Walk(self.blobs, self.view, level, progress).findings()
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _FICLONE = 0x40049409
+_HASHED_AT_ONCE = 1 << 20
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
 
 
@@ -315,6 +316,22 @@ def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes
         return fs.pread(fd, size, 0)
     finally:
         fs.close(fd)
+
+
+def hash_file(fs: FileSystem, path: str) -> str:
+    """The BLAKE3 digest of the whole file, in hex."""
+    from blake3 import blake3
+
+    digest = blake3()
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        offset = 0
+        while data := fs.pread(fd, _HASHED_AT_ONCE, offset):
+            digest.update(data)
+            offset += len(data)
+    finally:
+        fs.close(fd)
+    return digest.hexdigest()
 
 
 def write_all(fs: FileSystem, fd: int, data: bytes, offset: int = 0) -> None:

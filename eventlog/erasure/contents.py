@@ -86,8 +86,7 @@ def _without(name: bytes, pattern: Pattern, mark: str) -> bytes:
 
 
 def _kinds(tables: PackTables) -> Iterator[tuple[bytes, int]]:
-    for index in range(len(tables)):
-        id, kind = tables.entry(index)[:2]
+    for id, kind, *_ in tables.entries():
         yield id, kind
 
 
@@ -173,8 +172,7 @@ def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> No
     others: dict[bytes, int] = {}
     for _, tables in _condemned(blobs):
         if not ids.isdisjoint(tables.ids()):
-            rows = (tables.entry(index)[:2] for index in range(len(tables)))
-            others.update((id, kind) for id, kind in rows if id not in ids)
+            others.update((id, kind) for id, kind in _kinds(tables) if id not in ids)
     if not others:
         return
     with blobs.writer(lock_timeout_s=lock_timeout_s) as writer:

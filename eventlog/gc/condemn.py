@@ -238,8 +238,7 @@ def _share(tables: PackTables, live: Set[bytes]) -> PackShare:
     """Stored bytes are shared out among the contents of a group by their raw lengths."""
     dead_raw = [0] * tables.group_count
     dead = 0
-    for index in range(len(tables)):
-        id, _, group, _, length = tables.entry(index)
+    for index, (id, _, group, _, length) in enumerate(tables.entries()):
         if id not in live:
             dead += 1
             if group >= tables.group_count:

@@ -20,9 +20,8 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import PACK_DIR
 from eventlog.blobs.catalog import load_tables
-from eventlog.blobs.groups import GroupReader
-from eventlog.blobs.ids import blob_id, tree_id
 from eventlog.blobs.pack import BLOB, GROUP_RAW_MAX, TREE, PackTables
+from eventlog.blobs.proof import proven
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
 from eventlog.gc.condemn import Late, condemn
@@ -121,18 +120,10 @@ def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
 
 
 def _proven_in(blobs: BlobStore, tables: PackTables, wanted: Set[bytes] | None) -> Iterator[bytes]:
-    rows = [tables.entry(index) for index in range(len(tables))]
-    reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
-    try:
-        for id, kind, group, offset, length in sorted(rows, key=lambda row: row[2:]):
-            if wanted is None or id in wanted:
-                start = tables.group(group).offset
-                data = reader.read(tables.path, start, offset, length)
-                if (tree_id(data) if kind == TREE else blob_id(data)) != id:
-                    raise Corruption(tables.path, "a content does not match its hash", start)
-                yield id
-    finally:
-        reader.close()
+    for id, _, _, data in proven(blobs.fs, tables, wanted):
+        if isinstance(data, Exception):
+            raise data
+        yield id
 
 
 def _condemn_needless(blobs: BlobStore, packs: Mapping[str, PackTables], lock_timeout_s: float) -> list[str]:
@@ -197,8 +188,7 @@ def _sizes(inputs: Iterable[PackTables], live: Set[bytes] | None) -> dict[int, d
     sizes: dict[int, dict[bytes, int]] = {TREE: {}, BLOB: {}}
     for tables in inputs:
         tables.check()
-        for index in range(len(tables)):
-            id, kind, _, _, length = tables.entry(index)
+        for id, kind, _, _, length in tables.entries():
             if live is None or id in live:
                 sizes[kind][id] = length
     return sizes

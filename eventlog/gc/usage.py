@@ -210,8 +210,7 @@ def _contents(blobs: BlobStore) -> dict[bytes, _Content]:
         tables.check()
         groups = [tables.group(number) for number in range(tables.group_count)]
         shares = [group.stored_size / group.raw_size if group.raw_size else 0.0 for group in groups]
-        for index in range(len(tables)):
-            id, kind, group, _, length = tables.entry(index)
+        for id, kind, group, _, length in tables.entries():
             content = contents.get(id)
             if content is None:
                 contents[id] = _Content(kind == TREE, length, length * shares[group])

@@ -16,9 +16,9 @@ from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR
 from eventlog.base.names import event_id_of
+from eventlog.log.finding import Finding
 from eventlog.log.known_losses import REPAIR
 from eventlog.log.maintenance import MAINTENANCE, maintenance_event
-from eventlog.log.verify import Finding
 
 if TYPE_CHECKING:
     from eventlog.base.types import Event

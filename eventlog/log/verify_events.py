@@ -18,10 +18,10 @@ from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.layout import JOURNAL_DIR
 from eventlog.base.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME, TIME_MAX, TIME_MIN
+from eventlog.log.finding import Finding
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering
 from eventlog.log.reader import LogView
-from eventlog.log.verify import Finding
 from eventlog.secrets import admission
 
 if TYPE_CHECKING:

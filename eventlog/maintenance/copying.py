@@ -11,7 +11,7 @@ import os
 
 from blake3 import blake3
 
-from eventlog.base.errors import EventLogError
+from eventlog.base.errors import EventLogError, why_unreadable
 from eventlog.base.fs import FileSystem, write_all
 from eventlog.base.layout import Layout
 
@@ -26,8 +26,7 @@ class UnreadableSource(EventLogError):
     """The source of a copy cannot be read; nothing got a name."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        why = error.strerror or error
-        super().__init__(f"{path}: the disk cannot read it ({why}); see to that, then try again")
+        super().__init__(f"{path}: {why_unreadable(error)}; see to that, then try again")
         self.gone = isinstance(error, FileNotFoundError)
 
 

@@ -66,7 +66,4 @@ def _tree_ids(store: Store) -> Iterator[bytes]:
             tables = load_tables(store.fs, store.layout.pack(stem), stem, store.identity.store_id)
         except (Corruption, OSError):
             continue
-        for index in range(len(tables)):
-            id, kind, *_ = tables.entry(index)
-            if kind == TREE:
-                yield id
+        yield from (id for id, kind, *_ in tables.entries() if kind == TREE)

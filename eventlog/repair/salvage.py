@@ -19,11 +19,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from eventlog.base import identity, jsontext
-from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused
+from eventlog.base.errors import (
+    PARSE_ERRORS,
+    Corruption,
+    EventLogError,
+    InvalidEvent,
+    NotFound,
+    Refused,
+    why_unreadable,
+)
 from eventlog.base.fs import REAL, FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.base.types import Event
-from eventlog.blobs.pack import TREE
 from eventlog.log.frame import HEADER_SIZE, PAYLOAD_SIZE_MAX, decode_header
 from eventlog.log.journal import scan_journal
 from eventlog.log.line import encode_line
@@ -32,7 +39,6 @@ from eventlog.repair import readable_parts
 from eventlog.store import Store
 
 NOTE = "SALVAGED"
-_PACK_BYTES = 64 << 20
 _BATCH_BYTES = 4 << 20
 _BATCH_LINES = 16_384
 _CURSOR = "cursor"
@@ -169,7 +175,7 @@ class _Salvage:
                 elif name.endswith(".evj"):
                     sources += self._journal(path)
             except OSError as error:
-                self._skip(path, f"the disk cannot read it ({error.strerror or error})")
+                self._skip(path, why_unreadable(error))
         wanted = self._wanted_id([store_id for store_id, _ in sources])
         self._report.store_id = wanted.hex() if wanted else None
         for store_id, source in sources:
@@ -189,7 +195,7 @@ class _Salvage:
         fd = self._fs.open(path, os.O_RDONLY)
         try:
             header = decode_header(self._fs.pread(fd, HEADER_SIZE, 0), path)
-        except readable_parts.PARSE_ERRORS as error:
+        except PARSE_ERRORS as error:
             self._skip(
                 path,
                 f"its header does not verify, so nothing in it can be distinguished from noise ({error})",
@@ -228,18 +234,11 @@ class _Salvage:
                 path = f"{self._layout.root}/{name}"
                 pack = readable_parts.ReadablePack(path)
                 try:
-                    for id, kind, data in readable_parts.contents(self._fs, path, pack):
-                        if writer.holds(id):
-                            continue
-                        if kind == TREE:
-                            writer.put_encoded_tree(data)
-                        else:
-                            writer.put(data, scan=False)  # the log names those with a secret
-                        self._report.contents += 1
-                        if writer.pending_bytes() >= _PACK_BYTES:
-                            writer.flush()
+                    self._report.contents += readable_parts.save_contents(
+                        self._fs, pack, writer, lambda id: not writer.holds(id)
+                    )
                 except OSError as error:
-                    self._skip(path, f"the disk cannot read it ({error.strerror or error})")
+                    self._skip(path, why_unreadable(error))
                 if pack.problem is not None:
                     self._skip(path, pack.problem)
                 if pack.bad:
@@ -265,8 +264,8 @@ class _Salvage:
             ):
                 del self._report.gaps[gaps_before:]  # sealing left out duplicates of earlier events
         except OSError as error:
-            self._skip(source.path, f"the disk cannot read it ({error.strerror or error})")
-        except readable_parts.PARSE_ERRORS as error:
+            self._skip(source.path, why_unreadable(error))
+        except PARSE_ERRORS as error:
             if isinstance(error, EventLogError) and not isinstance(error, (InvalidEvent, Corruption)):
                 raise  # of the new store: NotDurable, LockTimeout
             self._skip(source.path, str(error))

@@ -100,9 +100,9 @@ def test_a_tree_with_a_lost_part_is_found(layout, blobs):
 
 
 def test_an_unknown_level_is_our_mistake(blobs):
-    """There are two levels."""
+    """There are three levels."""
     with pytest.raises(ValueError, match="quick"):
-        verify(blobs, "deep")
+        verify(blobs, "whole")
 
 
 def test_verify_reads_only(layout, blobs):
