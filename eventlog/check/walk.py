@@ -12,9 +12,9 @@ from eventlog.base.layout import Layout
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.verify import verify as verify_contents
 from eventlog.log import sweep
-from eventlog.log.accepted import after_acceptance
 from eventlog.log.finding import DEEP, QUICK, READ, Finding, as_far_as_readable
 from eventlog.log.reader import LogView
+from eventlog.log.repair_notes import after_acceptance
 from eventlog.log.verify import LogCheck
 from eventlog.log.verify_rules import verify_rules
 

@@ -17,7 +17,7 @@ from eventlog.blobs.ids import tree_id
 from eventlog.blobs.pack import TREE, PackTables
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, TreeEntry, encode_tree
-from eventlog.gc.live_contents import read_trees, tree_rows
+from eventlog.gc.live_contents import read_trees, tree_rows, walk
 from eventlog.gc.repack import repack
 from eventlog.log.pattern import Pattern
 from eventlog.worktree.statcache import raise_generation
@@ -103,14 +103,8 @@ def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[byte
                     last = number == len(parts) - 1
                     (below if kind == DIRECTORY else ids if last else set()).add(id)
         level = below
-    seen: set[bytes] = set()
-    while level:
-        seen |= level
-        below = set()
-        for _, encoding in read_trees(blobs, level):
-            for kind, id, _ in tree_rows(encoding):
-                (below if kind == DIRECTORY else ids).add(id)
-        level = below - seen
+    for _, rows in walk(blobs, level):
+        ids.update(id for kind, id, _ in rows if kind != DIRECTORY)
     return ids
 
 
@@ -187,28 +181,28 @@ def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> No
 
 def _condemned(blobs: BlobStore) -> Iterator[tuple[str, PackTables]]:
     """(file name, tables) of the condemned packs that can be read."""
-    directory = blobs.layout.directory(CONDEMNED_DIR)
-    for name in blobs.fs.listdir(directory):
-        stem = parse_pack(name.rpartition("-")[2])
-        if stem is not None:
-            try:
-                yield name, load_tables(blobs.fs, f"{directory}/{name}", stem, blobs.store_id)
-            except (Corruption, FileNotFoundError):
-                continue  # named by `unreadable`
+    for path, tables in _packs_in(blobs, CONDEMNED_DIR):
+        if tables is not None:
+            yield path.rpartition("/")[2], tables
 
 
 def unreadable(blobs: BlobStore) -> list[str]:
     """Paths of packs whose contents are unknown."""
-    fs, layout = blobs.fs, blobs.layout
-    paths = []
-    for directory in (layout.directory(PACK_DIR), layout.directory(CONDEMNED_DIR)):
-        for name in fs.listdir(directory):
-            stem = parse_pack(name.rpartition("-")[2])
-            try:
-                if stem is not None:
-                    load_tables(fs, f"{directory}/{name}", stem, blobs.store_id)
-            except Corruption:
-                paths.append(f"{directory}/{name}")
-            except FileNotFoundError:
-                continue
-    return paths
+    packs = [pack for directory in (PACK_DIR, CONDEMNED_DIR) for pack in _packs_in(blobs, directory)]
+    return [path for path, tables in packs if tables is None]
+
+
+def _packs_in(blobs: BlobStore, name: str) -> Iterator[tuple[str, PackTables | None]]:
+    """The path of each pack, and its tables unless these are damaged."""
+    directory = blobs.layout.directory(name)
+    for file in blobs.fs.listdir(directory):
+        stem = parse_pack(file.rpartition("-")[2])
+        if stem is None:
+            continue
+        path = f"{directory}/{file}"
+        try:
+            yield path, load_tables(blobs.fs, path, stem, blobs.store_id)
+        except Corruption:
+            yield path, None
+        except FileNotFoundError:
+            continue  # another process was first

@@ -15,7 +15,7 @@ from eventlog.blobs.ids import from_texts
 from eventlog.blobs.pack import TREE
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.gc.live_contents import baseline_trees, read_trees, tree_rows
+from eventlog.gc.live_contents import baseline_trees, read_trees, stored_trees, tree_rows, walk
 from eventlog.log import retained
 from eventlog.log.reader import LogView
 
@@ -102,9 +102,9 @@ def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
     owners.claim([(owner, id) for owner, text in roots for id in from_texts((text,))])
     owners.claim([(OUTSIDE, id) for id in baseline_trees(blobs.fs, blobs.layout)])
     # Stored deferred contents belong to the owner of their list.
-    owners.claim([(owners.of[list_id], tree) for list_id, tree in _stored(view) if list_id in owners.of])
-    released = {text for _, text in retained.hashes_by_session(view, retention.limits)}
-    owners.claim_rest(RELEASED, [id for text in released for id in from_texts((text,))])
+    stored = stored_trees(view)
+    owners.claim([(owners.of[id], tree) for id in stored.keys() & owners.of.keys() for tree in stored[id]])
+    owners.claim_rest(from_texts(text for _, text in retained.hashes_by_session(view, retention.limits)))
     return _summed(_contents(blobs), lambda id: owners.of.get(id, UNNAMED))
 
 
@@ -115,35 +115,19 @@ def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
     for text, path in retained.paths_in(view):
         for id in from_texts((text,)):
             paths.setdefault(id, path)
-    roots = {id for text in retained.hashes_in(view, {}) for id in from_texts((text,))}
-    roots |= {tree for _, tree in _stored(view)}
-    level = {id: b"" for id in roots if id in contents and contents[id].is_tree}
-    walked: set[bytes] = set()
-    while level:
-        walked |= level.keys()
-        below: dict[bytes, bytes] = {}
-        for id, encoding in read_trees(blobs, level):
-            prefix = level[id]
-            for kind, child, name in tree_rows(encoding):
-                if kind == DIRECTORY:
-                    below.setdefault(child, prefix + name + b"/")
-                else:
-                    paths.setdefault(child, path_text(prefix + name))
-        level = {id: prefix for id, prefix in below.items() if id not in walked}
+    roots = set(from_texts(retained.hashes_in(view, {}))).union(*stored_trees(view).values())
+    prefixes = {id: b"" for id in roots if id in contents and contents[id].is_tree}
+    for tree, rows in walk(blobs, list(prefixes)):
+        for kind, child, name in rows:
+            if kind == DIRECTORY:
+                prefixes.setdefault(child, prefixes[tree] + name + b"/")
+            else:
+                paths.setdefault(child, path_text(prefixes[tree] + name))
 
     def path_of(id: bytes) -> str:
         return TREES if contents[id].is_tree else paths.get(id, UNNAMED)
 
     return _summed(contents, path_of)
-
-
-def _stored(view: LogView) -> list[tuple[bytes, bytes]]:
-    """(list, tree) of what became of deferred contents."""
-    pairs = []
-    for text, trees in retained.stored_in(view).items():
-        for list_id in from_texts((text,)):
-            pairs += [(list_id, tree) for tree in from_texts(trees)]
-    return pairs
 
 
 def reuse(blobs: BlobStore, view: LogView) -> Reuse:
@@ -181,20 +165,13 @@ class _Owners:
                         below.add(child)
             changed = below
 
-    def claim_rest(self, claimant: str, ids: Iterable[bytes]) -> None:
-        """Claim what has no owner yet."""
-        level = {id for id in ids if id not in self.of}
-        while level:
-            self.of.update(dict.fromkeys(level, claimant))
-            below = set()
-            for _, encoding in read_trees(self._blobs, level):
-                for kind, child, _ in tree_rows(encoding):
-                    if child not in self.of:
-                        if kind == DIRECTORY:
-                            below.add(child)
-                        else:
-                            self.of[child] = claimant
-            level = below
+    def claim_rest(self, ids: Iterable[bytes]) -> None:
+        """What has no owner yet is of released sessions."""
+        roots = set(ids) - self.of.keys()
+        self.of.update(dict.fromkeys(roots, RELEASED))
+        for _, rows in walk(self._blobs, roots, passed=set(self.of)):
+            for _, child, _ in rows:
+                self.of.setdefault(child, RELEASED)
 
     def _add(self, claimant: str, id: bytes) -> bool:
         owner = self.of.get(id)
@@ -223,17 +200,11 @@ def _tree_totals(
     blobs: BlobStore, contents: Mapping[bytes, _Content], roots: Iterable[bytes]
 ) -> dict[bytes, int]:
     """The bytes of all files below each tree."""
-    level = {id for id in roots if id in contents and contents[id].is_tree}
     own: dict[bytes, int] = {}
     below: dict[bytes, list[bytes]] = {}
-    while level:
-        following: set[bytes] = set()
-        for id, encoding in read_trees(blobs, level):
-            rows = list(tree_rows(encoding))
-            own[id] = sum(contents[c].length for kind, c, _ in rows if kind != DIRECTORY and c in contents)
-            below[id] = [child for kind, child, _ in rows if kind == DIRECTORY]
-            following.update(below[id])
-        level = following - own.keys()
+    for id, rows in walk(blobs, [id for id in roots if id in contents and contents[id].is_tree]):
+        own[id] = sum(contents[c].length for kind, c, _ in rows if kind != DIRECTORY and c in contents)
+        below[id] = [child for kind, child, _ in rows if kind == DIRECTORY]
     totals: dict[bytes, int] = {}
     for root in list(own):
         waiting = [root]

@@ -1,6 +1,6 @@
 """A finding: what a check noticed in a file, and which repair mends it (docs/damage.md §4).
 
-The words of a finding are a format: a repair notes accepted findings by them (`accepted.py`).
+The words of a finding are a format: a repair notes accepted findings by them (`repair_notes.py`).
 """
 
 from collections.abc import Iterable, Iterator

@@ -25,11 +25,10 @@ from eventlog.base.layout import IDX_DIR, INDEX_DIR, JOURNAL_DIR, QUARANTINE_DIR
 from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.blobs.closure import missing_contents
 from eventlog.log import manifest as manifests
-from eventlog.log.accepted import accept_events, is_quarantined
 from eventlog.log.finding import ASIDE, MISSING, NAMED, PACK, SEGMENT, Finding
 from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
-from eventlog.log.known_losses import loss_events
 from eventlog.log.manifest import DamagedRange, SegmentEntry
+from eventlog.log.repair_notes import accept_events, is_quarantined, loss_events
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
 from eventlog.maintenance.copying import Copier
 from eventlog.repair import readable_parts
