@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.base import identity, jsontext, store_location
 from eventlog.base.errors import InvalidEvent, NoStore, Refused
-from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
+from eventlog.base.fs import REAL, FileSystem, count_files, publish, store_error, translate_os_errors
 from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.base.types import Event as Row
 from eventlog.blobs.presence import Holder, Named
@@ -684,8 +684,8 @@ class Store:
             "select count(*), count(*) filter (status = 'active' and repo is null) + (select coalesce("
             "sum(active_sessions), 0) from sessions_master), (select count(*) from turns) from sessions"
         ).rows[0]
-        journals, journal_bytes = count_files(self.fs, self.layout, JOURNAL_DIR)
-        packs, pack_bytes = count_files(self.fs, self.layout, PACK_DIR)
+        journals, journal_bytes = count_files(self.fs, self.layout.directory(JOURNAL_DIR))
+        packs, pack_bytes = count_files(self.fs, self.layout.directory(PACK_DIR))
         return StoreStatus(
             root=self.layout.root,
             store_id=self.identity.store_id.hex(),
@@ -711,19 +711,6 @@ class Store:
         ref = turn if isinstance(turn, TurnRef) else self.turn(turn)
         self.fates.asked.add(ref.session_id)
         return ref
-
-
-def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, int]:
-    """How many files a directory of the store holds, and their bytes; files removed meanwhile excluded."""
-    path = layout.directory(directory)
-    sizes = []
-    with translate_os_errors(path, "count its files"):
-        for name in fs.listdir(path):
-            try:
-                sizes.append(fs.stat(f"{path}/{name}").st_size)
-            except FileNotFoundError:
-                continue
-    return len(sizes), sum(sizes)
 
 
 def _events_in(

@@ -6,10 +6,9 @@
 A pack that disappears meanwhile was collected, which is no damage. Packs in `condemned/` are not checked.
 """
 
-import os
 from collections.abc import Iterator
 
-from eventlog.base.errors import Corruption, EventLogError, why_unreadable
+from eventlog.base.errors import Corruption, why_unreadable
 from eventlog.base.fs import hash_file, read_file
 from eventlog.base.layout import IDX_DIR, PACK_DIR, parse_idx, parse_pack
 from eventlog.blobs.catalog import load_tables
@@ -17,7 +16,6 @@ from eventlog.blobs.ids import to_text
 from eventlog.blobs.idx import Idx, encode_idx
 from eventlog.blobs.proof import proven
 from eventlog.blobs.store import BlobStore
-from eventlog.blobs.tree import DIRECTORY
 from eventlog.log.finding import DEEP, IDX, PACK, QUICK, READ, Finding, Mend
 
 _LOST = "What it holds cannot be read from here; bring the file back from a backup or capture the files again"
@@ -69,30 +67,6 @@ def _verify_pack(blobs: BlobStore, name: str, level: str, damaged: "set[bytes]")
     except OSError as error:
         what = why_unreadable(error)
         yield Finding(path, f"{what}. {_LOST}.", mend=Mend(PACK, what))
-
-
-def verify_tree(blobs: BlobStore, root: bytes) -> list[Finding]:
-    """Everything below a tree that cannot be read; reads all of it, each directory and content once (I24).
-
-    A tree that nothing refers to any more may rightly miss parts, so this is asked of roots in use.
-    """
-    findings = []
-    seen = {root}
-    waiting = [(b"", DIRECTORY, root)]
-    while waiting:
-        path, kind, id = waiting.pop()
-        try:
-            below = blobs.get_tree(id) if kind == DIRECTORY else ()
-            if kind != DIRECTORY:
-                blobs.get(id)
-        except EventLogError as error:
-            findings.append(Finding(os.fsdecode(path) or to_text(root), str(error)))
-            continue
-        for entry in below:
-            if entry.id not in seen:
-                seen.add(entry.id)
-                waiting.append((path + b"/" + entry.name if path else entry.name, entry.kind, entry.id))
-    return findings
 
 
 def _verify_idx(blobs: BlobStore, path: str, level: str) -> Iterator[Finding]:

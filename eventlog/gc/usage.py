@@ -7,9 +7,10 @@ content, and more with paths.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from eventlog.base import layout as names
-from eventlog.base.fs import translate_os_errors
+from eventlog.base.fs import count_files
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_texts
 from eventlog.blobs.pack import TREE
@@ -78,12 +79,16 @@ def by_kind(blobs: BlobStore) -> list[Row]:
         Row("contents in packs", round(parts["contents in packs"]), len(contents) - count),
         Row("directories in packs", round(parts["directories in packs"]), count),
     ]
-    packs, size = _files(blobs, names.PACK_DIR)
+
+    def files_in(directory: str, prefix: str = "") -> tuple[int, int]:
+        return count_files(blobs.fs, blobs.layout.directory(directory), prefix)
+
+    packs, size = files_in(names.PACK_DIR)
     rows.append(Row("tables of packs", max(0, size - sum(row.bytes for row in rows)), packs))
     for kind, directory in _KINDS:
-        files = _files(blobs, directory)
+        files = files_in(directory)
         if directory == names.INDEX_DIR:
-            words = _files(blobs, directory, prefix="search-")
+            words = files_in(directory, "search-")
             files = (files[0] - words[0], files[1] - words[1])
             if words[0]:
                 rows.append(Row("search index", words[1], words[0]))
@@ -143,7 +148,7 @@ def reuse(blobs: BlobStore, view: LogView) -> Reuse:
         if id in contents:
             named += count * (totals[id] if contents[id].is_tree else contents[id].length)
     distinct = sum(content.length for content in contents.values() if not content.is_tree)
-    stored = _files(blobs, names.PACK_DIR)[1]
+    stored = count_files(blobs.fs, blobs.layout.directory(names.PACK_DIR))[1]
     return Reuse(named, distinct, stored, named / stored if stored else None)
 
 
@@ -206,16 +211,8 @@ def _tree_totals(
         own[id] = sum(contents[c].length for kind, c, _ in rows if kind != DIRECTORY and c in contents)
         below[id] = [child for kind, child, _ in rows if kind == DIRECTORY]
     totals: dict[bytes, int] = {}
-    for root in list(own):
-        waiting = [root]
-        while waiting:
-            id = waiting[-1]
-            missing = [child for child in below.get(id, ()) if child not in totals and child in own]
-            if id not in totals and missing:
-                waiting += missing
-                continue
-            waiting.pop()
-            totals[id] = own.get(id, 0) + sum(totals.get(child, 0) for child in below.get(id, ()))
+    for id in TopologicalSorter(below).static_order():  # what is below a tree first
+        totals[id] = own.get(id, 0) + sum(totals[child] for child in below.get(id, ()))
     return totals
 
 
@@ -230,17 +227,3 @@ def _summed(contents: Mapping[bytes, _Content], name_of: Callable[[bytes], str])
 
 def _ordered(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (-row.bytes, row.name))
-
-
-def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int]:
-    path = blobs.layout.directory(directory)
-    sizes = []
-    with translate_os_errors(path, "count its files"):
-        for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
-            if not name.startswith(prefix):
-                continue
-            try:
-                sizes.append(blobs.fs.stat(f"{path}/{name}").st_size)
-            except FileNotFoundError:
-                continue
-    return len(sizes), sum(sizes)

@@ -12,7 +12,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import EventLogError, why_unreadable
-from eventlog.base.fs import FileSystem, write_all
+from eventlog.base.fs import FileSystem, hash_file, write_all
 from eventlog.base.layout import Layout
 
 TMP_PREFIX = "backup-"
@@ -102,16 +102,10 @@ class Copier:
 
     def hash(self, path: str) -> str:
         """The digest of a file. Raises: UnreadableSource."""
-        digest = blake3()
-        fd = self._open(path)
         try:
-            offset = 0
-            while data := self._read(fd, path, _CHUNK, offset):
-                digest.update(data)
-                offset += len(data)
-        finally:
-            self._fs.close(fd)
-        return digest.hexdigest()
+            return hash_file(self._fs, path)
+        except OSError as error:
+            raise UnreadableSource(path, error) from error
 
     def _open(self, path: str) -> int:
         try:

@@ -7,13 +7,9 @@ repair plans again first.
 """
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.fs import FileSystem, hash_file
@@ -24,7 +20,6 @@ from eventlog.base.layout import (
     Layout,
     parse_pack,
     parse_segment,
-    segment_name,
 )
 from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.closure import missing_contents
@@ -48,7 +43,7 @@ from eventlog.log.finding import (
 )  # fmt: skip
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.manifest import SegmentEntry
-from eventlog.log.segment import SegmentMeta
+from eventlog.log.segment_file import entry_of
 from eventlog.log.tail import begins_at
 from eventlog.log.verify import JournalFacts, LogCheck, spelled
 from eventlog.maintenance.copying import Copier, UnreadableSource
@@ -116,7 +111,7 @@ class Planner:
         self.ranges: list[LogRange] = []
         self.new_log = False  # whether a manifest is to be written
         self.next_journal = 1
-        self.stubs: list[tuple[int, int, bool]] = []  # number, base, whether it replaces a file
+        self.stubs: list[tuple[int, int]] = []  # number, base
         self.back: list[tuple[str, str, str]] = []  # brought back: from, to, digest
         self.bad_packs: list[str] = []
         self.rescuable: set[bytes] = set()  # ids that verify in those, and are in no other
@@ -289,9 +284,9 @@ class Planner:
             if self.ranges or self.log.manifests or acknowledged:
                 self._lose(position, acknowledged)
                 path = self._layout.journal(self.next_journal)
-                self.stubs.append((self.next_journal, position, False))
+                self.stubs.append((self.next_journal, position))
                 if acknowledged > position:
-                    self.stubs.append((self.next_journal + 1, acknowledged, False))
+                    self.stubs.append((self.next_journal + 1, acknowledged))
                 then = f"an empty one is made; events after position {position} that were not sealed are lost"
                 self._step(MISSING, path, "no journal follows the segments", then)
             return
@@ -325,9 +320,9 @@ class Planner:
             then += f": by what they say those at {spelled([(position, claimed)])}"
         self._lose(position, claimed)
         self._step(JOURNAL, path, what, then)
-        self.stubs.append((number, position, True))
+        self.stubs.append((number, position))
         if is_last and claimed > position:
-            self.stubs.append((number + 1, claimed, False))  # no position is given twice
+            self.stubs.append((number + 1, claimed))  # no position is given twice
 
     def _plan_frames(self, path: str, facts: JournalFacts, position: int) -> None:
         """A journal with a valid header. Args: position: where the log before it ends."""
@@ -440,27 +435,6 @@ def _of(findings: "list[Finding]", *kinds: str) -> "list[tuple[str, Mend]]":
     mends = ((finding.path, finding.mend) for finding in findings)
     return list(
         dict.fromkeys((path, mend) for path, mend in mends if mend is not None and mend.kind in kinds)
-    )
-
-
-def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterator[pa.Table]") -> SegmentEntry:
-    """The manifest entry of a segment with these tables."""
-    rows = 0
-    times: list[int] = []
-    for table in tables:
-        rows += table.num_rows
-        span = pc.min_max(table["occurred_at"].cast(pa.int64()))
-        times += [t for t in (span["min"].as_py(), span["max"].as_py()) if t is not None]
-    return SegmentEntry(
-        name=segment_name(meta.base, meta.end, digest[:16]),
-        base=meta.base,
-        end=meta.end,
-        rows=rows,
-        bytes=size,
-        blake3=digest,
-        first_at=min(times, default=None),
-        last_at=max(times, default=None),
-        dropped=meta.dropped,
     )
 
 

@@ -30,9 +30,10 @@ from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
 from eventlog.log.manifest import DamagedRange, SegmentEntry
 from eventlog.log.repair_notes import accept_events, is_quarantined, loss_events
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
+from eventlog.log.segment_file import entry_of
 from eventlog.maintenance.copying import Copier
 from eventlog.repair import readable_parts
-from eventlog.repair.plan import LogRange, Planner, RepairPlan, RepairStep, entry_of
+from eventlog.repair.plan import LogRange, Planner, RepairPlan, RepairStep
 from eventlog.store import Store
 from eventlog.worktree.statcache import raise_generation
 
@@ -204,7 +205,7 @@ class _Repair:
                 fs.fsync_dir(os.path.dirname(target))
             self._write_stubs()
             listed = self._commit() if self._planner.new_log else []
-            staying = back | {layout.journal(number) for number, _, _ in self._planner.stubs}
+            staying = back | {layout.journal(number) for number, _ in self._planner.stubs}
             staying |= {layout.segment(entry.name) for entry in listed}
             for step in set_aside:
                 if step.path not in staying and not self._is_whole_pack(step):
@@ -254,7 +255,7 @@ class _Repair:
         return quarantine_name
 
     def _write_stubs(self) -> None:
-        for number, base, _ in sorted(self._planner.stubs, reverse=True):
+        for number, base in sorted(self._planner.stubs, reverse=True):
             header = JournalHeader(self._id, number, base, NO_DIGEST, self._fs.random_bytes(32), bytes(16))
             self._copier.write(self._layout.journal(number), encode_header(header))
             self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
@@ -300,7 +301,7 @@ class _Repair:
         meta = SegmentMeta(self._id, log_range.base, log_range.end, log_range.dropped)
         data = encode_segment(events, meta)
         digest = blake3(data).hexdigest()
-        entry = entry_of(meta, digest, len(data), iter((events,)))
+        entry = entry_of(meta, digest, len(data), (events,))
         path = layout.segment(entry.name)
         check_equal(data, events, path)
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eventlog.base import config, jsontext
 from eventlog.base.errors import EventLogError
-from eventlog.base.fs import read_file, replace, translate_os_errors
+from eventlog.base.fs import count_files, read_file, replace, translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.blobs.ids import from_texts
 from eventlog.gc.condemn import (
@@ -35,7 +35,7 @@ from eventlog.log.retained import (
 from eventlog.retention import retention
 from eventlog.retention.retention import MAX_BYTES, ReleaseCandidate
 from eventlog.retention.trigger import has_old_condemned
-from eventlog.store import Store, count_files
+from eventlog.store import Store
 
 # The user asked for the room, so a pack is written anew when this share of it is dead.
 _DEAD_SHARE_MAX = 0.1
@@ -106,7 +106,7 @@ def plan(store: Store) -> CollectionPlan:
         end = view.next_position
     budget = config.read(store.fs, store.layout).max_bytes
     over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
-    waiting = count_files(store.fs, store.layout, CONDEMNED_DIR)[1]
+    waiting = count_files(store.fs, store.layout.directory(CONDEMNED_DIR))[1]
     return CollectionPlan(packs, tuple(candidates), tuple(lost), waiting, over, live, end)
 
 
@@ -294,7 +294,7 @@ def _chosen(
 
 
 def _kept_bytes(store: Store) -> int:
-    return sum(count_files(store.fs, store.layout, name)[1] for name in (PACK_DIR, SEGMENT_DIR))
+    return sum(count_files(store.fs, store.layout.directory(name))[1] for name in (PACK_DIR, SEGMENT_DIR))
 
 
 def _budget_was_tried(store: Store) -> bool:

@@ -6,8 +6,8 @@ import pytest
 
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import FILE, TreeEntry
-from eventlog.blobs.verify import verify, verify_tree
-from tests.blobs.support import open_store, overwrite, pack_paths, put_all, store_node
+from eventlog.blobs.verify import verify
+from tests.blobs.support import open_store, overwrite, pack_paths, put_all, store_node, verify_tree
 
 
 @pytest.fixture

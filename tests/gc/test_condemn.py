@@ -18,7 +18,7 @@ from eventlog.base.layout import CONDEMNED_DIR, Layout
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, FILE, encode_tree
-from eventlog.blobs.verify import verify, verify_tree
+from eventlog.blobs.verify import verify
 from eventlog.gc import live_contents
 from eventlog.gc.condemn import (
     CollectPlan,
@@ -29,7 +29,16 @@ from eventlog.gc.condemn import (
 )
 from eventlog.gc.live_contents import baseline_trees, live_ids
 from eventlog.worktree import statcache
-from tests.blobs.support import Node, open_store, overwrite, pack_paths, put_all, put_node, store_node
+from tests.blobs.support import (
+    Node,
+    open_store,
+    overwrite,
+    pack_paths,
+    put_all,
+    put_node,
+    store_node,
+    verify_tree,
+)
 from tests.gc import collecting
 from tests.simfs import sim_store
 from tests.worktree.support import Bench, age, on_disk
