@@ -665,10 +665,10 @@ class Store:
         the bytes mean; progress: called with (events checked, events there are).
         Raises: Unsupported, LockTimeout.
         """
-        from eventlog.check.walk import Walk
+        from eventlog.check.walk import StoreWalk
 
         with translate_os_errors(self.layout.root, "verify the store"):
-            return Walk(self.blobs, self.view, level, progress).findings()
+            return StoreWalk(self.blobs, self.view, level, progress).findings()
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""

@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 FILES = ("log", "contents", "rules")
 
 
-class Walk:
+class StoreWalk:
     """One walk at one level. `log` has, after `findings`, what was read of the log's files."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Walk:
         return after_acceptance(self.layout.root, findings, self.open_view)
 
 
-def _of_rules(walk: Walk) -> Iterator[Finding]:
+def _of_rules(walk: StoreWalk) -> Iterator[Finding]:
     try:
         view = None if walk.level == QUICK else walk.open_view()
     except EventLogError:
@@ -73,11 +73,11 @@ def _of_rules(walk: Walk) -> Iterator[Finding]:
             view.close()
 
 
-def _of_meaning(walk: Walk) -> Iterator[Finding]:
+def _of_meaning(walk: StoreWalk) -> Iterator[Finding]:
     return as_far_as_readable(_meanings(walk), walk.layout.root)
 
 
-def _meanings(walk: Walk) -> Iterator[Finding]:
+def _meanings(walk: StoreWalk) -> Iterator[Finding]:
     from eventlog.blobs.closure import verify_references
     from eventlog.log.verify_events import verify_events, verify_numbering
     from eventlog.projections.verify import verify_ids, verify_index
@@ -94,14 +94,14 @@ def _meanings(walk: Walk) -> Iterator[Finding]:
         yield from verify_references(walk.blobs, view, walk.damaged)
 
 
-def _strays(walk: Walk) -> Iterator[Finding]:
+def _strays(walk: StoreWalk) -> Iterator[Finding]:
     for path in sweep.strays(walk.fs, walk.layout):
         what = "a process that died left it here; maintenance removes it when nobody writes."
         yield Finding(path, what, damage=False)
 
 
 # Each part of a store: whether it is checked at the deep level only, and by what.
-_CHECKERS: dict[str, tuple[bool, Callable[[Walk], Iterable[Finding]]]] = {
+_CHECKERS: dict[str, tuple[bool, Callable[[StoreWalk], Iterable[Finding]]]] = {
     "log": (False, lambda walk: walk.log.findings()),
     "contents": (False, lambda walk: verify_contents(walk.blobs, walk.level, walk.damaged)),
     "rules": (False, _of_rules),

@@ -17,7 +17,7 @@ from eventlog.blobs.ids import tree_id
 from eventlog.blobs.pack import TREE, PackTables
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, TreeEntry, encode_tree
-from eventlog.gc.live_contents import read_trees, tree_rows, walk
+from eventlog.gc.live_contents import Needed, read_trees, tree_rows, walk
 from eventlog.gc.repack import repack
 from eventlog.log.pattern import Pattern
 from eventlog.worktree.statcache import raise_generation
@@ -145,7 +145,7 @@ def _remove_from(
     fs, layout = blobs.fs, blobs.layout
     if packs:
         live = {id for tables in packs.values() for id in tables.ids()} - ids
-        repack(blobs, only=packs.keys(), live=live, lock_timeout_s=lock_timeout_s)
+        repack(blobs, only=packs.keys(), needed=Needed(live), lock_timeout_s=lock_timeout_s)
     _keep_others(blobs, ids, lock_timeout_s)
     unlinked = []
     # No process is writing a pack when this lock is free.

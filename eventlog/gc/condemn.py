@@ -10,7 +10,7 @@ Killed anywhere, a live id is in a pack that stays (I32). A collection frees wha
 (I29); it cannot be repeated, since it raises the generation that the plan names.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from blake3 import blake3
@@ -30,7 +30,7 @@ from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.pack import PackTables
 from eventlog.blobs.store import BlobStore
-from eventlog.gc.live_contents import live_ids
+from eventlog.gc.live_contents import Needed
 from eventlog.worktree.statcache import raise_generation, read_generation
 
 AGE_S_MIN = 24 * 3600
@@ -38,9 +38,6 @@ AGE_S_MIN = 24 * 3600
 # A pack of which more than this share of bytes is dead is written anew without them, unless the caller asks
 # for another share.
 _DEAD_SHARE_MAX = 0.5
-
-# Ids that became live since the caller marked: asked for under the lock.
-Late = Callable[[], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +103,11 @@ def plan_collection(
 
 
 def carry_out(
-    blobs: BlobStore, plan: CollectPlan, live: set[bytes], late: Late, *, lock_timeout_s: float = 10.0
+    blobs: BlobStore, plan: CollectPlan, needed: Needed, *, lock_timeout_s: float = 10.0
 ) -> list[str]:
     """Carry out a plan; the packs that were condemned. A plan can be carried out once.
 
-    Args:
-        live: as the plan was made with; what `late` adds is added to it.
-        late: the roots that are live by now, and need not have been when `live` was marked.
+    Args: needed: with the ids that the plan was made with.
     Raises: Refused (another collection came between, a restore is unfinished), LockTimeout, Corruption,
         NotDurable.
     """
@@ -123,13 +118,11 @@ def carry_out(
         _refuse_other_generation(blobs, plan.generation)
         _refuse_unfinished(blobs)
         condemned = condemn(
-            blobs, names, {}, live=live, late=late, generation=plan.generation, lock_timeout_s=lock_timeout_s
+            blobs, names, {}, needed, generation=plan.generation, lock_timeout_s=lock_timeout_s
         )
     partial = [share.name for share in plan.partial]
     if partial:
-        condemned += repack(
-            blobs, only=partial, live=live, late=late, lock_timeout_s=lock_timeout_s
-        ).condemned
+        condemned += repack(blobs, only=partial, needed=needed, lock_timeout_s=lock_timeout_s).condemned
     return condemned
 
 
@@ -137,9 +130,8 @@ def condemn(
     blobs: BlobStore,
     names: Collection[str],
     proven: Mapping[str, Set[bytes]],
+    needed: Needed | None = None,
     *,
-    live: set[bytes] | None = None,
-    late: Late | None = None,
     generation: int | None = None,
     lock_timeout_s: float = 10.0,
 ) -> list[str]:
@@ -147,8 +139,7 @@ def condemn(
 
     Args:
         proven: ids that were read and hashed, by the name of the pack in which they are.
-        live: the ids that are needed, all others may be lost; None: every id is needed.
-        late: see `carry_out`.
+        needed: all others may be lost; None: every id is needed.
         generation: the one that must still hold.
     Raises: LockTimeout, Refused (another generation), Corruption, OSError.
     """
@@ -162,9 +153,8 @@ def condemn(
         if generation is not None:
             _refuse_other_generation(blobs, generation)
         blobs.refresh()
-        if late is not None:
-            assert live is not None
-            live_ids(blobs, late(), live)
+        if needed is not None:
+            needed.include_late(blobs)
         present = blobs.pack_names
         elsewhere: set[bytes] = set().union(
             *(ids for name, ids in proven.items() if name in present - set(names))
@@ -173,7 +163,7 @@ def condemn(
         loses = False
         for name in sorted(candidates.keys() & present):
             missing = set(candidates[name].ids()) - elsewhere
-            if missing if live is None else not missing.isdisjoint(live):
+            if missing if needed is None else not missing.isdisjoint(needed.ids):
                 continue
             chosen.append(name)
             loses = loses or bool(missing)
@@ -186,15 +176,14 @@ def condemn(
 
 def sweep_condemned(
     blobs: BlobStore,
+    needed: Needed | None = None,
     *,
-    live: set[bytes] | None = None,
-    late: Late | None = None,
     age_s_min: float = AGE_S_MIN,
     lock_timeout_s: float = 10.0,
 ) -> Swept:
     """Unlink the packs that were condemned `age_s_min` ago, and bring back those that are needed.
 
-    Args: live, late: as for `condemn`. Without `live` a pack stays unless all it holds is in other packs.
+    Args: needed: as for `condemn`; without it a pack stays unless all it holds is in other packs.
     Raises: LockTimeout, Corruption, EventLogError.
     """
     fs, layout = blobs.fs, blobs.layout
@@ -204,10 +193,9 @@ def sweep_condemned(
             return Swept((), (), 0)
         with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
             blobs.refresh()
-            if late is not None:
-                assert live is not None
-                live_ids(blobs, late(), live)
-            return _sweep(blobs, directory, live, age_s_min)
+            if needed is not None:
+                needed.include_late(blobs)
+            return _sweep(blobs, directory, None if needed is None else needed.ids, age_s_min)
 
 
 def _refuse_other_generation(blobs: BlobStore, generation: int) -> None:

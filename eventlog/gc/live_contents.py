@@ -14,7 +14,7 @@ gone when the tree is brought back.
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from eventlog.base import jsontext
@@ -37,6 +37,23 @@ _NOTE_SIZE_MAX = 1 << 20
 _LAST_MAX = 512
 _ENDS_SIZE = 48
 _NOTHING: Mapping[bytes, Iterable[bytes]] = MappingProxyType({})
+
+
+class Needed:
+    """The contents that are needed: `ids` as they were marked, and what became live since.
+
+    Args: late: gives the roots that are live by now, and need not have been when `ids` were marked.
+    """
+
+    __slots__ = ("_late", "ids")
+
+    def __init__(self, ids: set[bytes], late: Callable[[], Iterable[bytes]] = tuple) -> None:
+        self.ids = ids
+        self._late = late
+
+    def include_late(self, blobs: BlobStore) -> None:
+        """Under the gc lock, where nothing more can become live. Raises: Corruption."""
+        live_ids(blobs, self._late(), self.ids)
 
 
 def live_ids(

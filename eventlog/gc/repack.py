@@ -24,8 +24,8 @@ from eventlog.blobs.pack import BLOB, GROUP_RAW_MAX, TREE, PackTables
 from eventlog.blobs.proof import proven
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.gc.condemn import Late, condemn
-from eventlog.gc.live_contents import read_trees, tree_rows
+from eventlog.gc.condemn import condemn
+from eventlog.gc.live_contents import Needed, read_trees, tree_rows
 from eventlog.gc.repack_policy import choose
 
 _LEVEL = 9
@@ -69,8 +69,7 @@ def repack(
     everything: bool = False,
     only: Collection[str] | None = None,
     bytes_max: int | None = None,
-    live: set[bytes] | None = None,
-    late: Late | None = None,
+    needed: Needed | None = None,
     named: Callable[[Set[bytes]], Named] | None = None,
     lock_timeout_s: float = 10.0,
 ) -> Repacked:
@@ -78,7 +77,7 @@ def repack(
 
     Args:
         bytes_max: leave alone packs that would make the inputs larger than this.
-        live: leave out every other id. `late` gives what became live meanwhile (see `condemn.carry_out`).
+        needed: leave out every other id.
         named: the paths and positions of these ids in the log, in any order.
     Raises: LockTimeout, NotDurable, Corruption (a tree that is to name paths), EventLogError.
     """
@@ -96,7 +95,7 @@ def repack(
         new, bytes_after = None, 0
         proven: dict[str, Set[bytes]] = {}
         if inputs:
-            new = _merge(blobs, inputs, live, named, lock_timeout_s)
+            new = _merge(blobs, inputs, None if needed is None else needed.ids, named, lock_timeout_s)
             if new is not None:
                 try:
                     bytes_after = blobs.fs.stat(blobs.layout.pack(new)).st_size
@@ -104,7 +103,7 @@ def repack(
                 except FileNotFoundError:
                     pass  # others have merged or collected it already, so it proves nothing
             names = inputs.keys() - {new}
-            condemned += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
+            condemned += condemn(blobs, names, proven, needed, lock_timeout_s=lock_timeout_s)
         bytes_before = sum(packs[name].size for name in condemned)
         return Repacked(new, condemned, bytes_before, bytes_after)
 

@@ -24,7 +24,7 @@ from eventlog.base.layout import (
 from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.closure import missing_contents
 from eventlog.blobs.store import BlobStore
-from eventlog.check.walk import FILES, Walk
+from eventlog.check.walk import FILES, StoreWalk
 from eventlog.log.acknowledged import read_note
 from eventlog.log.finding import (
     DEEP,
@@ -121,7 +121,7 @@ class Planner:
     def make(self) -> RepairPlan:
         blobs = BlobStore(self._fs, self._layout, self._id)
         try:
-            walk = Walk(blobs, self._store.view, DEEP)
+            walk = StoreWalk(blobs, self._store.view, DEEP)
             findings = walk.findings(FILES)
             self.log = walk.log
             self._plan_manifests(_of(findings, MANIFEST))

@@ -22,7 +22,7 @@ from eventlog.gc.condemn import (
     plan_collection,
     sweep_condemned,
 )
-from eventlog.gc.live_contents import baseline_trees, live_ids, reaching, stored_trees, walk
+from eventlog.gc.live_contents import Needed, baseline_trees, live_ids, reaching, stored_trees, walk
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView
 from eventlog.log.retained import (
@@ -121,11 +121,9 @@ def collect(store: Store, plan: CollectionPlan, *, lock_timeout_s: float = 10.0)
     with store.view() as view:
         view.make_durable()  # nothing goes because of a release that a power cut could undo (I5)
 
-    def late() -> Iterator[bytes]:
-        return _late(store, plan.end)
-
-    condemned = carry_out(blobs, plan.packs, plan.live, late, lock_timeout_s=lock_timeout_s)
-    swept = sweep_condemned(blobs, live=plan.live, late=late, lock_timeout_s=lock_timeout_s)
+    needed = Needed(plan.live, lambda: _late(store, plan.end))
+    condemned = carry_out(blobs, plan.packs, needed, lock_timeout_s=lock_timeout_s)
+    swept = sweep_condemned(blobs, needed, lock_timeout_s=lock_timeout_s)
     figures = {
         "released": len(released),
         "condemned": len(condemned),

@@ -24,7 +24,7 @@ from eventlog.blobs.verify import verify
 from eventlog.gc import condemn as condemning
 from eventlog.gc import repack as repacking
 from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
-from eventlog.gc.live_contents import live_ids
+from eventlog.gc.live_contents import Needed, live_ids
 from eventlog.gc.repack import repack
 from tests.blobs.support import as_process, open_store
 from tests.simfs import Call, SimFS, crash_choices, sim_store
@@ -75,12 +75,12 @@ def collect(world: World, fs: SimFS, log: list[bytes]) -> None:
         live = live_ids(blobs, list(log))
         plan = plan_collection(blobs, live)
         with suppress(Refused):  # another collection was quicker
-            carry_out(blobs, plan, live, lambda: list(log), lock_timeout_s=0)
+            carry_out(blobs, plan, Needed(live, lambda: list(log)), lock_timeout_s=0)
 
 
 def sweep(world: World, fs: SimFS, log: list[bytes]) -> None:
     with open_store(world.layout, fs) as blobs:
-        sweep_condemned(blobs, live=live_ids(blobs, log), late=lambda: log, age_s_min=0, lock_timeout_s=0)
+        sweep_condemned(blobs, Needed(live_ids(blobs, log), lambda: log), age_s_min=0, lock_timeout_s=0)
 
 
 Work = Callable[[World, SimFS, list[bytes]], None]
@@ -320,5 +320,5 @@ def test_unlinking_without_a_look_at_what_is_live_is_noticed(monkeypatch: pytest
     world.log.append(world.dead)
     monkeypatch.setattr(condemning, "live_ids", lambda blobs, roots, live: live)
     with open_store(world.layout, world.fs) as blobs:
-        sweep_condemned(blobs, live=set(), age_s_min=0)
+        sweep_condemned(blobs, Needed(set()), age_s_min=0)
     assert unresolved(world, world.fs, world.log)
