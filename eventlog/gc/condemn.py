@@ -189,7 +189,7 @@ def sweep_condemned(
     fs, layout = blobs.fs, blobs.layout
     directory = layout.directory(CONDEMNED_DIR)
     with translate_os_errors(directory, "remove condemned packs"):
-        if not any(_old(fs, fs.listdir(directory), age_s_min)):
+        if not any(old_enough(fs, fs.listdir(directory), age_s_min)):
             return Swept((), (), 0)
         with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
             blobs.refresh()
@@ -252,7 +252,7 @@ def _move_away(fs: FileSystem, layout: Layout, names: Collection[str]) -> None:
         fs.fsync_dir(layout.directory(PACK_DIR))
 
 
-def _old(fs: FileSystem, names: Iterable[str], age_s_min: float) -> Iterator[tuple[str, str]]:
+def old_enough(fs: FileSystem, names: Iterable[str], age_s_min: float) -> Iterator[tuple[str, str]]:
     """(file name, pack name) of those condemned packs that are old enough."""
     now_s = fs.time_ns() / 1e9
     for name in names:
@@ -266,7 +266,7 @@ def _sweep(blobs: BlobStore, directory: str, live: set[bytes] | None, age_s_min:
     fs, layout = blobs.fs, blobs.layout
     unlinked, rescued, size = [], [], 0
     back: set[bytes] = set()
-    for name, stem in _old(fs, fs.listdir(directory), age_s_min):
+    for name, stem in old_enough(fs, fs.listdir(directory), age_s_min):
         path = f"{directory}/{name}"
         try:
             tables = load_tables(fs, path, stem, blobs.store_id)

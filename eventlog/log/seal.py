@@ -187,10 +187,8 @@ def _seal_batch(
     del events
     for damage in rot.damage:
         _quarantine_damage(fs, layout, damage)
-    following = replace(
+    following = manifests.following(
         current,
-        number=current.number + 1,
-        parent=manifests.digest_of(current) if current.number else None,
         next_position=batch.end,
         next_journal=batch.numbers[-1] + 1,
         segments=segments,

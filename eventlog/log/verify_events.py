@@ -66,7 +66,6 @@ def verify_numbering(view: LogView) -> Iterator[Finding]:
         try:
             if entry is None:
                 _check_tail(view, numbering, wrong)
-                path = view.layout.directory(JOURNAL_DIR)
             else:
                 for batch in _batches(view, entry, _NUMBERED):
                     _check_numbers(batch, numbering, wrong)

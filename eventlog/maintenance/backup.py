@@ -37,7 +37,7 @@ from eventlog.base.layout import (
 )
 from eventlog.base.locks import GC, MAINTAIN, Lock, acquire
 from eventlog.log import manifest as manifests
-from eventlog.log.frame import HEADER_SIZE, NO_DIGEST, JournalHeader, encode_header
+from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, scan_journal
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
@@ -354,18 +354,12 @@ class _Backup:
         present = journal_numbers(fs, target)
         first = self._view.manifest.next_journal
         if present and present[-1] < first:
-            end = max(self._scan(present[-1]).end, self._copied_manifest().next_position)
+            end = max(self._scan(present[-1]).end, manifests.read_current(fs, target, self._id).next_position)
             for missing in range(present[-1] + 1, first + 1):
-                stub = JournalHeader(
-                    self._id, missing, end, NO_DIGEST, fs.random_bytes(32), bytes(16), missing
-                )
-                self._copier.write(target.journal(missing), encode_header(stub))
+                self._copier.write_stub(self._id, missing, end, replaces=missing)
             fs.fsync_dir(target.directory(JOURNAL_DIR))
         self._copier.write(target.manifest(number), manifests.encode(self._view.manifest))
         fs.fsync_dir(target.directory(MANIFEST_DIR))
-
-    def _copied_manifest(self) -> manifests.Manifest:
-        return manifests.read_current(self._fs, self._target, self._id)
 
     def _copy_journals(self) -> None:
         """The true journals, lowest first, each durable before the next; then those before them go."""

@@ -14,6 +14,7 @@ from blake3 import blake3
 from eventlog.base.errors import EventLogError, why_unreadable
 from eventlog.base.fs import FileSystem, hash_file, write_all
 from eventlog.base.layout import Layout
+from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
 
 TMP_PREFIX = "backup-"
 _CHUNK = 1 << 20
@@ -86,6 +87,12 @@ class Copier:
             self._drop(out, tmp)
             raise
         self.bytes += len(data)
+
+    def write_stub(self, store_id: bytes, number: int, base: int, *, replaces: "int | None" = None) -> None:
+        """Write a journal without frames, which begins at position `base`."""
+        key = self._fs.random_bytes(32)
+        header = JournalHeader(store_id, number, base, NO_DIGEST, key, bytes(16), replaces)
+        self.write(self._target.journal(number), encode_header(header))
 
     def link(self, source: str, target: str) -> bool:
         """Give the file of `source` a second name, `target`; False where that cannot be."""

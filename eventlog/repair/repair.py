@@ -26,7 +26,6 @@ from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.blobs.closure import missing_contents
 from eventlog.log import manifest as manifests
 from eventlog.log.finding import ASIDE, MISSING, NAMED, PACK, SEGMENT, Finding
-from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
 from eventlog.log.manifest import DamagedRange, SegmentEntry
 from eventlog.log.repair_notes import accept_events, is_quarantined, loss_events
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
@@ -147,9 +146,7 @@ def _note_as_known(store: Store, lock_timeout_s: float) -> None:
             return  # it remains, and is reported
         if any(lost.journal for lost in current.damaged):
             damaged = tuple(replace(lost, journal=0) for lost in current.damaged)
-            parent = manifests.digest_of(current)
-            following = replace(current, number=current.number + 1, parent=parent, damaged=damaged)
-            manifests.commit(fs, layout, following)
+            manifests.commit(fs, layout, manifests.following(current, damaged=damaged))
 
 
 def _note_lost_contents(store: Store) -> None:
@@ -256,8 +253,7 @@ class _Repair:
 
     def _write_stubs(self) -> None:
         for number, base in sorted(self._planner.stubs, reverse=True):
-            header = JournalHeader(self._id, number, base, NO_DIGEST, self._fs.random_bytes(32), bytes(16))
-            self._copier.write(self._layout.journal(number), encode_header(header))
+            self._copier.write_stub(self._id, number, base)
             self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
 
     def _commit(self) -> list[SegmentEntry]:
