@@ -201,7 +201,7 @@ class _Repair:
                     raise Refused(f"{source} changed while it was copied; make a new plan")
                 fs.fsync_dir(os.path.dirname(target))
             self._write_stubs()
-            listed = self._commit() if self._planner.new_log else []
+            listed = self._commit() if self._planner.new_log else ()
             staying = back | {layout.journal(number) for number, _ in self._planner.stubs}
             staying |= {layout.segment(entry.name) for entry in listed}
             for step in set_aside:
@@ -221,13 +221,12 @@ class _Repair:
 
     def _rescue_contents(self, lock_timeout_s: float) -> None:
         """Store the contents that verify in damaged packs in a new pack, before these leave."""
-        wanted = self._planner.rescuable
-        stored: set[bytes] = set()
+        missing = set(self._planner.rescuable)
 
         def is_wanted(id: bytes) -> bool:
-            is_first = id in wanted and id not in stored
-            stored.add(id)
-            return is_first
+            is_missing = id in missing
+            missing.discard(id)
+            return is_missing
 
         with self._blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
             for path in self._planner.bad_packs:
@@ -256,36 +255,29 @@ class _Repair:
             self._copier.write_stub(self._id, number, base)
             self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
 
-    def _commit(self) -> list[SegmentEntry]:
+    def _commit(self) -> tuple[SegmentEntry, ...]:
         """The new manifest, after every existing number."""
-        segments: list[SegmentEntry] = []
-        for log_range in self._planner.ranges:
-            segments.append(log_range.entry or self._publish(log_range))
-        number = (self._planner.log.manifests[-1] if self._planner.log.manifests else 0) + 1
-        parent = manifests.digest_of(self._planner.log.current) if self._planner.log.current.number else None
-        lost = [DamagedRange(base, end, 0) for base, end in self._sealed_losses()]
+        log, ranges = self._planner.log, self._planner.ranges
+        segments = tuple(log_range.entry or self._publish(log_range) for log_range in ranges)
         listed = {entry.name for entry in segments}
-        manifests.commit(
-            self._fs,
-            self._layout,
-            replace(
-                self._planner.log.current,
-                number=number,
-                parent=parent if number == 1 or parent else "0" * 64,
-                next_position=segments[-1].end if segments else 0,
-                next_journal=self._planner.next_journal,
-                segments=tuple(segments),
-                damaged=(*self._planner.log.current.damaged, *lost),
-                superseded=tuple(
-                    item for item in self._planner.log.current.superseded if item.name not in listed
-                ),
-            ),
+        number = max(log.manifests, default=0) + 1
+        parent = manifests.digest_of(log.current) if log.current.number else "0" * 64
+        end = ranges[-1].end if ranges else 0
+        lost = [
+            DamagedRange(base, min(until, end), 0) for base, until in self._planner.plan.lost if base < end
+        ]
+        new = replace(
+            log.current,
+            number=number,
+            parent=None if number == 1 else parent,
+            next_position=end,
+            next_journal=self._planner.next_journal,
+            segments=segments,
+            damaged=(*log.current.damaged, *lost),
+            superseded=tuple(item for item in log.current.superseded if item.name not in listed),
         )
+        manifests.commit(self._fs, self._layout, new)
         return segments
-
-    def _sealed_losses(self) -> list[tuple[int, int]]:
-        end = self._planner.ranges[-1].end if self._planner.ranges else 0
-        return [(base, min(until, end)) for base, until in self._planner.plan.lost if base < end]
 
     def _publish(self, log_range: LogRange) -> SegmentEntry:
         """A segment of the readable rows of a damaged one, perhaps of none."""

@@ -282,12 +282,7 @@ def test_writing_without_the_lock_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_leaving_out_what_came_late_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was told between the mark and the lock must be marked under the lock (I24)."""
-    real = live_ids
-
-    def forgetful(blobs: BlobStore, roots: list[bytes], live: set[bytes]) -> set[bytes]:
-        return live if live else real(blobs, roots, live)
-
-    monkeypatch.setattr(condemning, "live_ids", forgetful)
+    monkeypatch.setattr(Needed, "include_late", lambda self, blobs: None)
     problems = lost_beside_a_writer(collect, DEAD, 1)
     assert problems
 
@@ -307,7 +302,7 @@ def test_condemning_what_was_not_proven_is_noticed(monkeypatch: pytest.MonkeyPat
     assert world.fs.listdir(world.layout.directory(CONDEMNED_DIR)) == []
 
 
-def test_unlinking_without_a_look_at_what_is_live_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlinking_without_a_look_at_what_is_live_is_noticed() -> None:
     """A condemned pack that alone holds what was kept again goes back, and is not unlinked (I24)."""
     world = World()
     collect(world, world.fs, world.log)
@@ -318,7 +313,6 @@ def test_unlinking_without_a_look_at_what_is_live_is_noticed(monkeypatch: pytest
     world = World()
     collect(world, world.fs, world.log)
     world.log.append(world.dead)
-    monkeypatch.setattr(condemning, "live_ids", lambda blobs, roots, live: live)
     with open_store(world.layout, world.fs) as blobs:
         sweep_condemned(blobs, Needed(set()), age_s_min=0)
     assert unresolved(world, world.fs, world.log)
