@@ -45,7 +45,7 @@ from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.segment_file import entry_of
 from eventlog.log.tail import begins_at
-from eventlog.log.verify import JournalFacts, LogCheck, spelled
+from eventlog.log.verify import JournalFacts, spelled
 from eventlog.maintenance.copying import Copier, UnreadableSource
 from eventlog.repair import readable_parts
 from eventlog.repair.affected_turns import affected_turns
@@ -106,8 +106,10 @@ class Planner:
         self._id = store.identity.store_id
         self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
         self._copier = Copier(store.fs, store.layout)
+        self._blobs = BlobStore(self._fs, self._layout, self._id)
+        self._walk = StoreWalk(self._blobs, store.view, DEEP)
+        self.log = self._walk.log  # what the walk reads of the log's files
         self.plan = RepairPlan()
-        self.log = LogCheck(self._fs, self._layout, self._id, DEEP)
         self.ranges: list[LogRange] = []
         self.new_log = False  # whether a manifest is to be written
         self.next_journal = 1
@@ -119,11 +121,8 @@ class Planner:
         self._older = False
 
     def make(self) -> RepairPlan:
-        blobs = BlobStore(self._fs, self._layout, self._id)
         try:
-            walk = StoreWalk(blobs, self._store.view, DEEP)
-            findings = walk.findings(FILES)
-            self.log = walk.log
+            findings = self._walk.findings(FILES)
             self._plan_manifests(_of(findings, MANIFEST))
             for path, mend in _of(findings, NAMED):
                 self._step(NAMED, path, mend.what, mend.then)
@@ -134,9 +133,9 @@ class Planner:
                 self._step(IDX, path, mend.what, mend.then)
             self._plan_rules(_of(findings, RULES, MISSING))
             if not self.plan.steps:
-                self._plan_references(blobs)
+                self._plan_references()
         finally:
-            blobs.close()
+            self._blobs.close()
         self.plan.lost = _merged(self.plan.lost)
         self.plan.unread = dict(self.reader.refused)
         return self.plan
@@ -415,11 +414,11 @@ class Planner:
             if path in (*other, layout.redaction_key):
                 self._step(mend.kind, path, mend.what, mend.then)
 
-    def _plan_references(self, blobs: BlobStore) -> None:
+    def _plan_references(self) -> None:
         """Contents of packs that are gone altogether, once all present packs can be read."""
         try:
             with self._store.view() as view:
-                missing = missing_contents(blobs, view)
+                missing = missing_contents(self._blobs, view)
         except EventLogError:
             return  # the log is to be repaired first
         if missing:
