@@ -11,12 +11,15 @@ from eventlog.blobs.tree import decode_tree
 
 
 def proven(
-    fs: FileSystem, tables: PackTables, wanted: "Set[bytes] | None" = None
+    fs: FileSystem, tables: PackTables, wanted: "Set[bytes] | None" = None, *, decodes: bool = True
 ) -> "Iterator[tuple[bytes, int, int, bytes | Exception]]":
     """(id, kind, offset of its group, bytes) of each content, in the order of the groups.
 
     In the place of bytes that are not what was put there is the error, one of PARSE_ERRORS. Rows that are
-    impossible are left out. Memory: one group. Args: wanted: leave out all others. Raises: OSError.
+    impossible are left out. Memory: one group.
+
+    Args: wanted: leave out all others; decodes: whether each row of a tree is looked at too, which takes many
+    times as long as its hash. Raises: OSError.
     """
     reader = GroupReader(fs, GROUP_RAW_MAX)  # in order, so one group at a time
     try:
@@ -27,7 +30,7 @@ def proven(
                 data = reader.read(tables.path, start, offset, length)
                 if (tree_id(data) if kind == TREE else blob_id(data)) != id:
                     raise Corruption(tables.path, "the content does not match its hash", start)
-                if kind == TREE:
+                if kind == TREE and decodes:
                     decode_tree(data, to_text(id))
             except PARSE_ERRORS as error:
                 yield id, kind, start, error

@@ -119,7 +119,7 @@ def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
 
 
 def _proven_in(blobs: BlobStore, tables: PackTables, wanted: Set[bytes] | None) -> Iterator[bytes]:
-    for id, _, _, data in proven(blobs.fs, tables, wanted):
+    for id, _, _, data in proven(blobs.fs, tables, wanted, decodes=False):
         if isinstance(data, Exception):
             raise data
         yield id

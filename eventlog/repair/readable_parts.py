@@ -105,6 +105,7 @@ class ReadablePack:
     named: set[bytes] = field(default_factory=set)
     bad: set[bytes] = field(default_factory=set)
     problem: "str | None" = None
+    saved: int = 0  # contents that `save_contents` stored
 
 
 def contents(fs: FileSystem, pack: ReadablePack) -> Iterator[tuple[bytes, int, bytes]]:
@@ -126,16 +127,14 @@ def contents(fs: FileSystem, pack: ReadablePack) -> Iterator[tuple[bytes, int, b
 
 def save_contents(
     fs: FileSystem, pack: ReadablePack, writer: BlobWriter, is_wanted: Callable[[bytes], bool]
-) -> int:
-    """Store what can be read of a pack and is wanted; how many contents. Raises: OSError, NotDurable."""
-    count = 0
+) -> None:
+    """Store what can be read of a pack and is wanted. Raises: OSError, NotDurable."""
     for id, kind, data in contents(fs, pack):
         if is_wanted(id):
             writer.add_copy(id, kind, data)
-            count += 1
+            pack.saved += 1
             if writer.pending_bytes() >= _PACK_BYTES:
                 writer.flush()
-    return count
 
 
 def _tables(fs: FileSystem, pack: ReadablePack) -> PackTables:

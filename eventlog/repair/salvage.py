@@ -234,11 +234,10 @@ class _Salvage:
                 path = f"{self._layout.root}/{name}"
                 pack = readable_parts.ReadablePack(path)
                 try:
-                    self._report.contents += readable_parts.save_contents(
-                        self._fs, pack, writer, lambda id: not writer.holds(id)
-                    )
+                    readable_parts.save_contents(self._fs, pack, writer, lambda id: not writer.holds(id))
                 except OSError as error:
                     self._skip(path, why_unreadable(error))
+                self._report.contents += pack.saved
                 if pack.problem is not None:
                     self._skip(path, pack.problem)
                 if pack.bad:
