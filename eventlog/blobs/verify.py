@@ -16,7 +16,7 @@ from eventlog.blobs.ids import to_text
 from eventlog.blobs.idx import Idx, encode_idx
 from eventlog.blobs.proof import proven
 from eventlog.blobs.store import BlobStore
-from eventlog.log.finding import DEEP, IDX, PACK, QUICK, READ, Finding, Mend
+from eventlog.log.finding import DEEP, IDX, PACK, QUICK, READ, Finding, RepairStep
 
 _LOST = "What it holds cannot be read from here; bring the file back from a backup or capture the files again"
 _DERIVED = "The packs answer without it; `locus store repair` sets it aside, and it is made again"
@@ -48,7 +48,7 @@ def _verify_pack(blobs: BlobStore, name: str, level: str, damaged: "set[bytes]")
     mend = None
     try:
         if level != QUICK and hash_file(blobs.fs, path) != name:
-            mend = Mend(PACK, "its bytes do not match its name")
+            mend = RepairStep(PACK, path, "its bytes do not match its name")
         tables = load_tables(blobs.fs, path, name, blobs.store_id)
         tables.check()
         if level == QUICK:
@@ -66,7 +66,7 @@ def _verify_pack(blobs: BlobStore, name: str, level: str, damaged: "set[bytes]")
         yield Finding(path, f"{error.what}. {_LOST}.", error.offset, mend=mend)
     except OSError as error:
         what = why_unreadable(error)
-        yield Finding(path, f"{what}. {_LOST}.", mend=Mend(PACK, what))
+        yield Finding(path, f"{what}. {_LOST}.", mend=RepairStep(PACK, path, what))
 
 
 def _verify_idx(blobs: BlobStore, path: str, level: str) -> Iterator[Finding]:
@@ -79,15 +79,15 @@ def _verify_idx(blobs: BlobStore, path: str, level: str) -> Iterator[Finding]:
             idx.close()
         if level == DEEP and not _says_what_packs_say(blobs, idx):
             what = "it does not say what its packs say"
-            yield Finding(path, f"{what}. {_DERIVED}.", mend=Mend(IDX, what, _MADE_ANEW))
+            yield Finding(path, f"{what}. {_DERIVED}.", mend=RepairStep(IDX, path, what, _MADE_ANEW))
     except FileNotFoundError:
         return  # a pack or the idx itself went: it is not used
     except Corruption as error:
-        mend = Mend(IDX, error.what, _MADE_ANEW)
+        mend = RepairStep(IDX, path, error.what, _MADE_ANEW)
         yield Finding(error.path, f"{error.what}. {_DERIVED}.", error.offset, mend=mend)
     except OSError as error:
         what = why_unreadable(error)
-        yield Finding(path, f"{what}.", mend=Mend(IDX, what, _MADE_ANEW))
+        yield Finding(path, f"{what}.", mend=RepairStep(IDX, path, what, _MADE_ANEW))
 
 
 def _says_what_packs_say(blobs: BlobStore, idx: Idx) -> bool:

@@ -22,15 +22,16 @@ NOTED = "noted as known, so that verify reports only new damage"
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
-    """The repair that mends a finding: its kind, what is wrong in a few words, what becomes of the content.
+class RepairStep:
+    """One file that is to be set aside, or made where one is missing: the repair that mends a finding.
 
-    `then` is empty where only a plan can know it.
+    `then` is empty in a finding where only a plan can know it.
     """
 
     kind: str
-    what: str
-    then: str = ""
+    path: str
+    what: str  # is wrong with it
+    then: str = ""  # what becomes of its content
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Finding:
     what: str
     offset: "int | None" = None
     damage: bool = True
-    mend: "Mend | None" = None
+    mend: "RepairStep | None" = None
 
     def __str__(self) -> str:
         where = self.path if self.offset is None else f"{self.path} at byte {self.offset}"

@@ -27,7 +27,7 @@ from eventlog.log.finding import (
     READ,
     SEGMENT,
     Finding,
-    Mend,
+    RepairStep,
 )
 from eventlog.log.frame import DamagedBytes, JournalHeader
 from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
@@ -132,7 +132,7 @@ class LogCheck:
                 events = (
                     f"the events at {spelled([(lost.base, lost.end)])} were lost in journal {lost.journal}"
                 )
-                yield Finding(path, what, mend=Mend(NAMED, events, NOTED))
+                yield Finding(path, what, mend=RepairStep(NAMED, path, events, NOTED))
             else:
                 what = f"positions [{lost.base}, {lost.end}) are lost, as a repair has said."
                 yield Finding(path, what, damage=False)
@@ -147,8 +147,9 @@ class LogCheck:
             offset = error.offset
         else:
             next_step = _LOST_FILE
-        mend = Mend(MANIFEST, what, then)
-        return Finding(self._layout.manifest(number), f"{what}. {next_step}.", offset, mend=mend)
+        path = self._layout.manifest(number)
+        mend = RepairStep(MANIFEST, path, what, then)
+        return Finding(path, f"{what}. {next_step}.", offset, mend=mend)
 
     def _verify_segments(self) -> Iterator[Finding]:
         for entry in self.current.segments:
@@ -161,7 +162,7 @@ class LogCheck:
         events = f"the events of positions [{entry.base}, {entry.end})"
 
         def lost(what: str, kind: "str | None" = None, offset: "int | None" = None) -> Finding:
-            mend = None if kind is None else Mend(kind, what)
+            mend = None if kind is None else RepairStep(kind, path, what)
             return Finding(path, f"{what}. {_LOST_FILE}: {events}.", offset, mend=mend)
 
         try:
@@ -238,7 +239,7 @@ class LogCheck:
             except (Corruption, OSError) as error:
                 what = why_unreadable(error)
                 offset = error.offset if isinstance(error, Corruption) else None
-                yield Finding(path, f"{what}. {_LOST_FILE}.", offset, mend=Mend(JOURNAL, what))
+                yield Finding(path, f"{what}. {_LOST_FILE}.", offset, mend=RepairStep(JOURNAL, path, what))
         if current is not None:
             yield from self._discontinuities(current)
 
@@ -303,7 +304,7 @@ class LogCheck:
             lost = "No acknowledged event was in them" if harmless else "Events may have been in them"
             why = reason or "nothing says why they were taken"
             what = f"{where} ({why}). {lost}; a repair notes that they are known."
-            yield Finding(path, what, damage=not harmless, mend=Mend(NAMED, what, NOTED))
+            yield Finding(path, what, damage=not harmless, mend=RepairStep(NAMED, path, what, NOTED))
 
 
 def spelled(ranges: "list[tuple[int, int]]") -> str:

@@ -11,7 +11,7 @@ from eventlog.base.errors import Corruption, why_unreadable
 from eventlog.base.fs import FileSystem, read_file
 from eventlog.base.layout import Layout
 from eventlog.log.erasures import erasures_in
-from eventlog.log.finding import MISSING, RULES, Finding, Mend
+from eventlog.log.finding import MISSING, RULES, Finding, RepairStep
 from eventlog.log.reader import LogView
 from eventlog.secrets import erased_rules
 
@@ -51,7 +51,7 @@ def verify_rules(
         else:
             then = f"The rules of {other} count. Copy that file over this one."
             kind = MISSING if path not in files_by_path else RULES
-            mend = Mend(kind, what, f"{os.path.basename(other)} is copied over it")
+            mend = RepairStep(kind, path, what, f"{os.path.basename(other)} is copied over it")
         yield Finding(path, f"{what}. {then}", mend=mend)
 
 
@@ -67,7 +67,7 @@ def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
         what = "it is far longer than what was written"
     except OSError as error:
         what = why_unreadable(error)
-    yield Finding(path, f"{what}. {_KEY_LOST}", mend=Mend(RULES, what, _KEY_AGAIN))
+    yield Finding(path, f"{what}. {_KEY_LOST}", mend=RepairStep(RULES, path, what, _KEY_AGAIN))
 
 
 def _checks_of_newest(view: LogView, store_id: bytes) -> "set[str]":

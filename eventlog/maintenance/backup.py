@@ -42,7 +42,7 @@ from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, s
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
 from eventlog.log.tail import read_header
-from eventlog.maintenance.copying import Copier, UnreadableSource
+from eventlog.maintenance.copying import COPIED_FILES, Copier, UnreadableSource, refuse_inside
 from eventlog.store import Store
 
 MARKER = "BACKUP"
@@ -98,7 +98,7 @@ def backup(
     NotDurable (the disk of `dest` refused), Corruption (a log that cannot be opened), LockTimeout.
     """
     target = Layout(os.path.abspath(dest))
-    _refuse_inside(store.layout.root, target.root)
+    refuse_inside(store.layout.root, target.root, "the store that is to be copied")
     with translate_os_errors(target.root, "write the backup", NotDurable):
         _claim(store.fs, store.identity, target)
         with ExitStack() as stack:
@@ -126,12 +126,6 @@ def _keep_contents(store: Store, timeout_s: float) -> "Lock | None":
 
 
 # -- may this be the copy? ---------------------------------------------------------------------------
-
-
-def _refuse_inside(source: str, dest: str) -> None:
-    real, inside = os.path.realpath(source), os.path.realpath(dest)
-    if inside == real or inside.startswith(real + "/"):
-        raise Refused(f"{dest} is inside the store that is to be copied; choose a directory elsewhere")
 
 
 def _claim(fs: FileSystem, source: identity.Identity, target: Layout) -> None:
@@ -232,7 +226,7 @@ class _Backup:
         report, fs, target = self._report, self._fs, self._target
         self._copier.clean()
         self._refuse_diverged()
-        for name in (".gitignore", "config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
+        for name in (".gitignore", *COPIED_FILES):
             self._settings(name)
         self._copy_packs()
         self._copy_segments()

@@ -11,7 +11,7 @@ import os
 
 from blake3 import blake3
 
-from eventlog.base.errors import EventLogError, why_unreadable
+from eventlog.base.errors import EventLogError, Refused, why_unreadable
 from eventlog.base.fs import FileSystem, hash_file, write_all
 from eventlog.base.layout import Layout
 from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
@@ -21,6 +21,17 @@ _CHUNK = 1 << 20
 
 # Why a file cannot have a second name: another disk, a disk without links, or too many names already.
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS))
+
+
+# What a store has beside log and contents, and a copy needs too.
+COPIED_FILES = ("config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy")
+
+
+def refuse_inside(source: str, dest: str, what: str) -> None:
+    """Raises: Refused where a copy of `what` would be inside of it."""
+    real, inside = os.path.realpath(source), os.path.realpath(dest)
+    if inside == real or inside.startswith(real + "/"):
+        raise Refused(f"{dest} is inside {what}; choose a directory elsewhere")
 
 
 class UnreadableSource(EventLogError):

@@ -8,7 +8,7 @@ repair plans again first.
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from eventlog.base.errors import Corruption, EventLogError
@@ -39,7 +39,7 @@ from eventlog.log.finding import (
     RULES,
     SEGMENT,
     Finding,
-    Mend,
+    RepairStep,
 )  # fmt: skip
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.manifest import SegmentEntry
@@ -55,16 +55,7 @@ from eventlog.store import Store
 # Positions that frames of an unreadable journal claim; more is not believed.
 _CLAIMED_MAX = 10_000_000
 _FRAME_MAGIC = b"\x89EV1"
-
-
-@dataclass(frozen=True, slots=True)
-class RepairStep:
-    """One file that is to be set aside, or made where one is missing."""
-
-    kind: str
-    path: str
-    what: str  # is wrong with it
-    then: str  # what becomes of its content
+_BROUGHT_BACK = "it is brought back from the copy"
 
 
 @dataclass(slots=True)
@@ -124,13 +115,11 @@ class Planner:
         try:
             findings = self._walk.findings(FILES)
             self._plan_manifests(_of(findings, MANIFEST))
-            for path, mend in _of(findings, NAMED):
-                self._step(NAMED, path, mend.what, mend.then)
+            self.plan.steps += _of(findings, NAMED)
             self._plan_segments(_of(findings, SEGMENT, MISSING))
             self._plan_journals(_of(findings, JOURNAL))
             self._plan_packs(_of(findings, PACK))
-            for path, mend in _of(findings, IDX):
-                self._step(IDX, path, mend.what, mend.then)
+            self.plan.steps += _of(findings, IDX)
             self._plan_rules(_of(findings, RULES, MISSING))
             if not self.plan.steps:
                 self._plan_references()
@@ -147,12 +136,11 @@ class Planner:
         if end > base:
             self.plan.lost.append((base, end))
 
-    def _plan_manifests(self, broken: "list[tuple[str, Mend]]") -> None:
+    def _plan_manifests(self, broken: "list[RepairStep]") -> None:
         newest = max(self.log.manifests, default=0)
         is_gone = not newest and self._has_sealed()
         self._older = self.log.current.number != newest or is_gone or self._lacks_newer_manifest()
-        for path, mend in broken:
-            self._step(MANIFEST, path, mend.what, mend.then)
+        self.plan.steps += broken
         if self._older and not broken:
             path = self._layout.manifest(newest + 1)
             what = "the manifest that follows is not there" if newest else "no manifest is there"
@@ -171,8 +159,8 @@ class Planner:
         names = self._fs.listdir(self._layout.directory(SEGMENT_DIR))
         return any(parse_segment(name) is not None for name in names)
 
-    def _plan_segments(self, wrong: "list[tuple[str, Mend]]") -> None:
-        mends = dict(wrong)
+    def _plan_segments(self, wrong: "list[RepairStep]") -> None:
+        mends = {mend.path: mend for mend in wrong}
         listed = {entry.base: entry for entry in self.log.current.segments}
         strays = self._unlisted() if self._older else {}
         position = 0
@@ -211,11 +199,11 @@ class Planner:
                 entries[parsed[0]] = entry_of(rows.meta, digest, size, readable_parts.tables(self._fs, rows))
         return entries
 
-    def _plan_segment(self, log_range: LogRange, entry: SegmentEntry, mend: Mend) -> None:
+    def _plan_segment(self, log_range: LogRange, entry: SegmentEntry, mend: RepairStep) -> None:
         path = self._layout.segment(entry.name)
         self.new_log = True
         if self._is_in_copy("segment", entry.name, entry.blake3):
-            self._step(mend.kind, path, mend.what, "it is brought back from the copy")
+            self.plan.steps.append(replace(mend, then=_BROUGHT_BACK))
             return
         log_range.entry = None
         lost = [(log_range.base, log_range.end)]
@@ -226,7 +214,7 @@ class Planner:
                     lost, log_range.rows = rows.lost, rows
         self.plan.lost += lost
         saved = f"; {log_range.rows.rows} events in it can be read and stay" if log_range.rows else ""
-        self._step(mend.kind, path, mend.what, f"the events at {spelled(lost)} are lost{saved}")
+        self.plan.steps.append(replace(mend, then=f"the events at {spelled(lost)} are lost{saved}"))
 
     def _is_in_copy(self, kind: str, name: str, digest: str) -> bool:
         """Whether the copy has the file, whole. Raises: UnreadableSource: a failed read is no absence."""
@@ -273,9 +261,9 @@ class Planner:
             "only the newest manifest said (a merge, an erasure) is forgotten."
         )
 
-    def _plan_journals(self, wrong: "list[tuple[str, Mend]]") -> None:
+    def _plan_journals(self, wrong: "list[RepairStep]") -> None:
         """Journals without a valid header, and the missing one where none follows the segments."""
-        mends = dict(wrong)
+        mends = {mend.path: mend for mend in wrong}
         position = self.ranges[-1].end if self.ranges else 0
         numbers = [n for n in self.log.journals if n >= self.next_journal]
         acknowledged = read_note(self._fs, self._layout, numbers[-1] if numbers else 0) or 0
@@ -363,11 +351,11 @@ class Planner:
             offset_of_frame = data.find(_FRAME_MAGIC, offset_of_frame + 1)
         return end
 
-    def _plan_packs(self, wrong: "list[tuple[str, Mend]]") -> None:
-        mends = dict(wrong)
+    def _plan_packs(self, wrong: "list[RepairStep]") -> None:
+        mends = {mend.path: mend for mend in wrong}
         whole: set[bytes] = set()
         rescued: set[bytes] = set()
-        bad: list[tuple[readable_parts.ReadablePack, Mend]] = []
+        bad: list[tuple[readable_parts.ReadablePack, RepairStep]] = []
         for name in self._fs.listdir(self._layout.directory(PACK_DIR)):
             stem = parse_pack(name)
             if stem is None:
@@ -385,7 +373,7 @@ class Planner:
             except OSError:
                 pack = readable_parts.ReadablePack(path)
             if self._is_in_copy("pack", stem, stem):
-                self._step(PACK, path, mend.what, "it is brought back from the copy")
+                self.plan.steps.append(replace(mend, then=_BROUGHT_BACK))
             else:
                 bad.append((pack, mend))
         lost: set[bytes] = set()
@@ -396,7 +384,7 @@ class Planner:
             then = f"{staying} of its {len(pack.named)} contents stay, {len(pack_lost)} are lost"
             if not pack.named:
                 then = "which contents it held is unknown"
-            self._step(PACK, pack.path, pack.problem or mend.what, then)
+            self.plan.steps.append(replace(mend, what=pack.problem or mend.what, then=then))
         self.bad_packs = [pack.path for pack, _ in bad]
         self.is_about_contents = bool(bad)
         self.rescuable = rescued - whole
@@ -404,15 +392,16 @@ class Planner:
         if lost:
             self.plan.turns = affected_turns(self._store, lost)
 
-    def _plan_rules(self, wrong: "list[tuple[str, Mend]]") -> None:
+    def _plan_rules(self, wrong: "list[RepairStep]") -> None:
         """The key of fingerprints is made anew; of the two files of rules one can replace the other."""
         layout = self._layout
         other = {layout.erased: layout.erased_copy, layout.erased_copy: layout.erased}
-        for path, mend in wrong:
-            if path in other:
-                self.back.append((other[path], path, self._copier.hash(other[path])))
-            if path in (*other, layout.redaction_key):
-                self._step(mend.kind, path, mend.what, mend.then)
+        for mend in wrong:
+            if mend.path in other:
+                source = other[mend.path]
+                self.back.append((source, mend.path, self._copier.hash(source)))
+            if mend.path in (*other, layout.redaction_key):
+                self.plan.steps.append(mend)
 
     def _plan_references(self) -> None:
         """Contents of packs that are gone altogether, once all present packs can be read."""
@@ -429,12 +418,10 @@ class Planner:
             self.plan.turns = sorted({*self.plan.turns, *affected_turns(self._store, missing)})
 
 
-def _of(findings: "list[Finding]", *kinds: str) -> "list[tuple[str, Mend]]":
-    """The files that repairs of these kinds mend."""
-    mends = ((finding.path, finding.mend) for finding in findings)
-    return list(
-        dict.fromkeys((path, mend) for path, mend in mends if mend is not None and mend.kind in kinds)
-    )
+def _of(findings: "list[Finding]", *kinds: str) -> "list[RepairStep]":
+    """The steps of these kinds that findings carry."""
+    mends = (finding.mend for finding in findings)
+    return list(dict.fromkeys(mend for mend in mends if mend is not None and mend.kind in kinds))
 
 
 def _merged(ranges: "list[tuple[int, int]]") -> list[tuple[int, int]]:

@@ -25,14 +25,14 @@ from eventlog.base.layout import IDX_DIR, INDEX_DIR, JOURNAL_DIR, QUARANTINE_DIR
 from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.blobs.closure import missing_contents
 from eventlog.log import manifest as manifests
-from eventlog.log.finding import ASIDE, MISSING, NAMED, PACK, SEGMENT, Finding
+from eventlog.log.finding import ASIDE, MISSING, NAMED, PACK, SEGMENT, Finding, RepairStep
 from eventlog.log.manifest import DamagedRange, SegmentEntry
 from eventlog.log.repair_notes import accept_events, is_quarantined, loss_events
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
 from eventlog.log.segment_file import entry_of
 from eventlog.maintenance.copying import Copier
 from eventlog.repair import readable_parts
-from eventlog.repair.plan import LogRange, Planner, RepairPlan, RepairStep
+from eventlog.repair.plan import LogRange, Planner, RepairPlan
 from eventlog.store import Store
 from eventlog.worktree.statcache import raise_generation
 

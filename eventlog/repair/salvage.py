@@ -35,6 +35,7 @@ from eventlog.log.frame import HEADER_SIZE, PAYLOAD_SIZE_MAX, decode_header
 from eventlog.log.journal import scan_journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import row_of, rows_of
+from eventlog.maintenance.copying import COPIED_FILES, refuse_inside
 from eventlog.repair import readable_parts
 from eventlog.store import Store
 
@@ -79,9 +80,7 @@ def salvage(
     Raises: NotFound, Refused (dest holds something, or is inside the source), NotDurable.
     """
     root, target = os.path.abspath(source), os.path.abspath(dest)
-    real, inside = os.path.realpath(root), os.path.realpath(target)
-    if inside == real or inside.startswith(real + "/"):
-        raise Refused(f"{target} is inside what is to be saved; choose a directory elsewhere")
+    refuse_inside(root, target, "what is to be saved")
     with translate_os_errors(root, "salvage"):
         if not fs.exists(root):
             raise NotFound(f"{root} is not there")
@@ -219,7 +218,7 @@ class _Salvage:
         """Write the origin of the new store, and the files that keep redaction as it was."""
         note = {"source": self._report.source, "store_id": self._report.store_id}
         files = {NOTE: json.dumps(note).encode() + b"\n"}
-        for name in ("config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
+        for name in COPIED_FILES:
             with suppress(OSError, ValueError):
                 files[name] = read_file(self._fs, f"{self._layout.root}/{name}", 1 << 20)
         for name, data in files.items():
