@@ -16,7 +16,8 @@ from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import DIRECTORY, FILE, SYMLINK, TreeEntry
 from eventlog.checkout.materialize import materialize
 from eventlog.erasure import erasure
-from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
+from eventlog.gc.collect import carry_out, plan_collection
+from eventlog.gc.condemn import sweep_condemned
 from eventlog.gc.live_contents import Needed, baseline_trees, live_ids
 from eventlog.maintenance.backup import backup
 from eventlog.maintenance.upkeep import maintain

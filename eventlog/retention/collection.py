@@ -3,7 +3,7 @@
 A plan lists the packs that would go, how many bytes, and which sessions could not be replayed any more. It is
 made from a pinned view without a lock; carrying it out releases the sessions that rules chose, condemns the
 packs, and unlinks what an earlier collection condemned a day ago. Any number of processes may plan; of two
-that carry out, one is refused (I29). Contents that a writer names meanwhile stay (I24, `gc/condemn.py`).
+that carry out, one is refused (I29). Contents that a writer names meanwhile stay (I24, `gc/collect.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,8 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.fs import count_files, read_file, replace, translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.blobs.ids import from_texts
-from eventlog.gc.condemn import (
-    AGE_S_MIN,
-    CollectPlan,
-    Swept,
-    carry_out,
-    plan_collection,
-    sweep_condemned,
-)
+from eventlog.gc.collect import CollectPlan, carry_out, plan_collection
+from eventlog.gc.condemn import AGE_S_MIN, Swept, sweep_condemned
 from eventlog.gc.live_contents import Needed, baseline_trees, live_ids, reaching, stored_trees, walk
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView

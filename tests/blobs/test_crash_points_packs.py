@@ -23,7 +23,8 @@ from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.blobs.verify import verify
 from eventlog.gc import condemn as condemning
 from eventlog.gc import repack as repacking
-from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
+from eventlog.gc.collect import carry_out, plan_collection
+from eventlog.gc.condemn import sweep_condemned
 from eventlog.gc.live_contents import Needed, live_ids
 from eventlog.gc.repack import repack
 from tests.blobs.support import as_process, open_store

@@ -14,7 +14,8 @@ from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import FILE
-from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
+from eventlog.gc.collect import carry_out, plan_collection
+from eventlog.gc.condemn import sweep_condemned
 from eventlog.gc.live_contents import Needed, live_ids
 from eventlog.gc.repack import repack
 from tests.blobs.support import Node, put_node

@@ -20,13 +20,8 @@ from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, FILE, encode_tree
 from eventlog.blobs.verify import verify
 from eventlog.gc import live_contents
-from eventlog.gc.condemn import (
-    CollectPlan,
-    carry_out,
-    condemn,
-    plan_collection,
-    sweep_condemned,
-)
+from eventlog.gc.collect import CollectPlan, carry_out, plan_collection
+from eventlog.gc.condemn import condemn, sweep_condemned
 from eventlog.gc.live_contents import Needed, baseline_trees, live_ids
 from eventlog.worktree import statcache
 from tests.blobs.support import (
