@@ -16,8 +16,9 @@ from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import DIRECTORY, FILE, SYMLINK, TreeEntry
 from eventlog.checkout.materialize import materialize
 from eventlog.erasure import erasure
-from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
-from eventlog.gc.live_contents import baseline_trees, live_ids
+from eventlog.gc.collect import carry_out, plan_collection
+from eventlog.gc.condemn import sweep_condemned
+from eventlog.gc.live_contents import Needed, baseline_trees, live_ids
 from eventlog.maintenance.backup import backup
 from eventlog.maintenance.upkeep import maintain
 from eventlog.repair.repair import plan_repair, repair
@@ -152,8 +153,8 @@ def _collect(_scene: Scene, store: Store) -> None:
         writer.put(b"what no event names")
         writer.flush()
     live = live_ids(store.blobs, [_ROOT, *baseline_trees(store.fs, store.layout)])
-    carry_out(store.blobs, plan_collection(store.blobs, live), live, list)
-    sweep_condemned(store.blobs, live=live, age_s_min=0)
+    carry_out(store.blobs, plan_collection(store.blobs, live), Needed(live, list))
+    sweep_condemned(store.blobs, Needed(live), age_s_min=0)
     assert store.blobs.get(_OLD) == b"old"
 
 

@@ -18,9 +18,9 @@ from eventlog.base.locks import COMPACT, GC, acquire
 from eventlog.blobs import idx
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry
+from eventlog.log.finding import Finding
 from eventlog.log.line import encode_line
 from eventlog.log.sweep import PREFIXES, sweep
-from eventlog.log.verify import Finding
 from eventlog.maintenance.upkeep import maintain
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store

@@ -36,6 +36,7 @@ ROOM_RANKS = {
     "blobs": 3,
     "projections": 3,
     "setup": 3,
+    "check": 4,
     "query": 4,
     "worktree": 4,
     "checkout": 5,

@@ -1,6 +1,5 @@
 """`locus store verify`, `repair` and `salvage`: what is damaged, and what can be done."""
 
-import dataclasses
 import os
 
 import click
@@ -10,7 +9,7 @@ from eventlog.base import identity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.repair import store_file
-from eventlog.repair.damage import RepairPlan
+from eventlog.repair.plan import RepairPlan
 from eventlog.repair.repair import RepairReport
 from eventlog.repair.salvage import SalvageReport
 
@@ -43,11 +42,9 @@ def verify(level: str, as_json: bool) -> None:
     with open_store() as store, Progress("verifying") as progress:
         findings = store.verify(level, progress)
     if as_json:
-        rows = [{"path": f.path, "what": f.what, "offset": f.offset, "damage": f.damage} for f in findings]
-        put(document({"level": level, "findings": rows}))
+        put(document({"level": level, "findings": [finding.figures() for finding in findings]}))
     for finding in () if as_json else findings:
-        where = finding.path if finding.offset is None else f"{finding.path} at byte {finding.offset}"
-        put(f"{where}: {finding.what}\n")
+        put(f"{finding}\n")
     damage = sum(finding.damage for finding in findings)
     if damage:
         say(f"{count(damage, 'finding')}. The files are as they were found. {_NEXT}")
@@ -89,7 +86,7 @@ def repair(
             with Progress("repairing"):
                 report = repair(store, plan, copy=copy, accept_older=accept_older, accept=accept)
     if as_json:
-        done = dataclasses.asdict(report) if report is not None else None
+        done = report.figures() if report is not None else None
         put(document({"plan": plan, "repair": done}))
     else:
         _tell_repaired(plan, report)

@@ -110,3 +110,26 @@ class Corruption(EventLogError):
         self.path = path
         self.offset = offset
         self.what = what
+
+
+# What parsing bytes that nothing vouches for may raise: pyarrow's errors are ValueErrors and others, and
+# impossible sizes end in MemoryError. An OSError is the disk's.
+PARSE_ERRORS = (
+    EventLogError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+)
+
+
+def why_unreadable(error: BaseException) -> str:
+    """The one rule by which a check words an error of the disk, or one of PARSE_ERRORS, of a file."""
+    if isinstance(error, Corruption):
+        return error.what
+    if isinstance(error, OSError):
+        return f"the disk cannot read it ({error.strerror or error})"
+    return (str(error) or type(error).__name__).splitlines()[0][:200]

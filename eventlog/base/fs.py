@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _FICLONE = 0x40049409
+_HASHED_AT_ONCE = 4 << 20
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
 
 
@@ -315,6 +316,40 @@ def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes
         return fs.pread(fd, size, 0)
     finally:
         fs.close(fd)
+
+
+def count_files(fs: FileSystem, directory: str, prefix: str = "") -> "tuple[int, int]":
+    """How many files a directory holds whose names begin so, and their bytes; those that go meanwhile
+    excluded. None where it is missing."""
+    sizes = []
+    with translate_os_errors(directory, "count its files"):
+        for name in fs.listdir(directory) if fs.exists(directory) else ():
+            try:
+                sizes += [fs.stat(f"{directory}/{name}").st_size] if name.startswith(prefix) else []
+            except FileNotFoundError:
+                continue
+    return len(sizes), sum(sizes)
+
+
+def hash_file(fs: FileSystem, path: str) -> str:
+    """The BLAKE3 digest of the whole file, in hex."""
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        return hash_open(fs, fd)
+    finally:
+        fs.close(fd)
+
+
+def hash_open(fs: FileSystem, fd: int) -> str:
+    """`hash_file` of an open file."""
+    from blake3 import blake3
+
+    digest = blake3()
+    offset = 0
+    while data := fs.pread(fd, _HASHED_AT_ONCE, offset):
+        digest.update(data)
+        offset += len(data)
+    return digest.hexdigest()
 
 
 def write_all(fs: FileSystem, fd: int, data: bytes, offset: int = 0) -> None:

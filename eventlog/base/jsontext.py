@@ -82,6 +82,14 @@ def object_of(payload: object) -> "dict[str, Any]":
     return value if isinstance(value, dict) else {}
 
 
+def object_if_any(payload: object) -> "dict[str, Any]":
+    """`object_of`, empty also where a text is not JSON."""
+    try:
+        return object_of(payload)
+    except (ValueError, RecursionError):
+        return {}
+
+
 class _Reading:
     """How `_json` reads: as `json.loads` does without arguments."""
 

@@ -23,10 +23,10 @@ from eventlog.blobs.pack import TREE
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
 from eventlog.log.erasures import erased_contents
-from eventlog.log.known_losses import known_losses
+from eventlog.log.finding import Finding
 from eventlog.log.reader import LogView
+from eventlog.log.repair_notes import known_losses
 from eventlog.log.retained import CONTENT, kept_rows, of_lists, retention_in, stored_in, without_stored
-from eventlog.log.verify import Finding
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -117,6 +117,10 @@ class PackTables:
         """(id, kind, group, offset in the raw group, length) of entry `index`."""
         return _ENTRY.unpack_from(self._entries, index * ENTRY_SIZE)
 
+    def entries(self) -> "Iterator[tuple[bytes, int, int, int, int]]":
+        """All entries, sorted by their ids; as `entry`."""
+        return _ENTRY.iter_unpack(memoryview(self._entries)[: len(self) * ENTRY_SIZE])
+
     def first_from(self, id: bytes) -> int:
         """The index of the first entry whose id is `id` or after it; the entry count when none is."""
         from bisect import bisect_left

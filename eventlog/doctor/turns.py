@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from eventlog.base import activity, jsontext
+from eventlog.base import activity
 from eventlog.base.errors import EventLogError
+from eventlog.base.jsontext import object_if_any
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import FILES, SKIPPED
@@ -150,7 +151,7 @@ def _last_look(store: Store) -> dict[str, Any]:
         "order by position desc limit 1",
         [recent(store)],
     ).rows
-    return _object(rows[0][0]) if rows else {}
+    return object_if_any(rows[0][0]) if rows else {}
 
 
 def _deferred(store: Store) -> dict[str, int]:
@@ -162,7 +163,7 @@ def _deferred(store: Store) -> dict[str, int]:
         [recent(store)],
     ).rows
     known = DeferredContents(store.blobs, store.events)
-    lists = _paths_in(_object(rows[0][0]).get("lists")) if rows else []
+    lists = _paths_in(object_if_any(rows[0][0]).get("lists")) if rows else []
     return {path_text(row.path): row.size for name in lists for row in known.open_files(from_text(name))}
 
 
@@ -210,14 +211,6 @@ def _named(store: Store, paths: list[str]) -> str:
 
 def _size(size: int) -> str:
     return f"{size / 1e6:,.0f} MB" if size >= 10_000_000 else f"{size / 1e6:,.1f} MB"
-
-
-def _object(text: object) -> dict[str, Any]:
-    try:
-        value = jsontext.decode(text.encode()) if isinstance(text, str) else None
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _paths_in(listed: object) -> list[str]:

@@ -17,7 +17,7 @@ from eventlog.blobs.ids import tree_id
 from eventlog.blobs.pack import TREE, PackTables
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, TreeEntry, encode_tree
-from eventlog.gc.live_contents import read_trees, tree_rows
+from eventlog.gc.live_contents import Needed, read_trees, tree_rows, walk
 from eventlog.gc.repack import repack
 from eventlog.log.pattern import Pattern
 from eventlog.worktree.statcache import raise_generation
@@ -86,8 +86,7 @@ def _without(name: bytes, pattern: Pattern, mark: str) -> bytes:
 
 
 def _kinds(tables: PackTables) -> Iterator[tuple[bytes, int]]:
-    for index in range(len(tables)):
-        id, kind = tables.entry(index)[:2]
+    for id, kind, *_ in tables.entries():
         yield id, kind
 
 
@@ -104,14 +103,8 @@ def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[byte
                     last = number == len(parts) - 1
                     (below if kind == DIRECTORY else ids if last else set()).add(id)
         level = below
-    seen: set[bytes] = set()
-    while level:
-        seen |= level
-        below = set()
-        for _, encoding in read_trees(blobs, level):
-            for kind, id, _ in tree_rows(encoding):
-                (below if kind == DIRECTORY else ids).add(id)
-        level = below - seen
+    for _, rows in walk(blobs, level):
+        ids.update(id for kind, id, _ in rows if kind != DIRECTORY)
     return ids
 
 
@@ -152,7 +145,7 @@ def _remove_from(
     fs, layout = blobs.fs, blobs.layout
     if packs:
         live = {id for tables in packs.values() for id in tables.ids()} - ids
-        repack(blobs, only=packs.keys(), live=live, lock_timeout_s=lock_timeout_s)
+        repack(blobs, only=packs.keys(), needed=Needed(live), lock_timeout_s=lock_timeout_s)
     _keep_others(blobs, ids, lock_timeout_s)
     unlinked = []
     # No process is writing a pack when this lock is free.
@@ -173,8 +166,7 @@ def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> No
     others: dict[bytes, int] = {}
     for _, tables in _condemned(blobs):
         if not ids.isdisjoint(tables.ids()):
-            rows = (tables.entry(index)[:2] for index in range(len(tables)))
-            others.update((id, kind) for id, kind in rows if id not in ids)
+            others.update((id, kind) for id, kind in _kinds(tables) if id not in ids)
     if not others:
         return
     with blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
@@ -189,28 +181,28 @@ def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> No
 
 def _condemned(blobs: BlobStore) -> Iterator[tuple[str, PackTables]]:
     """(file name, tables) of the condemned packs that can be read."""
-    directory = blobs.layout.directory(CONDEMNED_DIR)
-    for name in blobs.fs.listdir(directory):
-        stem = parse_pack(name.rpartition("-")[2])
-        if stem is not None:
-            try:
-                yield name, load_tables(blobs.fs, f"{directory}/{name}", stem, blobs.store_id)
-            except (Corruption, FileNotFoundError):
-                continue  # named by `unreadable`
+    for path, tables in _packs_in(blobs, CONDEMNED_DIR):
+        if tables is not None:
+            yield path.rpartition("/")[2], tables
 
 
 def unreadable(blobs: BlobStore) -> list[str]:
     """Paths of packs whose contents are unknown."""
-    fs, layout = blobs.fs, blobs.layout
-    paths = []
-    for directory in (layout.directory(PACK_DIR), layout.directory(CONDEMNED_DIR)):
-        for name in fs.listdir(directory):
-            stem = parse_pack(name.rpartition("-")[2])
-            try:
-                if stem is not None:
-                    load_tables(fs, f"{directory}/{name}", stem, blobs.store_id)
-            except Corruption:
-                paths.append(f"{directory}/{name}")
-            except FileNotFoundError:
-                continue
-    return paths
+    packs = [pack for directory in (PACK_DIR, CONDEMNED_DIR) for pack in _packs_in(blobs, directory)]
+    return [path for path, tables in packs if tables is None]
+
+
+def _packs_in(blobs: BlobStore, name: str) -> Iterator[tuple[str, PackTables | None]]:
+    """The path of each pack, and its tables unless these are damaged."""
+    directory = blobs.layout.directory(name)
+    for file in blobs.fs.listdir(directory):
+        stem = parse_pack(file.rpartition("-")[2])
+        if stem is None:
+            continue
+        path = f"{directory}/{file}"
+        try:
+            yield path, load_tables(blobs.fs, path, stem, blobs.store_id)
+        except Corruption:
+            yield path, None
+        except FileNotFoundError:
+            continue  # another process was first

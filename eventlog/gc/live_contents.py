@@ -14,7 +14,7 @@ gone when the tree is brought back.
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from eventlog.base import jsontext
@@ -23,10 +23,12 @@ from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.blobs.deferred import list_of, sentence_of
 from eventlog.blobs.groups import GroupReader
-from eventlog.blobs.ids import ID_SIZE, to_text, tree_id
+from eventlog.blobs.ids import ID_SIZE, from_texts, to_text, tree_id
 from eventlog.blobs.pack import GROUP_RAW_MAX, TREE
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import SKIPPED
+from eventlog.log.reader import LogView
+from eventlog.log.retained import stored_in
 
 _MAGIC_SIZE = 2
 _ENTRY = struct.Struct("<c8x32sH")  # as in `tree`, without the size
@@ -35,6 +37,23 @@ _NOTE_SIZE_MAX = 1 << 20
 _LAST_MAX = 512
 _ENDS_SIZE = 48
 _NOTHING: Mapping[bytes, Iterable[bytes]] = MappingProxyType({})
+
+
+class Needed:
+    """The contents that are needed: `ids` as they were marked, and what became live since.
+
+    Args: late: gives the roots that are live by now, and need not have been when `ids` were marked.
+    """
+
+    __slots__ = ("_late", "ids")
+
+    def __init__(self, ids: set[bytes], late: Callable[[], Iterable[bytes]] = tuple) -> None:
+        self.ids = ids
+        self._late = late
+
+    def include_late(self, blobs: BlobStore) -> None:
+        """Under the gc lock, where nothing more can become live. Raises: Corruption."""
+        live_ids(blobs, self._late(), self.ids)
 
 
 def live_ids(
@@ -156,6 +175,44 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
             yield id, encoding
     finally:
         reader.close()
+
+
+def walk(
+    blobs: BlobStore, roots: Iterable[bytes], passed: Collection[bytes] = ()
+) -> Iterator[tuple[bytes, list[tuple[bytes, bytes, bytes]]]]:
+    """(id, rows) of the trees among the roots and of all below them, each once, level by level.
+
+    Args: passed: trees below which it does not go. Raises: Corruption.
+    """
+    level, seen = set(roots), set(roots)
+    while level:
+        below: set[bytes] = set()
+        for tree, encoding in read_trees(blobs, level):
+            rows = list(tree_rows(encoding))
+            below.update(id for kind, id, _ in rows if kind == _DIRECTORY and id not in passed)
+            yield tree, rows
+        level = below - seen
+        seen |= level
+
+
+def reaching(ids: Iterable[bytes], parents: Mapping[bytes, Iterable[bytes]]) -> set[bytes]:
+    """The ids, and all trees from which one of them is reached. Args: parents: of each id the trees."""
+    reached = set(ids)
+    waiting = list(reached)
+    while waiting:
+        above = set(parents.get(waiting.pop(), ())) - reached
+        reached |= above
+        waiting += above
+    return reached
+
+
+def stored_trees(view: LogView, since: int = 0) -> dict[bytes, list[bytes]]:
+    """The stored deferred contents by events from `since` on: list → trees."""
+    trees_by_list: dict[bytes, list[bytes]] = {}
+    for text, trees in stored_in(view, since).items():
+        for list_id in from_texts((text,)):
+            trees_by_list[list_id] = list(from_texts(trees))
+    return trees_by_list
 
 
 def tree_rows(encoding: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:

@@ -20,13 +20,12 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import PACK_DIR
 from eventlog.blobs.catalog import load_tables
-from eventlog.blobs.groups import GroupReader
-from eventlog.blobs.ids import blob_id, tree_id
 from eventlog.blobs.pack import BLOB, GROUP_RAW_MAX, TREE, PackTables
+from eventlog.blobs.proof import proven
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.gc.condemn import Late, condemn
-from eventlog.gc.live_contents import read_trees, tree_rows
+from eventlog.gc.condemn import condemn
+from eventlog.gc.live_contents import Needed, read_trees, tree_rows
 from eventlog.gc.repack_policy import choose
 
 _LEVEL = 9
@@ -70,8 +69,7 @@ def repack(
     everything: bool = False,
     only: Collection[str] | None = None,
     bytes_max: int | None = None,
-    live: set[bytes] | None = None,
-    late: Late | None = None,
+    needed: Needed | None = None,
     named: Callable[[Set[bytes]], Named] | None = None,
     lock_timeout_s: float = 10.0,
 ) -> Repacked:
@@ -79,7 +77,7 @@ def repack(
 
     Args:
         bytes_max: leave alone packs that would make the inputs larger than this.
-        live: leave out every other id. `late` gives what became live meanwhile (see `condemn.carry_out`).
+        needed: leave out every other id.
         named: the paths and positions of these ids in the log, in any order.
     Raises: LockTimeout, NotDurable, Corruption (a tree that is to name paths), EventLogError.
     """
@@ -97,7 +95,7 @@ def repack(
         new, bytes_after = None, 0
         proven: dict[str, Set[bytes]] = {}
         if inputs:
-            new = _merge(blobs, inputs, live, named, lock_timeout_s)
+            new = _merge(blobs, inputs, None if needed is None else needed.ids, named, lock_timeout_s)
             if new is not None:
                 try:
                     bytes_after = blobs.fs.stat(blobs.layout.pack(new)).st_size
@@ -105,7 +103,7 @@ def repack(
                 except FileNotFoundError:
                     pass  # others have merged or collected it already, so it proves nothing
             names = inputs.keys() - {new}
-            condemned += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
+            condemned += condemn(blobs, names, proven, needed, lock_timeout_s=lock_timeout_s)
         bytes_before = sum(packs[name].size for name in condemned)
         return Repacked(new, condemned, bytes_before, bytes_after)
 
@@ -121,18 +119,10 @@ def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
 
 
 def _proven_in(blobs: BlobStore, tables: PackTables, wanted: Set[bytes] | None) -> Iterator[bytes]:
-    rows = [tables.entry(index) for index in range(len(tables))]
-    reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
-    try:
-        for id, kind, group, offset, length in sorted(rows, key=lambda row: row[2:]):
-            if wanted is None or id in wanted:
-                start = tables.group(group).offset
-                data = reader.read(tables.path, start, offset, length)
-                if (tree_id(data) if kind == TREE else blob_id(data)) != id:
-                    raise Corruption(tables.path, "a content does not match its hash", start)
-                yield id
-    finally:
-        reader.close()
+    for id, _, _, data in proven(blobs.fs, tables, wanted, decodes=False):
+        if isinstance(data, Exception):
+            raise data
+        yield id
 
 
 def _condemn_needless(blobs: BlobStore, packs: Mapping[str, PackTables], lock_timeout_s: float) -> list[str]:
@@ -197,8 +187,7 @@ def _sizes(inputs: Iterable[PackTables], live: Set[bytes] | None) -> dict[int, d
     sizes: dict[int, dict[bytes, int]] = {TREE: {}, BLOB: {}}
     for tables in inputs:
         tables.check()
-        for index in range(len(tables)):
-            id, kind, _, _, length = tables.entry(index)
+        for id, kind, _, _, length in tables.entries():
             if live is None or id in live:
                 sizes[kind][id] = length
     return sizes

@@ -7,15 +7,16 @@ content, and more with paths.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from eventlog.base import layout as names
-from eventlog.base.fs import translate_os_errors
+from eventlog.base.fs import count_files
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_texts
 from eventlog.blobs.pack import TREE
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY
-from eventlog.gc.live_contents import baseline_trees, read_trees, tree_rows
+from eventlog.gc.live_contents import baseline_trees, read_trees, stored_trees, tree_rows, walk
 from eventlog.log import retained
 from eventlog.log.reader import LogView
 
@@ -78,12 +79,16 @@ def by_kind(blobs: BlobStore) -> list[Row]:
         Row("contents in packs", round(parts["contents in packs"]), len(contents) - count),
         Row("directories in packs", round(parts["directories in packs"]), count),
     ]
-    packs, size = _files(blobs, names.PACK_DIR)
+
+    def files_in(directory: str, prefix: str = "") -> tuple[int, int]:
+        return count_files(blobs.fs, blobs.layout.directory(directory), prefix)
+
+    packs, size = files_in(names.PACK_DIR)
     rows.append(Row("tables of packs", max(0, size - sum(row.bytes for row in rows)), packs))
     for kind, directory in _KINDS:
-        files = _files(blobs, directory)
+        files = files_in(directory)
         if directory == names.INDEX_DIR:
-            words = _files(blobs, directory, prefix="search-")
+            words = files_in(directory, "search-")
             files = (files[0] - words[0], files[1] - words[1])
             if words[0]:
                 rows.append(Row("search index", words[1], words[0]))
@@ -102,9 +107,9 @@ def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
     owners.claim([(owner, id) for owner, text in roots for id in from_texts((text,))])
     owners.claim([(OUTSIDE, id) for id in baseline_trees(blobs.fs, blobs.layout)])
     # Stored deferred contents belong to the owner of their list.
-    owners.claim([(owners.of[list_id], tree) for list_id, tree in _stored(view) if list_id in owners.of])
-    released = {text for _, text in retained.hashes_by_session(view, retention.limits)}
-    owners.claim_rest(RELEASED, [id for text in released for id in from_texts((text,))])
+    stored = stored_trees(view)
+    owners.claim([(owners.of[id], tree) for id in stored.keys() & owners.of.keys() for tree in stored[id]])
+    owners.claim_rest(from_texts(text for _, text in retained.hashes_by_session(view, retention.limits)))
     return _summed(_contents(blobs), lambda id: owners.of.get(id, UNNAMED))
 
 
@@ -115,35 +120,19 @@ def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
     for text, path in retained.paths_in(view):
         for id in from_texts((text,)):
             paths.setdefault(id, path)
-    roots = {id for text in retained.hashes_in(view, {}) for id in from_texts((text,))}
-    roots |= {tree for _, tree in _stored(view)}
-    level = {id: b"" for id in roots if id in contents and contents[id].is_tree}
-    walked: set[bytes] = set()
-    while level:
-        walked |= level.keys()
-        below: dict[bytes, bytes] = {}
-        for id, encoding in read_trees(blobs, level):
-            prefix = level[id]
-            for kind, child, name in tree_rows(encoding):
-                if kind == DIRECTORY:
-                    below.setdefault(child, prefix + name + b"/")
-                else:
-                    paths.setdefault(child, path_text(prefix + name))
-        level = {id: prefix for id, prefix in below.items() if id not in walked}
+    roots = set(from_texts(retained.hashes_in(view, {}))).union(*stored_trees(view).values())
+    prefixes = {id: b"" for id in roots if id in contents and contents[id].is_tree}
+    for tree, rows in walk(blobs, list(prefixes)):
+        for kind, child, name in rows:
+            if kind == DIRECTORY:
+                prefixes.setdefault(child, prefixes[tree] + name + b"/")
+            else:
+                paths.setdefault(child, path_text(prefixes[tree] + name))
 
     def path_of(id: bytes) -> str:
         return TREES if contents[id].is_tree else paths.get(id, UNNAMED)
 
     return _summed(contents, path_of)
-
-
-def _stored(view: LogView) -> list[tuple[bytes, bytes]]:
-    """(list, tree) of what became of deferred contents."""
-    pairs = []
-    for text, trees in retained.stored_in(view).items():
-        for list_id in from_texts((text,)):
-            pairs += [(list_id, tree) for tree in from_texts(trees)]
-    return pairs
 
 
 def reuse(blobs: BlobStore, view: LogView) -> Reuse:
@@ -159,7 +148,7 @@ def reuse(blobs: BlobStore, view: LogView) -> Reuse:
         if id in contents:
             named += count * (totals[id] if contents[id].is_tree else contents[id].length)
     distinct = sum(content.length for content in contents.values() if not content.is_tree)
-    stored = _files(blobs, names.PACK_DIR)[1]
+    stored = count_files(blobs.fs, blobs.layout.directory(names.PACK_DIR))[1]
     return Reuse(named, distinct, stored, named / stored if stored else None)
 
 
@@ -181,20 +170,13 @@ class _Owners:
                         below.add(child)
             changed = below
 
-    def claim_rest(self, claimant: str, ids: Iterable[bytes]) -> None:
-        """Claim what has no owner yet."""
-        level = {id for id in ids if id not in self.of}
-        while level:
-            self.of.update(dict.fromkeys(level, claimant))
-            below = set()
-            for _, encoding in read_trees(self._blobs, level):
-                for kind, child, _ in tree_rows(encoding):
-                    if child not in self.of:
-                        if kind == DIRECTORY:
-                            below.add(child)
-                        else:
-                            self.of[child] = claimant
-            level = below
+    def claim_rest(self, ids: Iterable[bytes]) -> None:
+        """What has no owner yet is of released sessions."""
+        roots = set(ids) - self.of.keys()
+        self.of.update(dict.fromkeys(roots, RELEASED))
+        for _, rows in walk(self._blobs, roots, passed=set(self.of)):
+            for _, child, _ in rows:
+                self.of.setdefault(child, RELEASED)
 
     def _add(self, claimant: str, id: bytes) -> bool:
         owner = self.of.get(id)
@@ -210,8 +192,7 @@ def _contents(blobs: BlobStore) -> dict[bytes, _Content]:
         tables.check()
         groups = [tables.group(number) for number in range(tables.group_count)]
         shares = [group.stored_size / group.raw_size if group.raw_size else 0.0 for group in groups]
-        for index in range(len(tables)):
-            id, kind, group, _, length = tables.entry(index)
+        for id, kind, group, _, length in tables.entries():
             content = contents.get(id)
             if content is None:
                 contents[id] = _Content(kind == TREE, length, length * shares[group])
@@ -224,28 +205,14 @@ def _tree_totals(
     blobs: BlobStore, contents: Mapping[bytes, _Content], roots: Iterable[bytes]
 ) -> dict[bytes, int]:
     """The bytes of all files below each tree."""
-    level = {id for id in roots if id in contents and contents[id].is_tree}
     own: dict[bytes, int] = {}
     below: dict[bytes, list[bytes]] = {}
-    while level:
-        following: set[bytes] = set()
-        for id, encoding in read_trees(blobs, level):
-            rows = list(tree_rows(encoding))
-            own[id] = sum(contents[c].length for kind, c, _ in rows if kind != DIRECTORY and c in contents)
-            below[id] = [child for kind, child, _ in rows if kind == DIRECTORY]
-            following.update(below[id])
-        level = following - own.keys()
+    for id, rows in walk(blobs, [id for id in roots if id in contents and contents[id].is_tree]):
+        own[id] = sum(contents[c].length for kind, c, _ in rows if kind != DIRECTORY and c in contents)
+        below[id] = [child for kind, child, _ in rows if kind == DIRECTORY]
     totals: dict[bytes, int] = {}
-    for root in list(own):
-        waiting = [root]
-        while waiting:
-            id = waiting[-1]
-            missing = [child for child in below.get(id, ()) if child not in totals and child in own]
-            if id not in totals and missing:
-                waiting += missing
-                continue
-            waiting.pop()
-            totals[id] = own.get(id, 0) + sum(totals.get(child, 0) for child in below.get(id, ()))
+    for id in TopologicalSorter(below).static_order():  # what is below a tree first
+        totals[id] = own.get(id, 0) + sum(totals[child] for child in below.get(id, ()))
     return totals
 
 
@@ -260,17 +227,3 @@ def _summed(contents: Mapping[bytes, _Content], name_of: Callable[[bytes], str])
 
 def _ordered(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (-row.bytes, row.name))
-
-
-def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int]:
-    path = blobs.layout.directory(directory)
-    sizes = []
-    with translate_os_errors(path, "count its files"):
-        for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
-            if not name.startswith(prefix):
-                continue
-            try:
-                sizes.append(blobs.fs.stat(f"{path}/{name}").st_size)
-            except FileNotFoundError:
-                continue
-    return len(sizes), sum(sizes)

@@ -14,7 +14,7 @@ Importing this module imports no pyarrow: every command asks whether there is so
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventlog.base.errors import Corruption, Unsupported
@@ -173,10 +173,8 @@ def _commit(fs: FileSystem, layout: Layout, store_id: bytes, run: Run, entry: Se
     publish_segment(fs, layout, entry, tmp)
     number = current.number + 1
     needed = [s for s in current.superseded if _is_of_use(fs, layout, s, number)]
-    following = replace(
+    following = manifests.following(
         current,
-        number=number,
-        parent=manifests.digest_of(current),
         segments=(*current.segments[:index], entry, *current.segments[index + len(run) :]),
         superseded=(*needed, *(Superseded(old.name, number) for old in run)),
     )

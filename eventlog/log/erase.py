@@ -11,7 +11,7 @@ called again (I32). Events that are not touched keep their payloads byte for byt
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -99,12 +99,14 @@ def rewrite(
         current = manifests.read_current(fs, layout, store_id)
         chosen = 0
         for entry in current.segments:  # a slug may occur before the event that it was made of
-            for row in _chosen(fs, layout, store_id, entry, marks):
-                _note_session(row, marks)
-                chosen += 1
+            for table in _groups(fs, layout, store_id, entry):
+                for row in _rows(table, marks):
+                    if is_chosen(row, marks):
+                        _note_session(row, marks)
+                        chosen += 1
         segments = []
         for entry in current.segments:
-            changes = _changes(fs, layout, store_id, entry, marks)
+            changes = _changes(_groups(fs, layout, store_id, entry), marks)
             new = _rewrite(fs, layout, store_id, entry, changes) if changes else entry
             segments.append(new)
             if new is not entry:
@@ -112,13 +114,7 @@ def rewrite(
                 report.events += len(changes)
         report.named = max(0, report.events - chosen)
         if report.segments:
-            following = replace(
-                current,
-                number=current.number + 1,
-                parent=manifests.digest_of(current),
-                segments=tuple(segments),
-                superseded=(),
-            )
+            following = manifests.following(current, segments=tuple(segments), superseded=())
             manifests.commit(fs, layout, following)
     return report
 
@@ -188,18 +184,9 @@ def _groups(fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry
             yield file.read(("position", *READ_COLUMNS), group)
 
 
-def _chosen(
-    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, marks: Marks
-) -> Iterator[dict[str, Any]]:
-    for table in _groups(fs, layout, store_id, entry):
-        yield from (row for row in _rows(table, marks) if is_chosen(row, marks))
-
-
-def _changes(
-    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, marks: Marks
-) -> "dict[int, dict[str, Any]]":
+def _changes(tables: "Iterator[pa.Table]", marks: Marks) -> "dict[int, dict[str, Any]]":
     changes = {}
-    for table in _groups(fs, layout, store_id, entry):
+    for table in tables:
         # Any event may have links to a session, or trees.
         for row in _all_rows(table) if marks.sessions or marks.trees else _rows(table, marks):
             new = changed(row, marks)

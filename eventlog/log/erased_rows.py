@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog.base import jsontext
-from eventlog.base.errors import EventLogError
 from eventlog.base.names import event_context, session_context, turn_context
 from eventlog.base.types import COLUMN_KINDS, LIFECYCLE_TYPES, LIST, TEXT
 from eventlog.log.numbering import default_context
@@ -113,16 +112,17 @@ def _is_done(row: Mapping[str, Any], marks: Marks) -> bool:
 
 
 def _whole(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
+    payload = jsontext.object_if_any(row["payload"])
     figures = {
         key: value
-        for key, value in _payload_of(row).items()
+        for key, value in payload.items()
         if _FIGURES.fullmatch(key)
         and (isinstance(value, (int, float)) or (isinstance(value, str) and _FIGURE_TEXT.fullmatch(value)))
     }
     new: dict[str, Any] = dict.fromkeys(_PAYLOAD_TEXTS)
     if row["event_id"] in marks.paths_kept:
         new["path"] = row["path"]
-        if isinstance(old_path := _payload_of(row).get("old_path"), str):
+        if isinstance(old_path := payload.get("old_path"), str):
             figures["old_path"] = old_path
     new["payload"] = _json({ERASED: marks.erasure, **figures})
     new["context_id"] = _plain_context(row)
@@ -156,7 +156,7 @@ def _without_pattern(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
             new[name] = [_without_name(link, pattern) for link in row[name]]
     payload = row["payload"]
     if payload is not None and _may_hold(payload, pattern, marks.mark):
-        value = _payload_of(row)
+        value = jsontext.object_if_any(payload)
         without = _in_value(value, lambda text: pattern.sub(text, marks.mark))
         if without is not value:
             new["payload"] = _json(without)
@@ -245,14 +245,6 @@ def _in_value(value: Any, change: Any) -> Any:
             new[new_key] = new_item
         return value if is_same else new
     return value
-
-
-def _payload_of(row: Mapping[str, Any]) -> "dict[str, Any]":
-    try:
-        value = jsontext.decode(row["payload"]) if row["payload"] is not None else {}
-    except (ValueError, RecursionError, EventLogError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _json(value: "dict[str, Any]") -> str:

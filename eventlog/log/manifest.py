@@ -11,7 +11,7 @@ digest is BLAKE3-256 over the same line without the digest member. A file that i
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blake3 import blake3
@@ -154,6 +154,12 @@ def check_identity(manifest: Manifest, path: str, store_id: bytes, number: int) 
     if manifest.store_id != store_id.hex():
         raise Corruption(path, f"this manifest belongs to another store ({manifest.store_id})")
     return manifest
+
+
+def following(current: Manifest, **changes: Any) -> Manifest:
+    """The manifest after `current`, with these changes."""
+    parent = digest_of(current) if current.number else None
+    return replace(current, number=current.number + 1, parent=parent, **changes)
 
 
 def commit(fs: FileSystem, layout: Layout, manifest: Manifest) -> None:

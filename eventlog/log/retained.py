@@ -11,7 +11,7 @@ its own. Memory: the fold, and the hash columns of one batch.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError
@@ -97,7 +97,7 @@ def retention_of(events: Iterable[Mapping[str, object]]) -> Retention:
             if event["operation"] == COLLECT:
                 collected.append((position, recorded_at))
             continue
-        payload = _payload(event["payload"])
+        payload = jsontext.object_if_any(event["payload"])
         session, turn, operation = payload.get("session_id"), payload.get("turn"), str(event["operation"])
         if not isinstance(session, str) or not (turn is None or isinstance(turn, int)):
             continue  # of a newer version
@@ -282,14 +282,6 @@ def _distinct(batch: "pa.RecordBatch") -> Iterator[str]:
             if text is not None and text not in seen:
                 seen.add(text)
                 yield text
-
-
-def _payload(text: object) -> dict[str, Any]:
-    try:
-        payload = jsontext.decode(text) if isinstance(text, str) else text
-    except (ValueError, EventLogError):
-        return {}
-    return payload if isinstance(payload, dict) else {}
 
 
 def _int(value: object) -> int:

@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, NotDurable, Unsupported
@@ -37,7 +36,6 @@ from eventlog.base.layout import (
     SEGMENT_DIR,
     Layout,
     parse_segment,
-    segment_name,
 )
 from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
@@ -56,7 +54,7 @@ from eventlog.log.segment import (
     tables_from_frames,
     without_duplicates,
 )
-from eventlog.log.segment_file import SegmentPrefix
+from eventlog.log.segment_file import SegmentPrefix, entry_of
 from eventlog.log.tail import LostPositions, TailJournal, lost_positions, read_header, unsealed, walk
 
 # Journals are sealed together up to this size: about one row group of usual events. More would make
@@ -189,10 +187,8 @@ def _seal_batch(
     del events
     for damage in rot.damage:
         _quarantine_damage(fs, layout, damage)
-    following = replace(
+    following = manifests.following(
         current,
-        number=current.number + 1,
-        parent=manifests.digest_of(current) if current.number else None,
         next_position=batch.end,
         next_journal=batch.numbers[-1] + 1,
         segments=segments,
@@ -271,10 +267,10 @@ def _sync(fs: FileSystem, layout: Layout, number: int) -> None:
 def _publish_segment(
     fs: FileSystem, layout: Layout, store_id: bytes, events: "pa.Table", batch: _Batch, dropped: int
 ) -> SegmentEntry:
-    data = encode_segment(events, SegmentMeta(store_id, batch.base, batch.end, dropped))
-    digest = blake3(data).hexdigest()
-    name = segment_name(batch.base, batch.end, digest[:16])
-    path = layout.segment(name)
+    meta = SegmentMeta(store_id, batch.base, batch.end, dropped)
+    data = encode_segment(events, meta)
+    entry = entry_of(meta, blake3(data).hexdigest(), len(data), (events,))
+    path = layout.segment(entry.name)
     check_equal(data, events, path)
     tmp = layout.tmp(f"{TMP_PREFIX}segment-{batch.base}")
     try:
@@ -286,18 +282,7 @@ def _publish_segment(
         else:
             fs.unlink(path)  # no manifest lists it: its positions are not sealed yet
             publish(fs, tmp, path, data)
-    times = pc.min_max(events["occurred_at"].cast(pa.int64()))
-    return SegmentEntry(
-        name=name,
-        base=batch.base,
-        end=batch.end,
-        rows=events.num_rows,
-        bytes=len(data),
-        blake3=digest,
-        first_at=times["min"].as_py(),
-        last_at=times["max"].as_py(),
-        dropped=dropped,
-    )
+    return entry
 
 
 # Quarantine: bytes that do not verify outlive the journal they were in (I10).

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption
 from eventlog.base.fs import FileSystem, store_error, translate_os_errors
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
-from eventlog.log.segment import meta_of, open_segment, read_columns, slices
+from eventlog.log.segment import SegmentMeta, meta_of, open_segment, read_columns, slices
 
 _PREFIX_COLUMNS = (
     "position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "operation", "context_id"
@@ -111,6 +111,27 @@ class SegmentFile:
         """The same of one row group, some rows at a time. Raises: Corruption."""
         with translate_os_errors(self.path, _READ):
             yield from slices(self._file, self.path, columns, row_group)
+
+
+def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterable[pa.Table]") -> SegmentEntry:
+    """The manifest entry of a segment of these tables, which has this digest and size."""
+    rows = 0
+    times: list[int] = []
+    for table in tables:
+        rows += table.num_rows
+        span = pc.min_max(table["occurred_at"].cast(pa.int64())).as_py()
+        times += [at for at in (span["min"], span["max"]) if at is not None]
+    return SegmentEntry(
+        name=segment_name(meta.base, meta.end, digest[:16]),
+        base=meta.base,
+        end=meta.end,
+        rows=rows,
+        bytes=size,
+        blake3=digest,
+        first_at=min(times, default=None),
+        last_at=max(times, default=None),
+        dropped=meta.dropped,
+    )
 
 
 class SegmentPrefix:

@@ -6,20 +6,30 @@ manifests, footers, journal headers and the active journal; `read` every byte of
 Blobs and packs are verified by `blobs/verify.py`.
 """
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blake3 import blake3
-
-from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported
-from eventlog.base.fs import FileSystem, translate_os_errors
+from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported, why_unreadable
+from eventlog.base.fs import FileSystem, hash_file, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import quarantine
 from eventlog.log.acknowledged import read_note
+from eventlog.log.finding import (
+    JOURNAL,
+    MANIFEST,
+    MISSING,
+    NAMED,
+    NOTED,
+    QUICK,
+    READ,
+    SEGMENT,
+    Finding,
+    RepairStep,
+)
+from eventlog.log.frame import DamagedBytes, JournalHeader
 from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.reader import open_view
@@ -28,28 +38,18 @@ from eventlog.log.tail import begins_at, read_header, unsealed
 if TYPE_CHECKING:
     from eventlog.log.segment_file import SegmentFile
 
-_READ_BYTES = 4 << 20
-
-QUICK, READ = "quick", "read"
-
 _LOST_FILE = "Bring the file back from a backup; until then these events cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong with which file and what to do next, and at which byte if known.
+class JournalFacts:
+    """What one journal was found to hold: a `JournalScan` without its frames."""
 
-    `damage` is False for what does no harm and is only worth knowing.
-    """
-
-    path: str
-    what: str
-    offset: "int | None" = None
-    damage: bool = True
-
-    def __str__(self) -> str:
-        where = self.path if self.offset is None else f"{self.path} at byte {self.offset}"
-        return f"{where}: {self.what}"
+    header: JournalHeader
+    end: int
+    claimed: int
+    damaged: "list[DamagedBytes]"
+    torn: "tuple[int, int] | None"
 
 
 def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) -> list[Finding]:
@@ -60,151 +60,256 @@ def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) 
     if level not in (QUICK, READ):
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
     with translate_os_errors(layout.root, "verify the log"):
-        return _verify(fs, layout, store_id, level)
+        return LogCheck(fs, layout, store_id, level).findings()
 
 
-def as_far_as_readable(findings: Iterable[Finding], root: str) -> Iterator[Finding]:
-    """Findings about the store at `root`; where the disk cannot be read on, that is the last of them.
+class LogCheck:
+    """One walk over the files of a log, and what it read, from which a repair plans.
 
-    Raises: Unsupported, LockTimeout.
+    `manifests` are the numbers of those on disk, `current` is the last that verifies. `journals` are all on
+    disk, with what was read in them; None for one without a valid header, or that was not read through.
     """
-    try:
-        yield from findings
-    except (Unsupported, LockTimeout):
-        raise
-    except EventLogError as error:
-        yield Finding(root, str(error))
 
+    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> None:
+        self._fs = fs
+        self._layout = layout
+        self._id = store_id
+        self._reads_all = level != QUICK
+        self.manifests: list[int] = []
+        self.current = Manifest(store_id.hex())
+        self.journals: "dict[int, JournalFacts | None]" = {}
+        self.acknowledged = 0
 
-def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list[Finding]:
-    pin = unopened = None
-    try:
-        pin = open_view(fs, layout, store_id)
-    except Corruption as error:
-        unopened = Finding(error.path, f"{error.what}.", error.offset)
-    except (Unsupported, LockTimeout):
-        raise
-    except EventLogError as error:
-        unopened = Finding(layout.root, str(error))
-    try:
-        findings, current, newest = _verify_manifests(fs, layout, store_id)
-        for entry in current.segments:
-            findings += _verify_segment(fs, layout, store_id, entry, level)
-        findings += _verify_superseded(fs, layout, current, level)
-        findings += _verify_journals(fs, layout, store_id, current if newest else None, level)
-        findings += verify_quarantine(fs, layout)
-    finally:
-        if pin is not None:
-            pin.close()
-    if unopened is not None and all(unopened.path != finding.path for finding in findings):
-        findings.insert(0, unopened)
-    return findings
-
-
-def _verify_manifests(
-    fs: FileSystem, layout: Layout, store_id: bytes
-) -> tuple[list[Finding], Manifest, bool]:
-    """What is wrong with the manifests, the last valid one, and whether it is the newest."""
-    findings = []
-    newest = True
-    current = Manifest(store_id.hex())
-    numbers = manifests.numbers(fs, layout)
-    for number in numbers:
-        path = layout.manifest(number)
+    def findings(self) -> list[Finding]:
+        """Everything wrong. Raises: Unsupported, LockTimeout, OSError."""
+        pin = unopened = None
         try:
-            manifest = manifests.read_numbered(fs, layout, store_id, number)
-        except FileNotFoundError:
-            continue  # expired since the listing
+            pin = open_view(self._fs, self._layout, self._id)
         except Corruption as error:
-            newest = number != numbers[-1]
-            if number == numbers[-1]:
-                next_step = "Reading stops here: the one before it would show an older log. " + _LOST_FILE
-            else:
-                next_step = "Readers do not need it; it may be deleted"
-            findings.append(Finding(path, f"{error.what}. {next_step}.", error.offset))
-            continue
-        except OSError as error:
-            newest = number != numbers[-1]
-            findings.append(Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}."))
-            continue
-        if current.number == number - 1 > 0 and manifest.parent != manifests.digest_of(current):
-            findings.append(
-                Finding(
-                    path, f"its parent is not manifest {number - 1}: two histories were mixed. Keep both."
-                )
-            )
-        current = manifest
-    for lost in current.damaged:
-        path = layout.manifest(current.number)
-        if lost.journal:
-            what = (
-                f"positions [{lost.base}, {lost.end}) were destroyed in journal {lost.journal} before they "
-                "were sealed. What was left of the bytes is in log/quarantine; import their source again."
-            )
-            findings.append(Finding(path, what))
-        else:
-            what = f"positions [{lost.base}, {lost.end}) are lost, as a repair has said."
-            findings.append(Finding(path, what, damage=False))
-    return findings, current, newest
-
-
-def _verify_segment(
-    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, level: str
-) -> Iterator[Finding]:
-    from eventlog.log.segment_file import SegmentFile
-
-    path = layout.segment(entry.name)
-    events = f"the events of positions [{entry.base}, {entry.end})"
-    try:
-        size = fs.stat(path).st_size
-        if size != entry.bytes:
-            yield Finding(path, f"it has {size} bytes instead of {entry.bytes}. {_LOST_FILE}: {events}.")
-            return
-        if level == READ and _digest(fs, path) != entry.blake3:
-            yield Finding(path, f"its bytes do not match their digest. {_LOST_FILE}: {events}.")
-            return
-        with SegmentFile(fs, layout, store_id, entry) as file:
-            if level == READ and not _ascending(file, entry):
-                yield Finding(path, f"its positions are not strictly ascending inside {events}.")
-    except FileNotFoundError:
-        yield Finding(path, f"the manifest lists this segment, but it is not there. {_LOST_FILE}: {events}.")
-    except OSError as error:
-        yield Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}: {events}.")
-    except Corruption as error:
-        yield Finding(path, f"{error.what}. {_LOST_FILE}: {events}.", error.offset)
-    except Unsupported:
-        raise
-    except EventLogError as error:
-        yield Finding(path, str(error))
-
-
-def _verify_superseded(fs: FileSystem, layout: Layout, current: Manifest, level: str) -> Iterator[Finding]:
-    """Segments that others have replaced: most are gone, and nothing needs them."""
-    for item in current.superseded if level == READ else ():
-        path = layout.segment(item.name)
-        parsed = parse_segment(item.name)
+            unopened = Finding(error.path, f"{error.what}.", error.offset)
+        except (Unsupported, LockTimeout):
+            raise
+        except EventLogError as error:
+            unopened = Finding(self._layout.root, str(error))
         try:
-            if parsed is not None and _digest(fs, path)[:16] == parsed[2]:
+            findings = [
+                *self._verify_manifests(),
+                *self._verify_segments(),
+                *self._verify_superseded(),
+                *self._verify_journals(),
+                *self._verify_quarantine(),
+            ]
+        finally:
+            if pin is not None:
+                pin.close()
+        if unopened is not None and all(unopened.path != finding.path for finding in findings):
+            findings.insert(0, unopened)
+        return findings
+
+    def _verify_manifests(self) -> Iterator[Finding]:
+        self.manifests = manifests.numbers(self._fs, self._layout)
+        for number in self.manifests:
+            path = self._layout.manifest(number)
+            try:
+                manifest = manifests.read_numbered(self._fs, self._layout, self._id, number)
+            except FileNotFoundError:
+                continue  # expired since the listing
+            except (Corruption, OSError) as error:
+                yield self._unusable_manifest(number, error)
                 continue
-            what = "its bytes do not match its name"
+            if self.current.number == number - 1 > 0 and manifest.parent != manifests.digest_of(self.current):
+                what = f"its parent is not manifest {number - 1}: two histories were mixed. Keep both."
+                yield Finding(path, what)
+            self.current = manifest
+        for lost in self.current.damaged:
+            path = self._layout.manifest(self.current.number)
+            if lost.journal:
+                what = (
+                    f"positions [{lost.base}, {lost.end}) were destroyed in journal {lost.journal} before "
+                    "they were sealed. What was left of the bytes is in log/quarantine; import their source "
+                    "again."
+                )
+                events = (
+                    f"the events at {spelled([(lost.base, lost.end)])} were lost in journal {lost.journal}"
+                )
+                yield Finding(path, what, mend=RepairStep(NAMED, path, events, NOTED))
+            else:
+                what = f"positions [{lost.base}, {lost.end}) are lost, as a repair has said."
+                yield Finding(path, what, damage=False)
+
+    def _unusable_manifest(self, number: int, error: "Corruption | OSError") -> Finding:
+        next_step, then = "Readers do not need it; it may be deleted", "no reader needs it"
+        if number == self.manifests[-1]:
+            next_step = "Reading stops here: the one before it would show an older log. " + _LOST_FILE
+            then = "the log is put together from what is there"
+        what, offset = why_unreadable(error), None
+        if isinstance(error, Corruption):
+            offset = error.offset
+        else:
+            next_step = _LOST_FILE
+        path = self._layout.manifest(number)
+        mend = RepairStep(MANIFEST, path, what, then)
+        return Finding(path, f"{what}. {next_step}.", offset, mend=mend)
+
+    def _verify_segments(self) -> Iterator[Finding]:
+        for entry in self.current.segments:
+            yield from self._verify_segment(entry)
+
+    def _verify_segment(self, entry: SegmentEntry) -> Iterator[Finding]:
+        from eventlog.log.segment_file import SegmentFile
+
+        path = self._layout.segment(entry.name)
+        events = f"the events of positions [{entry.base}, {entry.end})"
+
+        def lost(what: str, kind: "str | None" = None, offset: "int | None" = None) -> Finding:
+            mend = None if kind is None else RepairStep(kind, path, what)
+            return Finding(path, f"{what}. {_LOST_FILE}: {events}.", offset, mend=mend)
+
+        try:
+            size = self._fs.stat(path).st_size
+            if size != entry.bytes:
+                yield lost(f"it has {size} bytes instead of {entry.bytes}", SEGMENT)
+                return
+            if self._reads_all and hash_file(self._fs, path) != entry.blake3:
+                yield lost("its bytes do not match their digest", SEGMENT)
+                return
+            with SegmentFile(self._fs, self._layout, self._id, entry) as file:
+                if self._reads_all and not _ascending(file, entry):
+                    yield Finding(path, f"its positions are not strictly ascending inside {events}.")
         except FileNotFoundError:
-            continue
+            yield lost("the manifest lists this segment, but it is not there", MISSING)
         except OSError as error:
-            what = f"the disk cannot read it ({error.strerror})"
-        yield Finding(
-            path, f"{what}. A merged segment holds its events, and maintenance removes it.", damage=False
-        )
+            yield lost(why_unreadable(error), SEGMENT)
+        except Corruption as error:
+            yield lost(error.what, offset=error.offset)
+        except Unsupported:
+            raise
+        except EventLogError as error:
+            yield Finding(path, str(error))
+
+    def _verify_superseded(self) -> Iterator[Finding]:
+        """Segments that others have replaced: most are gone, and nothing needs them."""
+        for item in self.current.superseded if self._reads_all else ():
+            path = self._layout.segment(item.name)
+            parsed = parse_segment(item.name)
+            try:
+                if parsed is not None and hash_file(self._fs, path)[:16] == parsed[2]:
+                    continue
+                what = "its bytes do not match its name"
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                what = why_unreadable(error)
+            then = "A merged segment holds its events, and maintenance removes it."
+            yield Finding(path, f"{what}. {then}", damage=False)
+
+    def _verify_journals(self) -> Iterator[Finding]:
+        """The journals one by one, then whether together they continue the segments (I2, I13)."""
+        # The note is read before the journals: so an append meanwhile cannot make it be ahead.
+        newest = max(journal_numbers(self._fs, self._layout), default=0)
+        self.acknowledged = read_note(self._fs, self._layout, newest) or 0
+        self.journals = dict.fromkeys(journal_numbers(self._fs, self._layout))
+        last = max(self.journals, default=0)
+        # Without the newest manifest it is unknown where the journals should begin.
+        current = self.current if self.current.number == max(self.manifests, default=0) else None
+        directory = self._layout.directory(JOURNAL_DIR)
+        if not self.journals and self.acknowledged and current is not None and not current.number:
+            what = f"{self.acknowledged} events were acknowledged, but no journal is there. {_LOST_FILE}."
+            yield Finding(directory, what)
+        if current is not None and current.number and last < current.next_journal:
+            what = (
+                f"no journal continues manifest {current.number}: the active one was removed. {_LOST_FILE}."
+            )
+            yield Finding(directory, what)
+        for number in self.journals:
+            path = self._layout.journal(number)
+            try:
+                if self._reads_all or number == last:
+                    scan = self._settled_scan(number, is_newest=number == last)
+                    self.journals[number] = JournalFacts(
+                        scan.header, scan.end, scan.claimed, scan.damaged, scan.torn
+                    )
+                    yield from _damage(scan)
+                    if number == last:
+                        yield from self._shortened(scan)
+                else:
+                    read_header(self._fs, self._layout, self._id, number)
+            except FileNotFoundError:
+                continue  # sealed and unlinked since the listing
+            except (Corruption, OSError) as error:
+                what = why_unreadable(error)
+                offset = error.offset if isinstance(error, Corruption) else None
+                yield Finding(path, f"{what}. {_LOST_FILE}.", offset, mend=RepairStep(JOURNAL, path, what))
+        if current is not None:
+            yield from self._discontinuities(current)
+
+    def _shortened(self, scan: JournalScan) -> Iterator[Finding]:
+        if self.acknowledged > scan.claimed:
+            what = (
+                f"the events at positions [{scan.claimed}, {self.acknowledged}) were acknowledged and are "
+                f"not there: it was cut, or an older file took its place. {_LOST_FILE}; the log goes on "
+                "behind them"
+            )
+            yield Finding(scan.path, f"{what}.")
+
+    def _settled_scan(self, number: int, *, is_newest: bool) -> JournalScan:
+        path = self._layout.journal(number)
+        scan = scan_journal(self._fs, path, store_id=self._id, number=number)
+        if is_newest and scan.torn is not None:
+            with acquire(self._fs, self._layout, APPEND):
+                scan = scan_journal(self._fs, path, store_id=self._id, number=number)
+        return scan
+
+    def _discontinuities(self, current: Manifest) -> Iterator[Finding]:
+        """Journals that do not begin where the log before them ends.
+
+        All but the last were closed when they were scanned, so that no append can have moved an end since.
+        """
+        position: int | None = current.next_position
+        try:
+            live = unsealed(self._fs, self._layout, current.next_journal)
+        except OSError:
+            return  # reported already
+        for number in live:
+            if number not in self.journals:
+                break
+            path = self._layout.journal(number)
+            try:
+                header = read_header(self._fs, self._layout, self._id, number)
+            except (Corruption, OSError):
+                position = None  # reported already
+                continue
+            if position is not None and not begins_at(header, position):
+                if header.base > position:
+                    what = f"positions [{position}, {header.base}) are missing before it. {_LOST_FILE}."
+                else:
+                    what = f"it begins at position {header.base}, but the log before it ends at {position}."
+                yield Finding(path, what)
+            facts = self.journals[number]
+            position = None if facts is None else facts.claimed
+
+    def _verify_quarantine(self) -> Iterator[Finding]:
+        """Bytes that were taken from journals and that no repair has noted yet, as far as the files show."""
+        directory = self._layout.directory(QUARANTINE_DIR)
+        for name in (
+            self._fs.listdir(directory) if self._fs.exists(directory) else ()
+        ):  # git keeps no empty one
+            stood = parse_quarantine(name)
+            if stood is None:
+                continue
+            path = f"{directory}/{name}"
+            reason = quarantine.reason_of(self._fs, path)
+            harmless = reason == quarantine.NEVER_ACKNOWLEDGED
+            where = f"these bytes, from byte {stood[1]} of journal {stood[0]}, did not verify"
+            lost = "No acknowledged event was in them" if harmless else "Events may have been in them"
+            why = reason or "nothing says why they were taken"
+            what = f"{where} ({why}). {lost}; a repair notes that they are known."
+            yield Finding(path, what, damage=not harmless, mend=RepairStep(NAMED, path, what, NOTED))
 
 
-def _digest(fs: FileSystem, path: str) -> str:
-    digest = blake3()
-    fd = fs.open(path, os.O_RDONLY)
-    try:
-        for offset in range(0, fs.fstat(fd).st_size, _READ_BYTES):
-            digest.update(fs.pread(fd, _READ_BYTES, offset))
-    finally:
-        fs.close(fd)
-    return digest.hexdigest()
+def spelled(ranges: "list[tuple[int, int]]") -> str:
+    """Positions, for a person."""
+    return ", ".join(f"positions {base:,} to {end - 1:,}" for base, end in ranges) or "no position"
 
 
 def _ascending(file: "SegmentFile", entry: SegmentEntry) -> bool:
@@ -218,138 +323,23 @@ def _ascending(file: "SegmentFile", entry: SegmentEntry) -> bool:
     return previous < entry.end
 
 
-def _verify_journals(
-    fs: FileSystem, layout: Layout, store_id: bytes, current: "Manifest | None", level: str
-) -> Iterator[Finding]:
-    """The journals one by one, then whether together they continue the segments (I2, I13).
-
-    Args: current: None when the newest manifest is not known, so that their beginning is unknown.
-    """
-    acknowledged = _acknowledged(fs, layout)
-    numbers = journal_numbers(fs, layout)
-    if not numbers and acknowledged and current is not None and not current.number:
-        what = f"{acknowledged} events were acknowledged, but no journal is there. {_LOST_FILE}."
-        yield Finding(layout.directory(JOURNAL_DIR), what)
-    if current is not None and current.number and (not numbers or numbers[-1] < current.next_journal):
-        what = f"no journal continues manifest {current.number}: the active one was removed. {_LOST_FILE}."
-        yield Finding(layout.directory(JOURNAL_DIR), what)
-    ends: dict[int, int] = {}
-    for number in numbers:
-        path = layout.journal(number)
-        try:
-            if level == READ or number == numbers[-1]:
-                scan = _settled_scan(fs, layout, store_id, number, newest=number == numbers[-1])
-                ends[number] = scan.claimed
-                yield from _damage(scan)
-                if number == numbers[-1]:
-                    yield from _shortened(scan, acknowledged)
-            else:
-                read_header(fs, layout, store_id, number)
-        except FileNotFoundError:
-            continue  # sealed and unlinked since the listing
-        except OSError as error:
-            yield Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}.")
-        except Corruption as error:
-            yield Finding(path, f"{error.what}. {_LOST_FILE}.", error.offset)
-    if current is not None:
-        yield from _discontinuities(fs, layout, store_id, current, numbers, ends)
-
-
-def _acknowledged(fs: FileSystem, layout: Layout) -> int:
-    """The position in the note, read before the journals: so an append meanwhile cannot make it be ahead."""
-    return read_note(fs, layout, max(journal_numbers(fs, layout), default=0)) or 0
-
-
-def _shortened(scan: JournalScan, acknowledged: int) -> Iterator[Finding]:
-    if acknowledged > scan.claimed:
-        what = (
-            f"the events at positions [{scan.claimed}, {acknowledged}) were acknowledged and are not there: "
-            f"it was cut, or an older file took its place. {_LOST_FILE}; the log goes on behind them"
-        )
-        yield Finding(scan.path, f"{what}.")
-
-
-def verify_quarantine(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
-    """Bytes that were taken from journals and that no repair has noted yet, as far as the files show."""
-    directory = layout.directory(QUARANTINE_DIR)
-    for name in fs.listdir(directory) if fs.exists(directory) else ():  # git keeps no empty directory
-        stood = parse_quarantine(name)
-        if stood is None:
-            continue
-        path = f"{directory}/{name}"
-        reason = quarantine.reason_of(fs, path)
-        harmless = reason == quarantine.NEVER_ACKNOWLEDGED
-        where = f"these bytes, from byte {stood[1]} of journal {stood[0]}, did not verify"
-        lost = "No acknowledged event was in them" if harmless else "Events may have been in them"
-        why = reason or "nothing says why they were taken"
-        what = f"{where} ({why}). {lost}; a repair notes that they are known."
-        yield Finding(path, what, damage=not harmless)
-
-
-def _settled_scan(
-    fs: FileSystem, layout: Layout, store_id: bytes, number: int, *, newest: bool
-) -> JournalScan:
-    path = layout.journal(number)
-    scan = scan_journal(fs, path, store_id=store_id, number=number)
-    if newest and scan.torn is not None:
-        with acquire(fs, layout, APPEND):
-            scan = scan_journal(fs, path, store_id=store_id, number=number)
-    return scan
-
-
 def _damage(scan: JournalScan) -> Iterator[Finding]:
     for damage in scan.damaged:
         lost = f"; positions [{damage.base}, {damage.end}) are lost" if damage.end > damage.base else ""
         what = f"{damage.size} bytes do not verify{lost}. Sealing keeps them in log/quarantine."
         yield Finding(scan.path, what, damage.offset)
-    if scan.torn is not None and scan.claimed > scan.end:
-        offset, size = scan.torn
+    if scan.torn is None:
+        return
+    offset, size = scan.torn
+    if scan.claimed > scan.end:
         what = (
             f"{size} bytes have the shape of frames and do not verify: rot, or a write in a power cut. "
             f"The events at positions [{scan.end}, {scan.claimed}) cannot be read, and no others get these "
             "positions. Sealing keeps the bytes in log/quarantine."
         )
-        yield Finding(scan.path, what, offset)
-    elif scan.torn is not None:
-        offset, size = scan.torn
+    else:
         what = (
             f"{size} bytes behind the last valid frame are not a frame: an append that a crash cut short, "
             "or damage. The next append or sealing moves them to log/quarantine."
         )
-        yield Finding(scan.path, what, offset)
-
-
-def _discontinuities(
-    fs: FileSystem,
-    layout: Layout,
-    store_id: bytes,
-    current: Manifest,
-    numbers: "list[int]",
-    ends: "dict[int, int]",
-) -> Iterator[Finding]:
-    """Journals of `numbers` that do not begin where the log before them ends.
-
-    Args: ends: where the scanned ones end. All of `numbers` but the last were closed when they were
-    scanned, so that no append can have moved an end since.
-    """
-    position: int | None = current.next_position
-    try:
-        live = unsealed(fs, layout, current.next_journal)
-    except OSError:
-        return  # reported already
-    for number in live:
-        if number not in numbers:
-            break
-        path = layout.journal(number)
-        try:
-            header = read_header(fs, layout, store_id, number)
-        except (Corruption, OSError):
-            position = None  # reported already
-            continue
-        if position is not None and not begins_at(header, position):
-            if header.base > position:
-                what = f"positions [{position}, {header.base}) are missing before it. {_LOST_FILE}."
-            else:
-                what = f"it begins at position {header.base}, but the log before it ends at {position}."
-            yield Finding(path, what)
-        position = ends.get(number)
+    yield Finding(scan.path, what, offset)

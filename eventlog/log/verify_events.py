@@ -18,10 +18,10 @@ from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.layout import JOURNAL_DIR
 from eventlog.base.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME, TIME_MAX, TIME_MIN
+from eventlog.log.finding import Finding
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering
 from eventlog.log.reader import LogView
-from eventlog.log.verify import Finding
 from eventlog.secrets import admission
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ def verify_numbering(view: LogView) -> Iterator[Finding]:
         try:
             if entry is None:
                 _check_tail(view, numbering, wrong)
-                path = view.layout.directory(JOURNAL_DIR)
             else:
                 for batch in _batches(view, entry, _NUMBERED):
                     _check_numbers(batch, numbering, wrong)

@@ -4,20 +4,22 @@ The newest erasure of this store records in the log how the files with its rules
 cut short, taken away or put back to an older state is reported too (I11). Reads only, beside any writer.
 """
 
+import os
 from collections.abc import Iterator
 
-from eventlog.base.errors import Corruption
+from eventlog.base.errors import Corruption, why_unreadable
 from eventlog.base.fs import FileSystem, read_file
 from eventlog.base.layout import Layout
 from eventlog.log.erasures import erasures_in
+from eventlog.log.finding import MISSING, RULES, Finding, RepairStep
 from eventlog.log.reader import LogView
-from eventlog.log.verify import Finding
 from eventlog.secrets import erased_rules
 
 _KEY_LOST = (
     "Secrets are taken out all the same, but one that was met before gets another fingerprint. Bring the "
     "file back from a backup, or delete it: a new one is made."
 )
+_KEY_AGAIN = "a new one is made: a secret that was met before gets another fingerprint"
 
 
 def verify_rules(
@@ -45,9 +47,12 @@ def verify_rules(
                 "Rules that can be read still count. Bring the file back from a backup, or delete "
                 f"{paths[0]} and {paths[1]} and erase once more what was erased: it may be recorded again."
             )
+            mend = None
         else:
             then = f"The rules of {other} count. Copy that file over this one."
-        yield Finding(path, f"{what}. {then}")
+            kind = MISSING if path not in files_by_path else RULES
+            mend = RepairStep(kind, path, what, f"{os.path.basename(other)} is copied over it")
+        yield Finding(path, f"{what}. {then}", mend=mend)
 
 
 def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
@@ -55,12 +60,14 @@ def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
     if not fs.exists(path):
         return  # none was needed
     try:
-        if erased_rules.valid_key(read_file(fs, path, 1024)) is None:
-            yield Finding(path, f"its bytes do not match their digest. {_KEY_LOST}")
+        if erased_rules.valid_key(read_file(fs, path, 1024)) is not None:
+            return
+        what = "its bytes do not match their digest"
     except ValueError:
-        yield Finding(path, f"it is far longer than what was written. {_KEY_LOST}")
+        what = "it is far longer than what was written"
     except OSError as error:
-        yield Finding(path, f"the disk cannot read it ({error.strerror}). {_KEY_LOST}")
+        what = why_unreadable(error)
+    yield Finding(path, f"{what}. {_KEY_LOST}", mend=RepairStep(RULES, path, what, _KEY_AGAIN))
 
 
 def _checks_of_newest(view: LogView, store_id: bytes) -> "set[str]":

@@ -37,12 +37,12 @@ from eventlog.base.layout import (
 )
 from eventlog.base.locks import GC, MAINTAIN, Lock, acquire
 from eventlog.log import manifest as manifests
-from eventlog.log.frame import HEADER_SIZE, NO_DIGEST, JournalHeader, encode_header
+from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, scan_journal
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
 from eventlog.log.tail import read_header
-from eventlog.maintenance.copying import Copier, UnreadableSource
+from eventlog.maintenance.copying import COPIED_FILES, Copier, UnreadableSource, refuse_inside
 from eventlog.store import Store
 
 MARKER = "BACKUP"
@@ -98,7 +98,7 @@ def backup(
     NotDurable (the disk of `dest` refused), Corruption (a log that cannot be opened), LockTimeout.
     """
     target = Layout(os.path.abspath(dest))
-    _refuse_inside(store.layout.root, target.root)
+    refuse_inside(store.layout.root, target.root, "the store that is to be copied")
     with translate_os_errors(target.root, "write the backup", NotDurable):
         _claim(store.fs, store.identity, target)
         with ExitStack() as stack:
@@ -126,12 +126,6 @@ def _keep_contents(store: Store, timeout_s: float) -> "Lock | None":
 
 
 # -- may this be the copy? ---------------------------------------------------------------------------
-
-
-def _refuse_inside(source: str, dest: str) -> None:
-    real, inside = os.path.realpath(source), os.path.realpath(dest)
-    if inside == real or inside.startswith(real + "/"):
-        raise Refused(f"{dest} is inside the store that is to be copied; choose a directory elsewhere")
 
 
 def _claim(fs: FileSystem, source: identity.Identity, target: Layout) -> None:
@@ -232,7 +226,7 @@ class _Backup:
         report, fs, target = self._report, self._fs, self._target
         self._copier.clean()
         self._refuse_diverged()
-        for name in (".gitignore", "config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
+        for name in (".gitignore", *COPIED_FILES):
             self._settings(name)
         self._copy_packs()
         self._copy_segments()
@@ -354,18 +348,12 @@ class _Backup:
         present = journal_numbers(fs, target)
         first = self._view.manifest.next_journal
         if present and present[-1] < first:
-            end = max(self._scan(present[-1]).end, self._copied_manifest().next_position)
+            end = max(self._scan(present[-1]).end, manifests.read_current(fs, target, self._id).next_position)
             for missing in range(present[-1] + 1, first + 1):
-                stub = JournalHeader(
-                    self._id, missing, end, NO_DIGEST, fs.random_bytes(32), bytes(16), missing
-                )
-                self._copier.write(target.journal(missing), encode_header(stub))
+                self._copier.write_stub(self._id, missing, end, replaces=missing)
             fs.fsync_dir(target.directory(JOURNAL_DIR))
         self._copier.write(target.manifest(number), manifests.encode(self._view.manifest))
         fs.fsync_dir(target.directory(MANIFEST_DIR))
-
-    def _copied_manifest(self) -> manifests.Manifest:
-        return manifests.read_current(self._fs, self._target, self._id)
 
     def _copy_journals(self) -> None:
         """The true journals, lowest first, each durable before the next; then those before them go."""

@@ -11,9 +11,10 @@ import os
 
 from blake3 import blake3
 
-from eventlog.base.errors import EventLogError
-from eventlog.base.fs import FileSystem, write_all
+from eventlog.base.errors import EventLogError, Refused, why_unreadable
+from eventlog.base.fs import FileSystem, hash_file, write_all
 from eventlog.base.layout import Layout
+from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
 
 TMP_PREFIX = "backup-"
 _CHUNK = 1 << 20
@@ -22,12 +23,22 @@ _CHUNK = 1 << 20
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS))
 
 
+# What a store has beside log and contents, and a copy needs too.
+COPIED_FILES = ("config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy")
+
+
+def refuse_inside(source: str, dest: str, what: str) -> None:
+    """Raises: Refused where a copy of `what` would be inside of it."""
+    real, inside = os.path.realpath(source), os.path.realpath(dest)
+    if inside == real or inside.startswith(real + "/"):
+        raise Refused(f"{dest} is inside {what}; choose a directory elsewhere")
+
+
 class UnreadableSource(EventLogError):
     """The source of a copy cannot be read; nothing got a name."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        why = error.strerror or error
-        super().__init__(f"{path}: the disk cannot read it ({why}); see to that, then try again")
+        super().__init__(f"{path}: {why_unreadable(error)}; see to that, then try again")
         self.gone = isinstance(error, FileNotFoundError)
 
 
@@ -88,6 +99,12 @@ class Copier:
             raise
         self.bytes += len(data)
 
+    def write_stub(self, store_id: bytes, number: int, base: int, *, replaces: "int | None" = None) -> None:
+        """Write a journal without frames, which begins at position `base`."""
+        key = self._fs.random_bytes(32)
+        header = JournalHeader(store_id, number, base, NO_DIGEST, key, bytes(16), replaces)
+        self.write(self._target.journal(number), encode_header(header))
+
     def link(self, source: str, target: str) -> bool:
         """Give the file of `source` a second name, `target`; False where that cannot be."""
         try:
@@ -103,16 +120,10 @@ class Copier:
 
     def hash(self, path: str) -> str:
         """The digest of a file. Raises: UnreadableSource."""
-        digest = blake3()
-        fd = self._open(path)
         try:
-            offset = 0
-            while data := self._read(fd, path, _CHUNK, offset):
-                digest.update(data)
-                offset += len(data)
-        finally:
-            self._fs.close(fd)
-        return digest.hexdigest()
+            return hash_file(self._fs, path)
+        except OSError as error:
+            raise UnreadableSource(path, error) from error
 
     def _open(self, path: str) -> int:
         try:

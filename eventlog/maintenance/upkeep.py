@@ -8,10 +8,10 @@ business of the command that meets it next, and nothing is lost by doing it late
 from typing import TYPE_CHECKING
 
 from eventlog.base.errors import EventLogError
+from eventlog.base.fs import count_files
 from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR, TMP_DIR
 from eventlog.log import checked
 from eventlog.log.shorten import is_long, shorten
-from eventlog.store.status import count_files
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -102,4 +102,4 @@ def _packs_need_an_idx(store: "Store") -> bool:
 
 
 def _count(store: "Store", directory: str) -> int:
-    return count_files(store.fs, store.layout, directory)[0]
+    return count_files(store.fs, store.layout.directory(directory))[0]

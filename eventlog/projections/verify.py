@@ -11,8 +11,8 @@ import duckdb
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
+from eventlog.log.finding import Finding
 from eventlog.log.reader import LogView
-from eventlog.log.verify import Finding
 from eventlog.projections import index, source
 
 # Tables of an index, and what names one of their rows.

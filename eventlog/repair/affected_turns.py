@@ -11,6 +11,7 @@ from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.pack import TREE
 from eventlog.blobs.tree import decode_tree
+from eventlog.gc.live_contents import reaching
 from eventlog.store import Store
 
 _COLUMNS = ("session_id", "turn_id", "event_type", "path", "before_hash", "after_hash", "tree_hash", "blobs")
@@ -21,7 +22,7 @@ def affected_turns(store: Store, lost: "set[bytes]") -> list[str]:
 
     Empty when the log cannot be read: then it has to be repaired first.
     """
-    texts = {to_text(id) for id in lost | _above(store, lost)}
+    texts = {to_text(id) for id in _with_above(store, lost)}
     turns: dict[str, None] = {}
     try:
         with store.view() as view:
@@ -37,8 +38,8 @@ def affected_turns(store: Store, lost: "set[bytes]") -> list[str]:
     return list(turns)
 
 
-def _above(store: Store, lost: "set[bytes]") -> set[bytes]:
-    """The trees from which a lost content can be reached."""
+def _with_above(store: Store, lost: "set[bytes]") -> set[bytes]:
+    """The lost contents, and the trees from which one can be reached."""
     parents: dict[bytes, list[bytes]] = {}
     for id in _tree_ids(store):
         try:
@@ -47,14 +48,7 @@ def _above(store: Store, lost: "set[bytes]") -> set[bytes]:
             continue  # lost itself, or reported with its pack
         for entry in entries:
             parents.setdefault(entry.id, []).append(id)
-    above: set[bytes] = set()
-    waiting = list(lost)
-    while waiting:
-        for parent in parents.get(waiting.pop(), ()):
-            if parent not in above:
-                above.add(parent)
-                waiting.append(parent)
-    return above
+    return reaching(lost, parents)
 
 
 def _tree_ids(store: Store) -> Iterator[bytes]:
@@ -66,7 +60,4 @@ def _tree_ids(store: Store) -> Iterator[bytes]:
             tables = load_tables(store.fs, store.layout.pack(stem), stem, store.identity.store_id)
         except (Corruption, OSError):
             continue
-        for index in range(len(tables)):
-            id, kind, *_ = tables.entry(index)
-            if kind == TREE:
-                yield id
+        yield from (id for id, kind, *_ in tables.entries() if kind == TREE)

@@ -4,62 +4,25 @@ Bytes may come from anywhere: errors in them are reported as text and never rais
 Memory is that of one row group, or of one group of a pack.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from blake3 import blake3
-
-from eventlog.base.errors import Corruption, EventLogError
+from eventlog.base.errors import PARSE_ERRORS, Corruption, why_unreadable
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import parse_segment
-from eventlog.blobs.groups import GroupReader
-from eventlog.blobs.ids import blob_id, to_text, tree_id
-from eventlog.blobs.pack import (
-    FOOTER_SIZE,
-    HEADER_SIZE,
-    TREE,
-    PackTables,
-    decode_tables,
-    tables_range,
-)
-from eventlog.blobs.tree import decode_tree
+from eventlog.blobs.pack import FOOTER_SIZE, HEADER_SIZE, PackTables, decode_tables, tables_range
+from eventlog.blobs.proof import proven
+from eventlog.blobs.writer import BlobWriter
 from eventlog.log.segment import SegmentMeta, meta_of, open_segment, read_columns
 from eventlog.log.segment_file import SeamFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CHUNK = 1 << 20
 _GROUP_ROW_SIZE = 20
-
-# Errors from parsing unverified bytes: pyarrow's errors are ValueErrors and others, and impossible sizes end
-# in MemoryError. An OSError is the disk's.
-PARSE_ERRORS = (
-    EventLogError,
-    ValueError,
-    KeyError,
-    IndexError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-)
-
-
-def hash_of(fs: FileSystem, path: str) -> str:
-    """BLAKE3 of a file, in hex. Raises: OSError."""
-    digest = blake3()
-    fd = fs.open(path, 0)
-    try:
-        offset = 0
-        while data := fs.pread(fd, _CHUNK, offset):
-            digest.update(data)
-            offset += len(data)
-    finally:
-        fs.close(fd)
-    return digest.hexdigest()
+_PACK_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
@@ -91,7 +54,7 @@ def scan_segment(fs: FileSystem, path: str) -> SegmentRows:
         finally:
             source.close()
     except PARSE_ERRORS as error:
-        rows.problem = _why(error)
+        rows.problem = why_unreadable(error)
         rows.groups, rows.rows = [], 0
         rows.lost = [(base, end)] if end > base else []
     return rows
@@ -106,7 +69,7 @@ def _scan_groups(rows: SegmentRows, file: object, base: int, end: int) -> None:
             if not positions or positions[0] < position or positions[-1] >= end or not _ascends(positions):
                 raise Corruption(rows.path, f"the positions of row group {group} are impossible")
         except PARSE_ERRORS as error:
-            rows.problem = _why(error)
+            rows.problem = why_unreadable(error)
             hole = True
             continue
         if hole:
@@ -140,40 +103,42 @@ class ReadablePack:
 
     path: str
     named: set[bytes] = field(default_factory=set)
-    bad: dict[bytes, str] = field(default_factory=dict)
+    bad: set[bytes] = field(default_factory=set)
     problem: "str | None" = None
+    saved: int = 0  # contents that `save_contents` stored
 
 
-def contents(fs: FileSystem, path: str, pack: ReadablePack) -> Iterator[tuple[bytes, int, bytes]]:
+def contents(fs: FileSystem, pack: ReadablePack) -> Iterator[tuple[bytes, int, bytes]]:
     """(id, kind, bytes) of everything in a pack that hashes to its id; the rest is noted in `pack`.
 
     Tables that do not match their digest are used all the same: each content proves itself.
     Raises: OSError.
     """
     try:
-        entries = sorted(_rows(_tables(fs, path, pack)), key=lambda row: row[2:])
-    except PARSE_ERRORS as error:
-        pack.problem = _why(error)
-        return
-    reader = GroupReader(fs)
-    try:
-        for id, kind, start, offset, length in entries:
+        for id, kind, _, data in proven(fs, _tables(fs, pack)):
             pack.named.add(id)
-            try:
-                data = reader.read(path, start, offset, length)
-                if (tree_id(data) if kind == TREE else blob_id(data)) != id:
-                    raise Corruption(path, f"{to_text(id)} does not match its hash", start)
-                if kind == TREE:
-                    decode_tree(data, to_text(id))
-            except PARSE_ERRORS as error:
-                pack.bad[id] = _why(error)
-                continue
-            yield id, kind, data
-    finally:
-        reader.close()
+            if isinstance(data, Exception):
+                pack.bad.add(id)
+            else:
+                yield id, kind, data
+    except PARSE_ERRORS as error:
+        pack.problem = why_unreadable(error)
 
 
-def _tables(fs: FileSystem, path: str, pack: ReadablePack) -> PackTables:
+def save_contents(
+    fs: FileSystem, pack: ReadablePack, writer: BlobWriter, is_wanted: Callable[[bytes], bool]
+) -> None:
+    """Store what can be read of a pack and is wanted. Raises: OSError, NotDurable."""
+    for id, kind, data in contents(fs, pack):
+        if is_wanted(id):
+            writer.add_copy(id, kind, data)
+            pack.saved += 1
+            if writer.pending_bytes() >= _PACK_BYTES:
+                writer.flush()
+
+
+def _tables(fs: FileSystem, pack: ReadablePack) -> PackTables:
+    path = pack.path
     fd = fs.open(path, 0)
     try:
         size = fs.fstat(fd).st_size
@@ -189,17 +154,3 @@ def _tables(fs: FileSystem, path: str, pack: ReadablePack) -> PackTables:
         pack.problem = error.what
         split = int.from_bytes(footer[:4], "little") * _GROUP_ROW_SIZE
         return PackTables(path, "", header[8:24], size, base, data[:split], data[split:])
-
-
-def _rows(tables: PackTables) -> Iterator[tuple[bytes, int, int, int, int]]:
-    for index in range(len(tables)):
-        id, kind, group, offset, length = tables.entry(index)
-        try:
-            yield id, kind, tables.group(group).offset, offset, length
-        except Corruption:
-            continue  # the row is impossible
-
-
-def _why(error: BaseException) -> str:
-    text = error.what if isinstance(error, Corruption) else str(error) or type(error).__name__
-    return text.splitlines()[0][:200]

@@ -1,6 +1,6 @@
 """Setting aside what does not verify, so that the store is usable again without it.
 
-`damage.py` makes the plan; this module carries it out. Nothing is deleted: every file that leaves its
+`plan.py` makes the plan; this module carries it out. Nothing is deleted: every file that leaves its
 directory gets a name in `log/quarantine` first, with the reason in a `.json` (I10). Parts of damaged files
 that still verify stay in the store: row groups of a segment, contents of a pack. Positions whose events are
 lost are named in the new manifest as `damaged` with journal 0.
@@ -20,38 +20,21 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.base.fs import FileSystem, publish, translate_os_errors
+from eventlog.base.fs import FileSystem, hash_file, publish, translate_os_errors
 from eventlog.base.layout import IDX_DIR, INDEX_DIR, JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR, parse_pack
 from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
-from eventlog.blobs.catalog import Catalog
 from eventlog.blobs.closure import missing_contents
-from eventlog.blobs.pack import TREE
-from eventlog.blobs.writer import BlobWriter
 from eventlog.log import manifest as manifests
-from eventlog.log.accepted import accept_events, is_quarantined
-from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
-from eventlog.log.known_losses import loss_events
+from eventlog.log.finding import ASIDE, MISSING, NAMED, PACK, SEGMENT, Finding, RepairStep
 from eventlog.log.manifest import DamagedRange, SegmentEntry
+from eventlog.log.repair_notes import accept_events, is_quarantined, loss_events
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
-from eventlog.log.verify import Finding
+from eventlog.log.segment_file import entry_of
 from eventlog.maintenance.copying import Copier
 from eventlog.repair import readable_parts
-from eventlog.repair.damage import (
-    ASIDE,
-    MISSING,
-    NAMED,
-    PACK,
-    SEGMENT,
-    Damage,
-    LogRange,
-    RepairPlan,
-    RepairStep,
-    entry_of,
-)
+from eventlog.repair.plan import LogRange, Planner, RepairPlan
 from eventlog.store import Store
 from eventlog.worktree.statcache import raise_generation
-
-_PACK_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
@@ -63,6 +46,13 @@ class RepairReport:
     accepted: list[Finding] = field(default_factory=list)
     remaining: list[Finding] = field(default_factory=list)
 
+    def figures(self) -> "dict[str, object]":
+        """For JSON."""
+        accepted, remaining = (
+            [f.figures() for f in findings] for findings in (self.accepted, self.remaining)
+        )
+        return {"moved": self.moved, "accepted": accepted, "remaining": remaining}
+
 
 def plan_repair(store: Store, *, copy: "str | None" = None, accept: bool = False) -> RepairPlan:
     """What is wrong and what a repair would do about it; changes nothing.
@@ -72,7 +62,7 @@ def plan_repair(store: Store, *, copy: "str | None" = None, accept: bool = False
     Raises: Unsupported, EventLogError when the disk refuses.
     """
     with translate_os_errors(store.layout.root, "look for damage"):
-        plan = Damage(store, copy).scan()
+        plan = Planner(store, copy).make()
         if accept and not plan.steps:
             plan.steps += [
                 RepairStep(NAMED, finding.path, finding.what, "accepted as it is")
@@ -102,8 +92,8 @@ def repair(
         # the tail before preserves them.
         _try_seal(store)
     with translate_os_errors(store.layout.root, "repair the store", NotDurable):
-        damage = Damage(store, copy)
-        current = damage.scan()
+        planner = Planner(store, copy)
+        current = planner.make()
         if _moves(current) != _moves(plan):
             raise Refused(
                 f"{store.layout.root}: what is damaged is not what it was when the plan was made. Nothing "
@@ -114,12 +104,12 @@ def repair(
                 f"{path}: the disk cannot read it ({why}). That may pass, so nothing was set aside. Check "
                 "the disk, then try again; where it stays so, --accept takes what it held for lost."
             )
-        report = RepairReport(_Repair(store, damage).act(lock_timeout_s) if current.steps else [])
+        report = RepairReport(_Repair(store, planner).act(lock_timeout_s) if current.steps else [])
     store.close()  # its state of packs and journals is out of date
     _try_seal(store)  # takes the bad bytes of journals to quarantine
     with translate_os_errors(store.layout.root, "repair the store", NotDurable):
         _note_as_known(store, lock_timeout_s)
-        if damage.is_about_contents:
+        if planner.is_about_contents:
             _note_lost_contents(store)
         report.accepted = _accept(store, [f for f in store.verify() if is_quarantined(store.layout.root, f)])
         if accept:
@@ -156,9 +146,7 @@ def _note_as_known(store: Store, lock_timeout_s: float) -> None:
             return  # it remains, and is reported
         if any(lost.journal for lost in current.damaged):
             damaged = tuple(replace(lost, journal=0) for lost in current.damaged)
-            parent = manifests.digest_of(current)
-            following = replace(current, number=current.number + 1, parent=parent, damaged=damaged)
-            manifests.commit(fs, layout, following)
+            manifests.commit(fs, layout, manifests.following(current, damaged=damaged))
 
 
 def _note_lost_contents(store: Store) -> None:
@@ -179,24 +167,14 @@ def _try_seal(store: Store) -> None:
         pass  # verify reports what prevents it
 
 
-class _Rescue(Catalog):
-    """Counts contents that only damaged packs hold as missing, so that a writer stores them again."""
-
-    __slots__ = ("wanted",)
-
-    wanted: set[bytes]
-
-    def has(self, id: bytes) -> bool:
-        return id not in self.wanted and super().has(id)
-
-
 class _Repair:
-    """Carries out the plan of a `Damage`."""
+    """Carries out the plan of a `Planner`."""
 
-    def __init__(self, store: Store, damage: Damage) -> None:
-        self._damage = damage
+    def __init__(self, store: Store, planner: Planner) -> None:
+        self._planner = planner
+        self._blobs = store.blobs
         self._fs = store.fs
-        self._reading = cast(FileSystem, damage.reader)
+        self._reading = cast(FileSystem, planner.reader)
         self._layout = store.layout
         self._id = store.identity.store_id
         self._copier = Copier(store.fs, store.layout)
@@ -204,27 +182,27 @@ class _Repair:
     def act(self, lock_timeout_s: float) -> list[str]:
         """Carry out the plan; names in quarantine."""
         fs, layout = self._fs, self._layout
-        set_aside = [step for step in self._damage.plan.steps if step.kind in ASIDE]
+        set_aside = [step for step in self._planner.plan.steps if step.kind in ASIDE]
         moved = [self._set_aside(step) for step in set_aside]
         fs.fsync_dir(layout.directory(QUARANTINE_DIR))
-        if self._damage.bad_packs:
+        if self._planner.bad_packs:
             self._rescue_contents(lock_timeout_s)
         with ExitStack() as locks:
             for name in (GC, MAINTAIN, APPEND):
                 locks.enter_context(acquire(fs, layout, name, timeout_s=lock_timeout_s))
-            if manifests.numbers(fs, layout) != self._damage.numbers:
+            if manifests.numbers(fs, layout) != self._planner.log.manifests:
                 raise Refused("the log was sealed since the plan was made; make a new plan")
             self._copier.clean()
-            if self._damage.plan.lost_contents or self._damage.bad_packs:
+            if self._planner.plan.lost_contents or self._planner.bad_packs:
                 raise_generation(fs, layout)
-            back = {target for _, target, _ in self._damage.back}
-            for source, target, digest in self._damage.back:
+            back = {target for _, target, _ in self._planner.back}
+            for source, target, digest in self._planner.back:
                 if self._copier.copy(source, target) != digest:
                     raise Refused(f"{source} changed while it was copied; make a new plan")
                 fs.fsync_dir(os.path.dirname(target))
             self._write_stubs()
-            listed = self._commit() if self._damage.new_log else []
-            staying = back | {layout.journal(number) for number, _, _ in self._damage.stubs}
+            listed = self._commit() if self._planner.new_log else ()
+            staying = back | {layout.journal(number) for number, _ in self._planner.stubs}
             staying |= {layout.segment(entry.name) for entry in listed}
             for step in set_aside:
                 if step.path not in staying and not self._is_whole_pack(step):
@@ -237,38 +215,28 @@ class _Repair:
         if step.kind != PACK:
             return False
         try:
-            return readable_parts.hash_of(self._fs, step.path) == parse_pack(os.path.basename(step.path))
+            return hash_file(self._fs, step.path) == parse_pack(os.path.basename(step.path))
         except OSError:
             return False
 
     def _rescue_contents(self, lock_timeout_s: float) -> None:
         """Store the contents that verify in damaged packs in a new pack, before these leave."""
-        catalog = _Rescue(self._fs, self._layout, self._id)
-        catalog.wanted = self._damage.rescuable
-        stored: set[bytes] = set()
-        writer = BlobWriter(
-            self._fs, self._layout, self._id, catalog,
-            codec="zlib", level=None, group_bytes=None, lock_timeout_s=lock_timeout_s,
-        )  # fmt: skip
-        with writer:
-            for path in self._damage.bad_packs:
+        missing = set(self._planner.rescuable)
+
+        def is_wanted(id: bytes) -> bool:
+            is_missing = id in missing
+            missing.discard(id)
+            return is_missing
+
+        with self._blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
+            for path in self._planner.bad_packs:
                 try:
                     pack = readable_parts.ReadablePack(path)
-                    for id, kind, data in readable_parts.contents(self._reading, path, pack):
-                        if id not in self._damage.rescuable or id in stored:
-                            continue
-                        stored.add(id)
-                        if kind == TREE:
-                            writer.put_encoded_tree(data)
-                        else:
-                            writer.put(data)
-                        if writer.pending_bytes() >= _PACK_BYTES:
-                            writer.flush()
+                    readable_parts.save_contents(self._reading, pack, writer, is_wanted)
                 except OSError:
-                    if path not in self._damage.plan.unread:
+                    if path not in self._planner.plan.unread:
                         raise  # it was readable when the plan was made: its contents are not lost yet
             writer.flush()
-        catalog.close()
 
     def _set_aside(self, step: RepairStep) -> str:
         """Give a file a second name in quarantine, with the reason beside it."""
@@ -283,39 +251,33 @@ class _Repair:
         return quarantine_name
 
     def _write_stubs(self) -> None:
-        for number, base, _ in sorted(self._damage.stubs, reverse=True):
-            header = JournalHeader(self._id, number, base, NO_DIGEST, self._fs.random_bytes(32), bytes(16))
-            self._copier.write(self._layout.journal(number), encode_header(header))
+        for number, base in sorted(self._planner.stubs, reverse=True):
+            self._copier.write_stub(self._id, number, base)
             self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
 
-    def _commit(self) -> list[SegmentEntry]:
+    def _commit(self) -> tuple[SegmentEntry, ...]:
         """The new manifest, after every existing number."""
-        segments: list[SegmentEntry] = []
-        for log_range in self._damage.ranges:
-            segments.append(log_range.entry or self._publish(log_range))
-        number = (self._damage.numbers[-1] if self._damage.numbers else 0) + 1
-        parent = manifests.digest_of(self._damage.base) if self._damage.base.number else None
-        lost = [DamagedRange(base, end, 0) for base, end in self._sealed_losses()]
+        log, ranges = self._planner.log, self._planner.ranges
+        segments = tuple(log_range.entry or self._publish(log_range) for log_range in ranges)
         listed = {entry.name for entry in segments}
-        manifests.commit(
-            self._fs,
-            self._layout,
-            replace(
-                self._damage.base,
-                number=number,
-                parent=parent if number == 1 or parent else "0" * 64,
-                next_position=segments[-1].end if segments else 0,
-                next_journal=self._damage.next_journal,
-                segments=tuple(segments),
-                damaged=(*self._damage.base.damaged, *lost),
-                superseded=tuple(item for item in self._damage.base.superseded if item.name not in listed),
-            ),
+        number = max(log.manifests, default=0) + 1
+        parent = manifests.digest_of(log.current) if log.current.number else "0" * 64
+        end = ranges[-1].end if ranges else 0
+        lost = [
+            DamagedRange(base, min(until, end), 0) for base, until in self._planner.plan.lost if base < end
+        ]
+        new = replace(
+            log.current,
+            number=number,
+            parent=None if number == 1 else parent,
+            next_position=end,
+            next_journal=self._planner.next_journal,
+            segments=segments,
+            damaged=(*log.current.damaged, *lost),
+            superseded=tuple(item for item in log.current.superseded if item.name not in listed),
         )
+        manifests.commit(self._fs, self._layout, new)
         return segments
-
-    def _sealed_losses(self) -> list[tuple[int, int]]:
-        end = self._damage.ranges[-1].end if self._damage.ranges else 0
-        return [(base, min(until, end)) for base, until in self._damage.plan.lost if base < end]
 
     def _publish(self, log_range: LogRange) -> SegmentEntry:
         """A segment of the readable rows of a damaged one, perhaps of none."""
@@ -327,7 +289,7 @@ class _Repair:
         meta = SegmentMeta(self._id, log_range.base, log_range.end, log_range.dropped)
         data = encode_segment(events, meta)
         digest = blake3(data).hexdigest()
-        entry = entry_of(meta, digest, len(data), iter((events,)))
+        entry = entry_of(meta, digest, len(data), (events,))
         path = layout.segment(entry.name)
         check_equal(data, events, path)
         try:

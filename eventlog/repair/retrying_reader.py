@@ -1,5 +1,6 @@
-"""A file system that reads again after an error: an error of reading may pass, and is not damage."""
+"""A file system that reads again after an error, which may pass and is no damage; it removes nothing."""
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,12 +23,18 @@ class RetryingReader:
         return getattr(self._fs, name)
 
     def open(self, path: str, flags: int) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            return self._fs.open(path, flags)  # of a lock
         fd = self._asked(path, lambda: self._fs.open(path, flags))
         self._paths[fd] = path
         return fd
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         return self._asked(self._paths[fd], lambda: self._fs.pread(fd, size, offset))
+
+    def unlink(self, path: str) -> None:
+        """Refused: readers remove derived files that they cannot use."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def _asked(self, path: str, ask: Callable[[], _T]) -> _T:
         for wait_s in (*(() if path in self.refused else _WAITS_S), None):

@@ -19,20 +19,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from eventlog.base import identity, jsontext
-from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused
+from eventlog.base.errors import (
+    PARSE_ERRORS,
+    Corruption,
+    EventLogError,
+    InvalidEvent,
+    NotFound,
+    Refused,
+    why_unreadable,
+)
 from eventlog.base.fs import REAL, FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.base.types import Event
-from eventlog.blobs.pack import TREE
 from eventlog.log.frame import HEADER_SIZE, PAYLOAD_SIZE_MAX, decode_header
 from eventlog.log.journal import scan_journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import row_of, rows_of
+from eventlog.maintenance.copying import COPIED_FILES, refuse_inside
 from eventlog.repair import readable_parts
 from eventlog.store import Store
 
 NOTE = "SALVAGED"
-_PACK_BYTES = 64 << 20
 _BATCH_BYTES = 4 << 20
 _BATCH_LINES = 16_384
 _CURSOR = "cursor"
@@ -73,9 +80,7 @@ def salvage(
     Raises: NotFound, Refused (dest holds something, or is inside the source), NotDurable.
     """
     root, target = os.path.abspath(source), os.path.abspath(dest)
-    real, inside = os.path.realpath(root), os.path.realpath(target)
-    if inside == real or inside.startswith(real + "/"):
-        raise Refused(f"{target} is inside what is to be saved; choose a directory elsewhere")
+    refuse_inside(root, target, "what is to be saved")
     with translate_os_errors(root, "salvage"):
         if not fs.exists(root):
             raise NotFound(f"{root} is not there")
@@ -169,7 +174,7 @@ class _Salvage:
                 elif name.endswith(".evj"):
                     sources += self._journal(path)
             except OSError as error:
-                self._skip(path, f"the disk cannot read it ({error.strerror or error})")
+                self._skip(path, why_unreadable(error))
         wanted = self._wanted_id([store_id for store_id, _ in sources])
         self._report.store_id = wanted.hex() if wanted else None
         for store_id, source in sources:
@@ -189,7 +194,7 @@ class _Salvage:
         fd = self._fs.open(path, os.O_RDONLY)
         try:
             header = decode_header(self._fs.pread(fd, HEADER_SIZE, 0), path)
-        except readable_parts.PARSE_ERRORS as error:
+        except PARSE_ERRORS as error:
             self._skip(
                 path,
                 f"its header does not verify, so nothing in it can be distinguished from noise ({error})",
@@ -213,7 +218,7 @@ class _Salvage:
         """Write the origin of the new store, and the files that keep redaction as it was."""
         note = {"source": self._report.source, "store_id": self._report.store_id}
         files = {NOTE: json.dumps(note).encode() + b"\n"}
-        for name in ("config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
+        for name in COPIED_FILES:
             with suppress(OSError, ValueError):
                 files[name] = read_file(self._fs, f"{self._layout.root}/{name}", 1 << 20)
         for name, data in files.items():
@@ -228,18 +233,10 @@ class _Salvage:
                 path = f"{self._layout.root}/{name}"
                 pack = readable_parts.ReadablePack(path)
                 try:
-                    for id, kind, data in readable_parts.contents(self._fs, path, pack):
-                        if writer.holds(id):
-                            continue
-                        if kind == TREE:
-                            writer.put_encoded_tree(data)
-                        else:
-                            writer.put(data, scan=False)  # the log names those with a secret
-                        self._report.contents += 1
-                        if writer.pending_bytes() >= _PACK_BYTES:
-                            writer.flush()
+                    readable_parts.save_contents(self._fs, pack, writer, lambda id: not writer.holds(id))
                 except OSError as error:
-                    self._skip(path, f"the disk cannot read it ({error.strerror or error})")
+                    self._skip(path, why_unreadable(error))
+                self._report.contents += pack.saved
                 if pack.problem is not None:
                     self._skip(path, pack.problem)
                 if pack.bad:
@@ -265,8 +262,8 @@ class _Salvage:
             ):
                 del self._report.gaps[gaps_before:]  # sealing left out duplicates of earlier events
         except OSError as error:
-            self._skip(source.path, f"the disk cannot read it ({error.strerror or error})")
-        except readable_parts.PARSE_ERRORS as error:
+            self._skip(source.path, why_unreadable(error))
+        except PARSE_ERRORS as error:
             if isinstance(error, EventLogError) and not isinstance(error, (InvalidEvent, Corruption)):
                 raise  # of the new store: NotDurable, LockTimeout
             self._skip(source.path, str(error))

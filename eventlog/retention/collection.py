@@ -3,7 +3,7 @@
 A plan lists the packs that would go, how many bytes, and which sessions could not be replayed any more. It is
 made from a pinned view without a lock; carrying it out releases the sessions that rules chose, condemns the
 packs, and unlinks what an earlier collection condemned a day ago. Any number of processes may plan; of two
-that carry out, one is refused (I29). Contents that a writer names meanwhile stay (I24, `gc/condemn.py`).
+that carry out, one is refused (I29). Contents that a writer names meanwhile stay (I24, `gc/collect.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,19 +11,12 @@ from dataclasses import dataclass, field
 
 from eventlog.base import config, jsontext
 from eventlog.base.errors import EventLogError
-from eventlog.base.fs import read_file, replace, translate_os_errors
+from eventlog.base.fs import count_files, read_file, replace, translate_os_errors
 from eventlog.base.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.blobs.ids import from_texts
-from eventlog.blobs.tree import DIRECTORY
-from eventlog.gc.condemn import (
-    AGE_S_MIN,
-    CollectPlan,
-    Swept,
-    carry_out,
-    plan_collection,
-    sweep_condemned,
-)
-from eventlog.gc.live_contents import baseline_trees, live_ids, read_trees, tree_rows
+from eventlog.gc.collect import CollectPlan, carry_out, plan_collection
+from eventlog.gc.condemn import AGE_S_MIN, Swept, sweep_condemned
+from eventlog.gc.live_contents import Needed, baseline_trees, live_ids, reaching, stored_trees, walk
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView
 from eventlog.log.retained import (
@@ -32,7 +25,6 @@ from eventlog.log.retained import (
     hashes_by_session,
     hashes_in,
     retention_in,
-    stored_in,
 )
 from eventlog.retention import retention
 from eventlog.retention.retention import MAX_BYTES, ReleaseCandidate
@@ -108,7 +100,7 @@ def plan(store: Store) -> CollectionPlan:
         end = view.next_position
     budget = config.read(store.fs, store.layout).max_bytes
     over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
-    waiting = _bytes_in(store, CONDEMNED_DIR)
+    waiting = count_files(store.fs, store.layout.directory(CONDEMNED_DIR))[1]
     return CollectionPlan(packs, tuple(candidates), tuple(lost), waiting, over, live, end)
 
 
@@ -123,11 +115,9 @@ def collect(store: Store, plan: CollectionPlan, *, lock_timeout_s: float = 10.0)
     with store.view() as view:
         view.make_durable()  # nothing goes because of a release that a power cut could undo (I5)
 
-    def late() -> Iterator[bytes]:
-        return _late(store, plan.end)
-
-    condemned = carry_out(blobs, plan.packs, plan.live, late, lock_timeout_s=lock_timeout_s)
-    swept = sweep_condemned(blobs, live=plan.live, late=late, lock_timeout_s=lock_timeout_s)
+    needed = Needed(plan.live, lambda: _late(store, plan.end))
+    condemned = carry_out(blobs, plan.packs, needed, lock_timeout_s=lock_timeout_s)
+    swept = sweep_condemned(blobs, needed, lock_timeout_s=lock_timeout_s)
     figures = {
         "released": len(released),
         "condemned": len(condemned),
@@ -189,15 +179,6 @@ def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) 
     yield from baselines
 
 
-def _stored(view: LogView, since: int = 0) -> dict[bytes, list[bytes]]:
-    """The stored deferred contents: list → trees."""
-    trees_by_list: dict[bytes, list[bytes]] = {}
-    for text, trees in stored_in(view, since).items():
-        for list_id in from_texts((text,)):
-            trees_by_list[list_id] = list(from_texts(trees))
-    return trees_by_list
-
-
 def _late(store: Store, end: int) -> Iterator[bytes]:
     """What the log names since position `end`; when a session was held or pinned since, all that it names.
 
@@ -210,7 +191,7 @@ def _late(store: Store, end: int) -> Iterator[bytes]:
             end = 0
         else:
             yield from _roots(store, view, {}, end)
-        for list_id, trees in _stored(view, end).items():
+        for list_id, trees in stored_trees(view, end).items():
             yield from (list_id, *trees)
 
 
@@ -255,24 +236,12 @@ def _gone(store: Store, live: set[bytes], packs: CollectPlan) -> set[bytes]:
 
 def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[bytes]) -> set[bytes]:
     """Those of the dead `roots` that are in `gone`, or have some of it below them."""
-    above: dict[bytes, set[bytes]] = {}
-    level, visited = roots, set(roots)
-    while level:
-        below = set()
-        for tree, encoding in read_trees(store.blobs, level):
-            for kind, id, _ in tree_rows(encoding):
-                if id not in live:
-                    above.setdefault(id, set()).add(tree)
-                    if kind == DIRECTORY:
-                        below.add(id)
-        level = below - visited
-        visited |= level
-    reached, todo = set(gone), list(gone)
-    while todo:
-        more = above.get(todo.pop(), set()) - reached
-        reached |= more
-        todo += more
-    return roots & reached
+    parents: dict[bytes, set[bytes]] = {}
+    for tree, rows in walk(store.blobs, roots, passed=live):
+        for _, id, _ in rows:
+            if id not in live:
+                parents.setdefault(id, set()).add(tree)
+    return roots & reaching(gone, parents)
 
 
 # -- the budget --------------------------------------------------------------------------------------
@@ -295,7 +264,7 @@ def _chosen(
         live_ids(store.blobs, _roots(store, view, chosen), live, stored)
         return live, plan_collection(store.blobs, live, dead_share_max=_DEAD_SHARE_MAX)
 
-    stored = _stored(view)
+    stored = stored_trees(view)
     order: list[str] = []
     budget = config.read(store.fs, store.layout).max_bytes
     needed = 0 if budget is None else _kept_bytes(store) - budget
@@ -317,18 +286,7 @@ def _chosen(
 
 
 def _kept_bytes(store: Store) -> int:
-    return _bytes_in(store, PACK_DIR) + _bytes_in(store, SEGMENT_DIR)
-
-
-def _bytes_in(store: Store, directory: str) -> int:
-    path, total = store.layout.directory(directory), 0
-    with translate_os_errors(path, "count its files"):
-        for name in store.fs.listdir(path):
-            try:
-                total += store.fs.stat(f"{path}/{name}").st_size
-            except FileNotFoundError:
-                continue
-    return total
+    return sum(count_files(store.fs, store.layout.directory(name))[1] for name in (PACK_DIR, SEGMENT_DIR))
 
 
 def _budget_was_tried(store: Store) -> bool:

@@ -17,8 +17,6 @@ def has_old_condemned(fs: FileSystem, layout: Layout) -> bool:
     names = fs.listdir(layout.directory(CONDEMNED_DIR))
     if not names:
         return False
-    from eventlog.gc.condemn import AGE_S_MIN
+    from eventlog.gc.condemn import AGE_S_MIN, old_enough
 
-    stems = [name.partition("-")[0] for name in names]
-    now_s = fs.time_ns() / 1e9
-    return any(stem.isdecimal() and now_s - int(stem) >= AGE_S_MIN for stem in stems)
+    return any(old_enough(fs, names, AGE_S_MIN))

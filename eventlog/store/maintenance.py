@@ -4,15 +4,14 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from eventlog.base.errors import EventLogError
 from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import INDEX_DIR
 
 if TYPE_CHECKING:
     from eventlog.gc.repack import Repacked
     from eventlog.log.compact import CompactReport
+    from eventlog.log.finding import Finding
     from eventlog.log.seal import SealReport
-    from eventlog.log.verify import Finding
     from eventlog.store import Store
 
 
@@ -115,66 +114,11 @@ class Maintenance:
         the bytes mean; progress: called with (events checked, events there are).
         Raises: Unsupported, LockTimeout.
         """
-        from eventlog.blobs.verify import verify as verify_snapshots
-        from eventlog.log.verify import as_far_as_readable
-        from eventlog.log.verify import verify as verify_log
+        from eventlog.check.walk import StoreWalk
 
-        bytes_level = "read" if level == "deep" else level
-        damaged: set[bytes] = set()
-        with translate_os_errors(self._store.layout.root, "verify the store"):
-            findings = verify_log(
-                self._store.fs, self._store.layout, self._store.identity.store_id, bytes_level
-            )
-            findings += verify_snapshots(self._store.blobs, bytes_level, damaged)
-            findings += as_far_as_readable(self._verify_rules(bytes_level), self._store.layout.root)
-            if level == "deep":
-                findings += as_far_as_readable(
-                    self._verify_meaning(damaged, progress), self._store.layout.root
-                )
-            return self._after_acceptance(findings)
-
-    def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
-        from eventlog.log.accepted import after_acceptance
-
-        return after_acceptance(self._store.layout.root, findings, self._store.view)
-
-    def _verify_rules(self, level: str) -> "Iterator[Finding]":
-        from eventlog.log.verify_rules import verify_rules
-
-        try:
-            view = None if level == "quick" else self._store.view()
-        except EventLogError:
-            view = None  # the files' own check has reported why
-        try:
-            yield from verify_rules(self._store.fs, self._store.layout, self._store.identity.store_id, view)
-        finally:
-            if view is not None:
-                view.close()
-
-    def _verify_meaning(
-        self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
-    ) -> "Iterator[Finding]":
-        from eventlog.blobs.closure import verify_references
-        from eventlog.blobs.verify import verify_idx_rows
-        from eventlog.log import sweep
-        from eventlog.log.verify import Finding
-        from eventlog.log.verify_events import verify_events, verify_numbering
-        from eventlog.projections.verify import verify_ids, verify_index
-
-        try:
-            view = self._store.view()
-        except EventLogError:
-            return  # the files' own check has reported why; without them nothing can be checked
-        with view:
-            yield from verify_events(view, progress)
-            yield from verify_numbering(view)
-            yield from verify_ids(self._store.fs, self._store.layout, view)
-            yield from verify_index(self._store.fs, self._store.layout, view)
-            yield from verify_references(self._store.blobs, view, damaged)
-        yield from verify_idx_rows(self._store.blobs)
-        for path in sweep.strays(self._store.fs, self._store.layout):
-            what = "a process that died left it here; maintenance removes it when nobody writes."
-            yield Finding(path, what, damage=False)
+        store = self._store
+        with translate_os_errors(store.layout.root, "verify the store"):
+            return StoreWalk(store.blobs, store.view, level, progress).findings()
 
     def count_lines(self) -> int:
         """Count the lines of uncounted changes, and store the counts. Returns: how many were new.

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, PACK_DIR, Layout
+from eventlog.base.fs import count_files
+from eventlog.base.layout import JOURNAL_DIR, PACK_DIR
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -48,8 +48,8 @@ def status_of(store: "Store") -> StoreStatus:
         "select count(*), count(*) filter (status = 'active' and repo is null) + (select coalesce("
         "sum(active_sessions), 0) from sessions_master), (select count(*) from turns) from sessions"
     ).rows[0]
-    journals, journal_bytes = count_files(store.fs, store.layout, JOURNAL_DIR)
-    packs, pack_bytes = count_files(store.fs, store.layout, PACK_DIR)
+    journals, journal_bytes = count_files(store.fs, store.layout.directory(JOURNAL_DIR))
+    packs, pack_bytes = count_files(store.fs, store.layout.directory(PACK_DIR))
     return StoreStatus(
         root=store.layout.root,
         store_id=store.identity.store_id.hex(),
@@ -70,16 +70,3 @@ def status_of(store: "Store") -> StoreStatus:
         index=index,
         unfinished_restore=restores[0] if restores else None,
     )
-
-
-def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, int]:
-    """How many files a directory of the store holds, and their bytes; files removed meanwhile excluded."""
-    path = layout.directory(directory)
-    sizes = []
-    with translate_os_errors(path, "count its files"):
-        for name in fs.listdir(path):
-            try:
-                sizes.append(fs.stat(f"{path}/{name}").st_size)
-            except FileNotFoundError:
-                continue
-    return len(sizes), sum(sizes)

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL, FileSystem
 from eventlog.base.layout import PACK_DIR, Layout
-from eventlog.blobs.ids import blob_id
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, TreeEntry
 from eventlog.blobs.writer import BlobWriter
+from eventlog.log.finding import Finding
 from tests.conftest import STORE_ID, closed_later
 
 # A directory is a dict; a file (kind, content).
@@ -103,3 +105,24 @@ def content_of(id: bytes, blobs: BlobStore) -> bytes:
     data = blobs.get(id)
     assert blob_id(data) == id
     return data
+
+
+def verify_tree(blobs: BlobStore, root: bytes) -> list[Finding]:
+    """Everything below a tree that cannot be read; reads each directory and content once (I24)."""
+    findings = []
+    seen = {root}
+    waiting = [(b"", DIRECTORY, root)]
+    while waiting:
+        path, kind, id = waiting.pop()
+        try:
+            below = blobs.get_tree(id) if kind == DIRECTORY else ()
+            if kind != DIRECTORY:
+                blobs.get(id)
+        except EventLogError as error:
+            findings.append(Finding(os.fsdecode(path) or to_text(root), str(error)))
+            continue
+        for entry in below:
+            if entry.id not in seen:
+                seen.add(entry.id)
+                waiting.append((path + b"/" + entry.name if path else entry.name, entry.kind, entry.id))
+    return findings

@@ -23,8 +23,9 @@ from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.blobs.verify import verify
 from eventlog.gc import condemn as condemning
 from eventlog.gc import repack as repacking
-from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
-from eventlog.gc.live_contents import live_ids
+from eventlog.gc.collect import carry_out, plan_collection
+from eventlog.gc.condemn import sweep_condemned
+from eventlog.gc.live_contents import Needed, live_ids
 from eventlog.gc.repack import repack
 from tests.blobs.support import as_process, open_store
 from tests.simfs import Call, SimFS, crash_choices, sim_store
@@ -75,12 +76,12 @@ def collect(world: World, fs: SimFS, log: list[bytes]) -> None:
         live = live_ids(blobs, list(log))
         plan = plan_collection(blobs, live)
         with suppress(Refused):  # another collection was quicker
-            carry_out(blobs, plan, live, lambda: list(log), lock_timeout_s=0)
+            carry_out(blobs, plan, Needed(live, lambda: list(log)), lock_timeout_s=0)
 
 
 def sweep(world: World, fs: SimFS, log: list[bytes]) -> None:
     with open_store(world.layout, fs) as blobs:
-        sweep_condemned(blobs, live=live_ids(blobs, log), late=lambda: log, age_s_min=0, lock_timeout_s=0)
+        sweep_condemned(blobs, Needed(live_ids(blobs, log), lambda: log), age_s_min=0, lock_timeout_s=0)
 
 
 Work = Callable[[World, SimFS, list[bytes]], None]
@@ -282,12 +283,7 @@ def test_writing_without_the_lock_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_leaving_out_what_came_late_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was told between the mark and the lock must be marked under the lock (I24)."""
-    real = live_ids
-
-    def forgetful(blobs: BlobStore, roots: list[bytes], live: set[bytes]) -> set[bytes]:
-        return live if live else real(blobs, roots, live)
-
-    monkeypatch.setattr(condemning, "live_ids", forgetful)
+    monkeypatch.setattr(Needed, "include_late", lambda self, blobs: None)
     problems = lost_beside_a_writer(collect, DEAD, 1)
     assert problems
 
@@ -307,7 +303,7 @@ def test_condemning_what_was_not_proven_is_noticed(monkeypatch: pytest.MonkeyPat
     assert world.fs.listdir(world.layout.directory(CONDEMNED_DIR)) == []
 
 
-def test_unlinking_without_a_look_at_what_is_live_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlinking_without_a_look_at_what_is_live_is_noticed() -> None:
     """A condemned pack that alone holds what was kept again goes back, and is not unlinked (I24)."""
     world = World()
     collect(world, world.fs, world.log)
@@ -318,7 +314,6 @@ def test_unlinking_without_a_look_at_what_is_live_is_noticed(monkeypatch: pytest
     world = World()
     collect(world, world.fs, world.log)
     world.log.append(world.dead)
-    monkeypatch.setattr(condemning, "live_ids", lambda blobs, roots, live: live)
     with open_store(world.layout, world.fs) as blobs:
-        sweep_condemned(blobs, live=set(), age_s_min=0)
+        sweep_condemned(blobs, Needed(set()), age_s_min=0)
     assert unresolved(world, world.fs, world.log)

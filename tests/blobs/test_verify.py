@@ -6,8 +6,8 @@ import pytest
 
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import FILE, TreeEntry
-from eventlog.blobs.verify import verify, verify_tree
-from tests.blobs.support import open_store, overwrite, pack_paths, put_all, store_node
+from eventlog.blobs.verify import verify
+from tests.blobs.support import open_store, overwrite, pack_paths, put_all, store_node, verify_tree
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_a_tree_with_a_lost_part_is_found(layout, blobs):
 
 
 def test_an_unknown_level_is_our_mistake(blobs):
-    """There are two levels."""
+    """There are three levels."""
     with pytest.raises(ValueError, match="quick"):
-        verify(blobs, "deep")
+        verify(blobs, "whole")
 
 
 def test_verify_reads_only(layout, blobs):

@@ -591,8 +591,8 @@ def test_a_condemned_pack_goes_at_once_and_what_else_it_holds_stays(tmp_path: Pa
             gone, kept = writer.put(f"a {CANARY}".encode()), writer.put(b"needed all the same\n")
             name = writer.flush()
         assert name is not None
+        store.append([event(1, blobs=[to_text(gone), to_text(kept)])])  # which would bring it back
         os.rename(store.layout.pack(name), store.layout.condemned(condemned_name(int(time.time()), name)))
-        store.append([event(1, blobs=[to_text(gone), to_text(kept)])])
         erasure.erase(store, erasure.plan_secret(store, CANARY))
         assert store.blob(to_text(kept)) == b"needed all the same\n"
         assert found_in(root, CANARY.encode()) == []

@@ -14,8 +14,9 @@ from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import FILE
-from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
-from eventlog.gc.live_contents import live_ids
+from eventlog.gc.collect import carry_out, plan_collection
+from eventlog.gc.condemn import sweep_condemned
+from eventlog.gc.live_contents import Needed, live_ids
 from eventlog.gc.repack import repack
 from tests.blobs.support import Node, put_node
 from tests.conftest import STORE_ID
@@ -52,8 +53,8 @@ def write(blobs: BlobStore, oracle: str, chosen: random.Random) -> None:
 def collect(blobs: BlobStore, oracle: str, chosen: random.Random) -> None:
     live = live_ids(blobs, kept(oracle))
     with suppress(LockTimeout, Refused):
-        carry_out(blobs, plan_collection(blobs, live), live, lambda: kept(oracle))
-        sweep_condemned(blobs, live=live, late=lambda: kept(oracle), age_s_min=0)
+        carry_out(blobs, plan_collection(blobs, live), Needed(live, lambda: kept(oracle)))
+        sweep_condemned(blobs, Needed(live, lambda: kept(oracle)), age_s_min=0)
 
 
 def merge(blobs: BlobStore, oracle: str, chosen: random.Random) -> None:

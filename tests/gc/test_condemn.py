@@ -18,18 +18,22 @@ from eventlog.base.layout import CONDEMNED_DIR, Layout
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, FILE, encode_tree
-from eventlog.blobs.verify import verify, verify_tree
+from eventlog.blobs.verify import verify
 from eventlog.gc import live_contents
-from eventlog.gc.condemn import (
-    CollectPlan,
-    carry_out,
-    condemn,
-    plan_collection,
-    sweep_condemned,
-)
-from eventlog.gc.live_contents import baseline_trees, live_ids
+from eventlog.gc.collect import CollectPlan, carry_out, plan_collection
+from eventlog.gc.condemn import condemn, sweep_condemned
+from eventlog.gc.live_contents import Needed, baseline_trees, live_ids
 from eventlog.worktree import statcache
-from tests.blobs.support import Node, open_store, overwrite, pack_paths, put_all, put_node, store_node
+from tests.blobs.support import (
+    Node,
+    open_store,
+    overwrite,
+    pack_paths,
+    put_all,
+    put_node,
+    store_node,
+    verify_tree,
+)
 from tests.gc import collecting
 from tests.simfs import sim_store
 from tests.worktree.support import Bench, age, on_disk
@@ -51,7 +55,7 @@ def collect(blobs: BlobStore, roots: list[bytes], late: list[bytes] | None = Non
     """Plan and carry out; the plan."""
     live = live_ids(blobs, roots)
     plan = plan_collection(blobs, live)
-    carry_out(blobs, plan, live, lambda: late or ())
+    carry_out(blobs, plan, Needed(live, lambda: late or ()))
     return plan
 
 
@@ -103,9 +107,9 @@ def test_what_is_kept_resolves_and_no_more_goes_than_was_said(
     named = {share.name: share for share in (*plan.dead, *plan.partial)}
     may_go = {id for t in blobs.tables() if t.name in named for id in t.ids()} - live
     assert sum(share.dead_contents for share in named.values()) >= len(may_go)
-    gone = carry_out(blobs, plan, live, lambda: late)
+    gone = carry_out(blobs, plan, Needed(live, lambda: late))
     assert set(gone) <= named.keys()
-    sweep_condemned(blobs, live=live, late=lambda: late, age_s_min=0)
+    sweep_condemned(blobs, Needed(live, lambda: late), age_s_min=0)
 
     after = all_ids(blobs)
     assert before - after <= may_go
@@ -143,10 +147,10 @@ def test_a_plan_is_carried_out_once(layout: Layout) -> None:
     put_all(blobs, b"dead")
     live: set[bytes] = set()
     plan = plan_collection(blobs, live)
-    assert carry_out(blobs, plan, live, list) == [plan.dead[0].name]
+    assert carry_out(blobs, plan, Needed(live, list)) == [plan.dead[0].name]
     put_all(blobs, b"dead")  # the same bytes, so a pack of the same name
     with pytest.raises(Refused, match="new plan"):
-        carry_out(blobs, plan, live, list)
+        carry_out(blobs, plan, Needed(live, list))
     assert len(pack_paths(layout)) == 1
     assert plan_collection(blobs, live).token != plan.token
 
@@ -159,13 +163,13 @@ def test_nothing_is_collected_before_a_killed_restore_is_finished(layout: Layout
     journal = Path(layout.restore(7))
     journal.write_bytes(b"{}")
     with pytest.raises(Refused, match="recover"):
-        carry_out(blobs, plan, set(), list)
+        carry_out(blobs, plan, Needed(set(), list))
     journal.unlink()
     Path(layout.erasing).write_bytes(b"\n")
     with pytest.raises(Refused, match="--resume"):
-        carry_out(blobs, plan, set(), list)
+        carry_out(blobs, plan, Needed(set(), list))
     Path(layout.erasing).unlink()
-    assert carry_out(blobs, plan, set(), list)
+    assert carry_out(blobs, plan, Needed(set(), list))
 
 
 def test_dead_contents_leave_a_pack_of_which_most_is_dead(layout: Layout) -> None:
@@ -180,7 +184,7 @@ def test_dead_contents_leave_a_pack_of_which_most_is_dead(layout: Layout) -> Non
     assert all_ids(open_store(layout)) == {few[0], *most}
     assert statcache.read_generation(REAL, layout) == 1
     with pytest.raises(NotFound):
-        sweep_condemned(blobs, live={few[0], *most}, age_s_min=0)
+        sweep_condemned(blobs, Needed({few[0], *most}), age_s_min=0)
         open_store(layout).get(few[1])
 
 
@@ -190,11 +194,11 @@ def test_condemned_packs_stay_for_a_day(layout: Layout, monkeypatch: pytest.Monk
     (id,) = put_all(blobs, b"dead")
     collect(blobs, [])
     assert blobs.get(id) == b"dead"
-    assert sweep_condemned(blobs, live=set()).unlinked == ()
+    assert sweep_condemned(blobs, Needed(set())).unlinked == ()
     later = time.time_ns() + 25 * 3600 * 10**9
     monkeypatch.setattr(type(REAL), "time_ns", lambda self: later)
     assert sweep_condemned(blobs).unlinked == ()  # without a mark nobody knows that it is dead
-    swept = sweep_condemned(blobs, live=set())
+    swept = sweep_condemned(blobs, Needed(set()))
     assert len(swept.unlinked) == 1 and swept.bytes > 0
     with pytest.raises(NotFound):
         blobs.get(id)
@@ -206,7 +210,7 @@ def test_what_is_kept_again_comes_back(layout: Layout) -> None:
     root = store_node(blobs, {b"f": (FILE, b"dead, then not")})
     collect(blobs, [])
     assert pack_paths(layout) == []
-    swept = sweep_condemned(blobs, live=live_ids(blobs, [root]), age_s_min=0)
+    swept = sweep_condemned(blobs, Needed(live_ids(blobs, [root])), age_s_min=0)
     assert len(swept.rescued) == 1 and swept.unlinked == ()
     assert os.listdir(layout.directory(CONDEMNED_DIR)) == []
     assert verify_tree(open_store(layout), root) == []
@@ -237,7 +241,7 @@ def test_what_is_not_in_packs_is_looked_for_once(layout: Layout, swept: bool) ->
     below = live_ids(blobs, roots)
     collect(blobs, [])
     if swept:
-        sweep_condemned(blobs, live=set(), age_s_min=0)
+        sweep_condemned(blobs, Needed(set()), age_s_min=0)
     listed = []
     for some in (roots[:2], roots):
         counting = _Counting()
@@ -280,7 +284,7 @@ def captured_after_a_collection(layout: Layout, work: Path) -> bool:
     bench.capture()
     with bench.open() as blobs:
         collect(blobs, [])
-        sweep_condemned(blobs, live=set(), age_s_min=0)
+        sweep_condemned(blobs, Needed(set()), age_s_min=0)
     bench.capture(previous=None)
     try:
         return bench.tree() == on_disk(work)

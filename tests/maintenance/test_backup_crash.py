@@ -196,7 +196,7 @@ def _no_sync(self, out, tmp, target):
 
 
 def _without_stubs(monkeypatch):
-    monkeypatch.setattr(module, "encode_header", lambda header: b"")
+    monkeypatch.setattr("eventlog.maintenance.copying.encode_header", lambda header: b"")
 
 
 def _journals_first(monkeypatch):

@@ -11,7 +11,7 @@ from eventlog.base.errors import NotFound, Refused
 from eventlog.base.types import Event
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry
-from eventlog.gc.condemn import plan_collection
+from eventlog.gc.collect import plan_collection
 from eventlog.gc.live_contents import live_ids
 from eventlog.log.retained import retention_in
 from eventlog.retention import collection, retention
