@@ -334,13 +334,7 @@ class RecordBatch:
         event_type, event_id = event["event_type"], event["event_id"]
         location = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
-        text = people.text_without(self._people, event["payload"] or "{}", is_json=True)
-        if people.names_people(event):
-            payload = wire.decode(text)
-            if isinstance(payload, dict) and payload != (
-                visible := people.within(self._people, event, payload)
-            ):
-                text = wire.encode(visible)
+        text = people.payload_within(self._people, event, event["payload"] or "{}", wire.decode)
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
