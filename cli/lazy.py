@@ -11,7 +11,10 @@ import click
 
 
 class Entry(NamedTuple):
-    """One line of a group's help: the verb, its module of this package, its description."""
+    """One line of a group's help: the verb, `module` or `module:function` of it, its description.
+
+    A module is named from `locus_cli` on; without a function its command is called `command`.
+    """
 
     name: str
     module: str
@@ -36,7 +39,8 @@ class LazyGroup(click.Group):
         module = self._modules.get(cmd_name)
         if module is None:
             return None
-        command = importlib.import_module(f".{module}", __package__).command
+        home, _, function = module.partition(":")
+        command = getattr(importlib.import_module(f".{home}", __package__), function or "command")
         assert isinstance(command, click.Command)
         return command
 

@@ -8,78 +8,96 @@ SECTIONS: Sections = (
     (
         "Set up",
         (
-            Entry("init", "init", "Make a store for this repository."),
-            Entry("status", "status", "Show what the store holds."),
-            Entry("doctor", "doctor", "See whether everything works, and what to do where it does not."),
-            Entry("hooks", "hooks_group", "Have coding agents tell Locus what they do."),
-            Entry("person", "person", "Show or set who is recorded as working here, and on which host."),
-            Entry("statusline", "statusline", "Print a line for the status bar of a coding agent."),
-            Entry("mcp", "mcp_group", "Serve coding agents the record as tools (MCP)."),
-            Entry("completion", "completion", "Print a completion script for your shell."),
+            Entry("init", "setup.init", "Make a store for this repository."),
+            Entry("status", "setup.status", "Show what the store holds."),
+            Entry(
+                "doctor", "setup.doctor", "See whether everything works, and what to do where it does not."
+            ),
+            Entry("hooks", "hooks", "Have coding agents tell Locus what they do."),
+            Entry(
+                "person", "setup.person", "Show or set who is recorded as working here, and on which host."
+            ),
+            Entry("statusline", "setup.statusline", "Print a line for the status bar of a coding agent."),
+            Entry("mcp", "mcp", "Serve coding agents the record as tools (MCP)."),
+            Entry("completion", "setup.completion", "Print a completion script for your shell."),
         ),
     ),
     (
         "Record",
         (
-            Entry("import", "import_group", "Record a history that exists elsewhere."),
-            Entry("session", "session_group", "Begin, end and list sessions."),
+            Entry("import", "imports", "Record a history that exists elsewhere."),
+            Entry("session", "session", "Begin, end and list sessions."),
         ),
     ),
     (
         "Look",
         (
-            Entry("log", "log", "List turns or events, newest first."),
-            Entry("show", "show", "Show one event, turn, session or context."),
-            Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
-            Entry("history", "history", "List the versions of one file, newest first."),
-            Entry("blame", "blame", "Show which turn wrote each line of a file, and why."),
+            Entry("log", "read.log", "List turns or events, newest first."),
+            Entry("show", "read.show", "Show one event, turn, session or context."),
+            Entry("timeline", "read.timeline", "Show everything that happened in a turn, in order."),
+            Entry("history", "read.history", "List the versions of one file, newest first."),
+            Entry("blame", "read.blame", "Show which turn wrote each line of a file, and why."),
             Entry(
                 "compare",
-                "compare",
+                "read.compare",
                 "Compare two turns or sessions: the request, what it took, the files.",
             ),
-            Entry("search", "search", "Find words in events and in recorded file contents."),
+            Entry("search", "read.search", "Find words in events and in recorded file contents."),
             Entry(
                 "who",
-                "who",
+                "read.who",
                 "Show the active sessions: since when, on what, which files each touched, who meets whom.",
             ),
-            Entry("decisions", "decisions", "List what was decided and why."),
+            Entry("decisions", "read.decisions", "List what was decided and why."),
             Entry(
-                "errors", "errors", "List what failed, newest first, and whether and when it was resolved."
+                "errors",
+                "read.errors",
+                "List what failed, newest first, and whether and when it was resolved.",
             ),
-            Entry("stats", "stats", "Count sessions, turns, tool calls, errors, tokens, and what they cost."),
-            Entry("report", "report", "Write a page of figures and charts to open in a browser."),
+            Entry(
+                "stats",
+                "read.stats",
+                "Count sessions, turns, tool calls, errors, tokens, and what they cost.",
+            ),
+            Entry("report", "read.report", "Write a page of figures and charts to open in a browser."),
         ),
     ),
     (
         "Go back",
         (
-            Entry("replay", "replay", "Put the files of a turn into a directory, byte for byte."),
-            Entry("undo", "undo", "Take back what an agent's turn changed, and keep what came later."),
-            Entry("redo", "redo", "Bring back what the last undo took away."),
-            Entry("recover", "recover", "Find the recorded states of a file, and bring one back."),
-            Entry("bisect", "bisect_group", "Find the turn that broke something."),
-            Entry("restore", "restore", "Put the files of a turn back into the working directory."),
-            Entry("cat", "cat", "Write one recorded file to standard output."),
-            Entry("diff", "diff", "Show what changed in a turn, or between two."),
+            Entry("replay", "go_back.replay", "Put the files of a turn into a directory, byte for byte."),
+            Entry(
+                "undo",
+                "go_back.undo:undo",
+                "Take back what an agent's turn changed, and keep what came later.",
+            ),
+            Entry("redo", "go_back.undo:redo", "Bring back what the last undo took away."),
+            Entry("recover", "go_back.recover", "Find the recorded states of a file, and bring one back."),
+            Entry("bisect", "go_back.bisect", "Find the turn that broke something."),
+            Entry("restore", "go_back.restore", "Put the files of a turn back into the working directory."),
+            Entry("cat", "go_back.cat", "Write one recorded file to standard output."),
+            Entry("diff", "go_back.diff", "Show what changed in a turn, or between two."),
         ),
     ),
     (
         "Remember",
         (
-            Entry("briefing", "briefing", "Show what a new session should know, from what is recorded."),
-            Entry("codes", "codes", "Show what the last session did and left to do, a short line each."),
+            Entry(
+                "briefing", "context.briefing", "Show what a new session should know, from what is recorded."
+            ),
+            Entry(
+                "codes", "context.codes", "Show what the last session did and left to do, a short line each."
+            ),
             Entry(
                 "context",
-                "context_group",
+                "context",
                 "Give a model what it should know, and share what is known of a workstream.",
             ),
         ),
     ),
-    ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),
-    ("Send", (Entry("export", "export_group", "Write what is recorded to files for other programs."),)),
-    ("Keep", (Entry("store", "store_group", "Seal, rebuild, verify, backup, gc, erase, and more."),)),
+    ("Ask", (Entry("sql", "read.sql", "Ask a question in SQL."),)),
+    ("Send", (Entry("export", "export", "Write what is recorded to files for other programs."),)),
+    ("Keep", (Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),)),
 )
 
 EPILOG = (

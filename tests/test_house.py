@@ -179,7 +179,7 @@ def test_an_agent_is_known_in_one_folder() -> None:
 
 # Modules that name an agent all the same, and why.
 NAMES_AN_AGENT = {
-    "cli/mcp_group.py": "entries of servers from before agents were named in them are its",
+    "cli/mcp/__init__.py": "entries of servers from before agents were named in them are its",
     "eventlog/exports/otlp.py": "models are called like it",
 }
 HOMONYMS = {"atif", "cursor", "pi"}  # a format, a place in a log, a number
@@ -312,7 +312,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.exports.locusgraph.locusgraph",
                 # Rollouts may be zstd files; Python 3.11 reads none.
                 "eventlog.agents.kit.lines",
-                "locus_cli.sql",
+                "locus_cli.read.sql",
             ),
         ),
         # An extra: only who asks for costs needs it.

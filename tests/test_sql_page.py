@@ -10,7 +10,7 @@ import pytest
 from eventlog import Store
 from eventlog.query import functions
 from eventlog.query.views import COLUMNS_OF
-from locus_cli.sql import _table
+from locus_cli.read.sql import _table
 from tests.sql_demo import make_demo
 
 PAGE = Path(__file__).parents[1] / "docs/sql.md"

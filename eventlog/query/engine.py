@@ -328,7 +328,7 @@ class Bound:
     # Which of joins.DERIVED are tables: for one session, or for all (None).
     derived: "dict[str, str | None]" = field(default_factory=dict)
     tail: "str | None" = None  # the table of the tail, where there is one
-    columns: frozenset[str] = frozenset()  # of `events`, also of the tail
+    columns: "frozenset[str] | None" = None  # of `events`, also of the tail; None before the tail is loaded
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     people: People = EVERYBODY
@@ -345,7 +345,9 @@ class Bound:
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
-        return named - others <= self.folded.keys() and (not others or _meant(statement) <= self.columns)
+        if not named - others <= self.folded.keys():
+            return False
+        return not others or (self.columns is not None and _meant(statement) <= self.columns)
 
     def add(
         self,
@@ -540,7 +542,7 @@ class Binding:
         sealed = sum(entry.rows for entry in self.view.manifest.segments)
         tail = self.view.tail_count if self.view.tail_count_raw else 0
         self.con.execute(f"CREATE VIEW events AS {source.blank(sealed + tail)}")
-        self.bound = Bound(self.con, [], {"events"})
+        self.bound = Bound(self.con, [], {"events"}, columns=frozenset())
 
     def _load_tail(self, columns: "frozenset[str]") -> None:
         if not self.view.tail_count_raw:

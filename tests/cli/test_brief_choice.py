@@ -13,7 +13,7 @@ import pytest
 from eventlog.base import config
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from locus_cli import brief_choice
+from locus_cli.setup import brief_choice
 from tests.cli.support import Ended, locus_process
 
 INSTALL = ("hooks", "install", "--agent", "claude-code")

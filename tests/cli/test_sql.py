@@ -16,7 +16,7 @@ import pytest
 
 from eventlog import Store, multi_store
 from eventlog.base.errors import NoStore, QueryError
-from locus_cli.sql_error_location import with_location
+from locus_cli.read.sql_error_location import with_location
 from tests.cli.support import Locus, Recorded
 
 ENDLESS = "select count(*) from range(10000000) a, range(10000000) b where a.range + b.range < 0"

@@ -114,6 +114,26 @@ def test_a_question_that_needs_more_makes_it_beside_what_was_there(
     assert len(connections) == known
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_every_question_after_every_other_answers_as_the_first(tmp_path: Path, sealed: bool) -> None:
+    """I6, I21: what a connection has made for one question leaves no event out of the next one."""
+    with Store.init(tmp_path / ".locus", force=True) as store:
+        _tell(store, 0)
+        if sealed:
+            _sealed(store)
+            _tell(store, 1)
+        asked = [QUESTIONS[number] for number in (0, 1, 3, 4, 6, 8)]
+        alone = []
+        for question in asked:
+            store._connections.release()
+            alone.append(store.query(question).rows)
+        for before in asked:
+            for question, answer in zip(asked, alone, strict=True):
+                store._connections.release()
+                store.query(before)
+                assert store.query(question).rows == answer, (before, question)
+
+
 def test_a_kept_connection_answers_as_a_new_one(tmp_path: Path) -> None:
     """I6, I21, I22: whatever this process or another did, it answers as who opens the log anew."""
     root = tmp_path / ".locus"

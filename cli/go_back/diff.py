@@ -1,0 +1,261 @@
+"""`locus diff`: what changed in a turn, or between two."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.base.errors import Corruption, NotFound
+
+from .. import exits, table
+from ..access import json_option, naming_stdout, open_store, put, say
+from ..jsonout import certainty_json, document
+from ..outside import local
+from ..repopath import names_of
+from ..text import change as change_text
+from ..text import count, lines, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eventlog.blobs.tree import TreeEntry
+    from eventlog.query.lookup import TurnRef
+    from eventlog.replay.diffs import Diff, FileDiff
+    from eventlog.replay.trees import TreeState
+    from eventlog.store import Store
+
+
+@click.command("diff")
+@click.argument("turn", metavar="A")
+@click.argument("others", nargs=-1, metavar="[B] [PATH]…")
+@click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
+@click.option("--name-only", is_flag=True, help="Only the paths that changed.")
+@click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
+@click.option("--show-withheld", is_flag=True, help="Also show contents that hold a secret.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    turn: str,
+    others: tuple[str, ...],
+    stat: bool,
+    name_only: bool,
+    binary: bool,
+    show_withheld: bool,
+    as_json: bool,
+) -> None:
+    """Show what changed in a turn, or between two.
+
+    With A alone from the start of that turn to its end, with B from the end of A to the end of B.
+    PATHs are files or folders; write ./NAME for one that is called like a turn. The form is git's:
+    `git apply` takes it. Files that were not captured, or are not known to be exact, are listed on
+    stderr, and the exit code is 4. So are contents with a secret, unless --show-withheld is given.
+
+    \b
+    locus diff last
+    locus diff git:1a2b3c4 last src/
+    """
+    with open_store(ctx) as store:
+        first = store.turn(turn)
+        second, paths = _split(store, first, others)
+        diff = store.diff(first, second)
+        diff = diff.within([_known(store, diff, path) for path in paths])
+        outside = _outside(store, first) if second is None and not paths else []
+        withheld = frozenset() if show_withheld or name_only else store.withheld()
+        reading = _Reading(withheld, store.why_withheld)
+        if as_json:
+            fields = _json(diff, reading, with_lines=not name_only, with_text=not (stat or name_only))
+            put(document({**fields, "outside": outside}))
+        elif name_only:
+            _put_names(diff)
+        elif stat:
+            put(_stat(reading.of(diff)))
+        else:
+            _put_patch(reading.of(diff), binary)
+    if not as_json:
+        _say_missing(diff, reading)
+        for path in outside:
+            say(f"changed outside of the repository: {one_line(local(path))} (locus history shows it)")
+    if reading.damage is not None:
+        raise reading.damage
+    if diff.missing or reading.lost:
+        ctx.exit(exits.PARTIAL)
+
+
+def _split(
+    store: "Store", first: "TurnRef", others: tuple[str, ...]
+) -> "tuple[TurnRef | None, tuple[str, ...]]":
+    """(B, PATHs): the first of `others` is a turn, or the first path."""
+    from eventlog.query.lookup import names_a_turn
+
+    if not others:
+        return None, ()
+    name, rest = others[0], others[1:]
+    if name != "last" and names_a_turn(name):
+        return store.turn(name), rest
+    if "/" in name or (name != "last" and "_" not in name and _has(store, first, name)):
+        return None, others
+    try:
+        return store.turn(name), rest
+    except NotFound:
+        return None, others  # if it is not a path either, the error will say so
+
+
+def _outside(store: "Store", turn: "TurnRef") -> list[str]:
+    """The files that a turn changed outside of the repository; no patch for it can hold them."""
+    from eventlog.base.paths import OUTSIDE, is_outside
+
+    rows = store.query(
+        "select distinct path from events where event_type = 'file' and operation is distinct from 'read' "
+        "and session_id = $1 and turn = $2 and starts_with(path, $3) order by path",
+        [turn.session_id, turn.turn, OUTSIDE],
+    ).rows
+    return [path for (path,) in rows if is_outside(path)]
+
+
+def _has(store: "Store", turn: "TurnRef", path: str) -> bool:
+    try:
+        store.tree(turn).entry(names_of(store, path)[0])
+    except NotFound:
+        return False
+    return True
+
+
+def _known(store: "Store", diff: "Diff", path: str) -> str:
+    names = names_of(store, path)
+    return next((name for name in names if diff.knows(name)), names[-1])
+
+
+class _Reading:
+    """Reads a diff; unreadable contents are noted, and the rest goes on."""
+
+    def __init__(self, withheld: frozenset[str], why: "Callable[[str], str]") -> None:
+        self._withheld = withheld
+        self._why = why
+        self.lost: list[tuple[str, str]] = []  # (path, reason)
+        self.damage: Corruption | None = None
+
+    def of(self, diff: "Diff") -> "Iterator[FileDiff]":
+        for file in diff:
+            if self.read(file):
+                yield file
+
+    def read(self, file: "FileDiff") -> bool:
+        """Whether the contents of a change can be shown; they are read by this."""
+        if withheld := self._withheld_side(file):
+            why = self._why(withheld)
+            self.lost.append((file.path, f"withheld, because it {why}; --show-withheld shows it"))
+            return False
+        try:
+            _ = file.binary
+        except Corruption as error:
+            self.damage = self.damage or error
+            self.lost.append((file.path, "its content is damaged"))
+        except NotFound as error:
+            self.lost.append((file.path, str(error)))
+        else:
+            return True
+        return False
+
+    def _withheld_side(self, file: "FileDiff") -> str | None:
+        from eventlog.blobs.ids import to_text
+
+        sides = (file.change.before, file.change.after)
+        ids = (to_text(side.id) for side in sides if side is not None)
+        return next((id for id in ids if id in self._withheld), None)
+
+
+def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
+    """Write exact bytes to a file or a pipe, harmless text to a terminal."""
+    if sys.stdout.isatty():
+        for file in files:
+            put(lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")))
+        return
+    for file in files:
+        patch = file.patch(binary=binary)
+        with naming_stdout():
+            sys.stdout.buffer.writelines(patch)
+    with naming_stdout():
+        sys.stdout.buffer.flush()
+
+
+def _put_names(diff: "Diff") -> None:
+    from eventlog.replay.patches import quoted
+
+    for change in diff.changes:
+        put(quoted(change.path) + b"\n")
+
+
+def _stat(files: "Iterable[FileDiff]") -> str:
+    cells = []
+    added = removed = 0
+    for file in files:
+        added += file.lines_added or 0
+        removed += file.lines_removed or 0
+        counts = "binary" if file.binary else change_text(file.lines_added, file.lines_removed)
+        path = file.path if file.old_path is None else f"{file.old_path} → {file.path}"
+        cells.append((file.operation, counts, one_line(path)))
+    if not cells:
+        return ""
+    listed = table.render(("CHANGE", "LINES", "PATH"), cells, right=(1,), width=terminal_width())
+    return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
+
+
+def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
+    changes = []
+    for file in diff:
+        record: dict[str, Any] = {
+            "path": file.path,
+            "old_path": file.old_path,
+            "operation": file.operation,
+            "before": _entry(file.change.before),
+            "after": _entry(file.change.after),
+        }
+        changes.append(record)
+        if not with_lines:
+            continue
+        readable = reading.read(file)
+        record["binary"] = file.binary if readable else None
+        record["lines_added"] = file.lines_added if readable else None
+        record["lines_removed"] = file.lines_removed if readable else None
+        if with_text:
+            record["diff"] = file.text.decode("utf-8", "replace") if readable else None
+    missing = [(_text(gap.path), gap.reason) for gap in diff.missing] + reading.lost
+    return {
+        "from": _moment(diff.before),
+        "to": _moment(diff.after),
+        "changes": changes,
+        "missing": [{"path": path, "reason": reason} for path, reason in missing],
+    }
+
+
+def _moment(state: "TreeState") -> dict[str, Any]:
+    return {
+        "turn": f"turn:{state.turn}",
+        "at": state.at,
+        "tree_hash": state.tree_hash,
+        "certainty": certainty_json(state.certainty),
+    }
+
+
+def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
+    from eventlog.blobs.ids import to_text
+    from eventlog.blobs.tree import DIRECTORY
+    from eventlog.replay.patches import mode_of
+
+    if entry is None:
+        return None
+    size = 0 if entry.kind == DIRECTORY else entry.size
+    return {"mode": mode_of(entry), "hash": to_text(entry.id), "size": size}
+
+
+def _say_missing(diff: "Diff", reading: _Reading) -> None:
+    for path, reason in [*((_text(gap.path), gap.reason) for gap in diff.missing), *reading.lost]:
+        say(f"not compared: {one_line(path)}: {one_line(reason)}")
+
+
+def _text(path: bytes) -> str:
+    from eventlog.base.paths import path_text
+
+    return path_text(path)

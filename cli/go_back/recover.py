@@ -1,0 +1,149 @@
+"""`locus recover`: find a file that is gone or spoiled, and bring one of its recorded states back."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import exits
+from ..access import json_option, open_store, put, say
+from ..jsonout import document
+from ..progress import Progress
+from ..text import count, moment, one_line, size
+from .restore import check_whereabouts
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
+    from eventlog.undo.recover import RecordedState
+
+_SHOWN = 20
+
+
+@click.command("recover")
+@click.argument("path", metavar="PATH")
+@click.option("--number", type=click.IntRange(min=1), metavar="N", help="Bring back the Nth of the list.")
+@click.option("--to", metavar="FILE", type=click.Path(), help="Write it to this new file, not to its place.")
+@click.option("--yes", is_flag=True, help="Do not ask: bring back the newest.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=_SHOWN, show_default=True, metavar="N")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    path: str,
+    number: int | None,
+    to: str | None,
+    yes: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Find the recorded states of a file, and bring one back.
+
+    PATH is a file, or a pattern like 'docs/*'. States come from what agents did, from all recorded trees and
+    from what restores replaced, newest first. On a terminal you are asked which one; what stands there now is
+    saved first, and `locus restore --undo` brings that back.
+    """
+    with open_store(ctx) as store:
+        with Progress("looking"):
+            states, elsewhere = _find(store, path)
+        if as_json:
+            put(document({"states": [_as_json(state) for state in states[:limit]]}))
+        else:
+            _show(store, path, states[:limit])
+        if len(states) > limit:
+            say(f"There are more; --limit N shows more than {limit}.")
+        if not states:
+            also = f" Of this name there are: {', '.join(elsewhere)}." if elsewhere else ""
+            say(f"No state of {path} was recorded.{also}")
+            ctx.exit(exits.ERROR)
+        chosen = _chosen(states[:limit], number, yes, as_json)
+        if chosen is None:
+            return
+        if to is not None:
+            _write(store, chosen, to)
+            return
+        check_whereabouts(store)
+        _bring_back(store, chosen)
+
+
+def _find(store: "Store", given: str) -> "tuple[list[RecordedState], list[str]]":
+    from eventlog.undo.recover import recorded_states
+
+    from ..repopath import names_of
+
+    for name in names_of(store, given):
+        if states := recorded_states(store, name):
+            return states, []
+    same_name = recorded_states(store, f"*/{os.path.basename(given)}")
+    return [], sorted({state.path for state in same_name})
+
+
+def _chosen(
+    states: "list[RecordedState]", number: int | None, yes: bool, as_json: bool
+) -> "RecordedState | None":
+    from eventlog.base.errors import NotFound
+
+    if number is None and not yes:
+        if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return None
+        number = click.prompt(
+            "Bring back which one?", type=click.IntRange(1, len(states)), default=1, err=True
+        )
+    if number is None:
+        number = next((at for at, state in enumerate(states, 1) if state.lost is None), 1)
+    if number > len(states):
+        raise NotFound(f"there are only {count(len(states), 'state')}, and no number {number}")
+    chosen = states[number - 1]
+    if chosen.lost is not None:
+        raise NotFound(f"{chosen.path}: {chosen.lost}. --number N takes another state.")
+    return chosen
+
+
+def _bring_back(store: "Store", chosen: "RecordedState") -> None:
+    from eventlog.undo.recover import plan_of_recovery
+
+    plan = plan_of_recovery(store, chosen)
+    if not plan.steps and not plan.conflicts:
+        say(f"{one_line(chosen.path)} is in this state already.")
+        return
+    with Progress("recovering"):
+        store.restore(plan)
+    say(f"Recovered {one_line(chosen.path)}. `locus restore --undo` takes it back.")
+
+
+def _write(store: "Store", chosen: "RecordedState", to: str) -> None:
+    data = store.blob(chosen.hash)
+    with open(to, "xb") as file:
+        file.write(data)
+    say(f"Wrote {one_line(chosen.path)} to {one_line(to)}.")
+
+
+def _show(store: "Store", path: str, states: "list[RecordedState]") -> None:
+    several = len({state.path for state in states}) > 1 or (bool(states) and states[0].path != path)
+    for number, state in enumerate(states, 1):
+        when = moment(state.recorded_at)
+        where = state.turn or {"restore": "saved by a restore"}.get(state.source, "")
+        parts = [f"{number:>3}", when, size(state.state.size), where]
+        if several:
+            parts.append(one_line(state.path))
+        if state.deleted_by is not None:
+            parts.append(f"deleted by {_what(store, state.deleted_by)}")
+        if state.lost is not None:
+            parts.append(f"lost: {one_line(state.lost)}")
+        put("  ".join(filter(None, parts)) + "\n")
+
+
+def _what(store: "Store", event_id: str) -> str:
+    """The command or tool of an event, or its id."""
+    rows = store.query("select command, tool from actions where event_id = $1", [event_id]).rows
+    for command, tool in rows:
+        return f"`{one_line(command)}`" if command else str(tool)
+    return f"event:{event_id}"
+
+
+def _as_json(state: "RecordedState") -> dict[str, Any]:
+    return {
+        "path": state.path, "hash": state.hash, "size": state.state.size, "turn": state.turn,
+        "at": state.recorded_at, "source": state.source, "deleted_in": state.deleted_in,
+        "deleted_by": state.deleted_by, "lost": state.lost,
+    }  # fmt: skip

@@ -1,0 +1,230 @@
+"""`locus blame`: which turn wrote each line of a file, and why (docs/blame.md)."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..access import json_option, open_store, put
+from ..jsonout import document
+from ..text import moment, one_line
+
+if TYPE_CHECKING:
+    from eventlog.replay.history import FileVersion
+    from eventlog.store import Store
+    from eventlog.undo.blame import BlamedLine
+
+_WORDS = {
+    "outside": "by hand",
+    "before": "before recording",
+    "unknown": "not known",
+    "restored": "merged by an undo",
+    "now": "not recorded yet",
+}
+_TITLE_COLUMNS = 32
+_SHARES = ("turn", "session", "agent")
+_NOT_COMMITTED = "0" * 40
+
+
+@click.command("blame")
+@click.argument("file", metavar="FILE[:LINE]")
+@click.option("-L", "lines", metavar="FROM,TO", help="Only these lines.")
+@click.option("-w", "ignore_spaces", is_flag=True, help="Ignore changes of white space within lines.")
+@click.option("--at", "turn", metavar="TURN", help="The file as it was at the end of a turn.")
+@click.option("--by", type=click.Choice(_SHARES), help="Count lines instead of listing them.")
+@click.option("--porcelain", is_flag=True, help="The form of git blame --line-porcelain, for editors.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    file: str,
+    lines: str | None,
+    ignore_spaces: bool,
+    turn: str | None,
+    by: str | None,
+    porcelain: bool,
+    as_json: bool,
+) -> None:
+    """Show which turn wrote each line of a file, and why.
+
+    Lines that a person wrote between turns, that were there before recording began, or that are not
+    recorded yet are told apart. FILE:LINE shows one line in full.
+    """
+    path, number = _split(file)
+    with open_store(ctx) as store:
+        blamed = _blamed(store, path, turn, ignore_spaces)
+        shown = [line for line in blamed if line.number in _range(lines, number, len(blamed))]
+        if as_json:
+            put(document({"lines": [_as_json(line) for line in shown]}))
+        elif porcelain:
+            put(b"".join(_porcelain(shown, path)))
+        elif by is not None:
+            put(_shares(shown, by))
+        elif number is not None:
+            put(_whole(store, shown[0]))
+        else:
+            put(_table(store, shown))
+
+
+def _split(file: str) -> tuple[str, int | None]:
+    name, _, number = file.rpartition(":")
+    return (name, int(number)) if name and number.isdigit() and not os.path.lexists(file) else (file, None)
+
+
+def _range(lines: str | None, number: int | None, last: int) -> range:
+    if number is not None:
+        first = end = number
+    elif lines is None:
+        return range(1, last + 1)
+    else:
+        match = re.fullmatch(r"(\d+)(?:,(\+?)(\d+))?", lines)
+        if match is None:
+            raise click.UsageError("-L takes FROM,TO or FROM,+COUNT")
+        first = int(match[1])
+        end = last if match[3] is None else first + int(match[3]) - 1 if match[2] else int(match[3])
+    if not 1 <= first <= last:
+        raise click.UsageError(f"the file has {last:,} lines, and no line {first:,}")
+    return range(first, end + 1)
+
+
+def _blamed(store: "Store", given: str, turn: str | None, ignore_spaces: bool) -> "list[BlamedLine]":
+    from eventlog.base.errors import NotFound
+    from eventlog.undo.blame import blame
+
+    from ..repopath import names_of
+
+    until, now = None, None
+    if turn is not None:
+        until = store.turn(turn).until
+    elif os.path.isfile(given) and not os.path.islink(given):
+        with open(given, "rb") as file:
+            now = file.read()
+    first: NotFound | None = None
+    for name in names_of(store, given):
+        try:
+            return blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
+        except NotFound as error:
+            first = first or error
+    raise first or NotFound(f"{given} has no recorded version")
+
+
+# -- showing ---------------------------------------------------------------------------------------------
+
+
+def _table(store: "Store", lines: "Sequence[BlamedLine]") -> bytes:
+    models = _models(store, lines)
+    rows = [(*_columns(line, models), str(line.number), line.text) for line in lines]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
+    out = []
+    for *columns, text in rows:
+        cells = [cell.ljust(width) for cell, width in zip(columns[:4], widths, strict=False)]
+        number = columns[4].rjust(widths[4])
+        out.append(f"{'  '.join(cells)}  {number}  ".encode() + _harmless(text) + b"\n")
+    return b"".join(out)
+
+
+def _columns(line: "BlamedLine", models: dict[str, str]) -> tuple[str, str, str, str]:
+    """The turn, the time, who, and what was asked."""
+    version, kind = line.origin.version, line.origin.kind
+    if version is None or kind != "version":
+        at = "" if version is None else moment(version.at)
+        return ("", at, "", _WORDS[kind])
+    turn = version.turn_name or ""
+    who = " ".join(filter(None, (version.agent, models.get(turn))))
+    title = one_line(version.title or version.user_request or "")
+    return (
+        turn,
+        moment(version.at),
+        who,
+        title[: _TITLE_COLUMNS - 1] + "…" if len(title) > _TITLE_COLUMNS else title,
+    )
+
+
+def _models(store: "Store", lines: "Sequence[BlamedLine]") -> dict[str, str]:
+    """The model of each turn, by its name."""
+    sessions = sorted({line.origin.version.session_id or "" for line in lines if line.origin.version})
+    rows = store.query(
+        "select context_id, model from turns where list_contains($1, session_id) and model is not null",
+        [sessions],
+    ).rows
+    return {name.removeprefix("turn:"): model for name, model in rows}
+
+
+def _harmless(text: bytes) -> bytes:
+    """A line for a terminal: its control characters are shown, and not sent."""
+    shown = text.rstrip(b"\r\n").decode("utf-8", "replace").expandtabs()
+    return "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in shown).encode()
+
+
+def _shares(lines: "Sequence[BlamedLine]", by: str) -> str:
+    def name_of(line: "BlamedLine") -> str:
+        version = line.origin.version
+        if version is None or line.origin.kind != "version":
+            return _WORDS[line.origin.kind]
+        names = {"turn": version.turn_name, "session": version.session_id, "agent": version.agent}
+        return names[by] or "not known"
+
+    counted = Counter(map(name_of, lines)).most_common()
+    return "".join(f"{count:>6,}  {100 * count / len(lines):5.1f} %  {name}\n" for name, count in counted)
+
+
+def _whole(store: "Store", line: "BlamedLine") -> str:
+    """All that is known of one line."""
+    version, kind = line.origin.version, line.origin.kind
+    text = _harmless(line.text).decode()
+    if version is None or kind != "version":
+        when = "" if version is None else f", seen at {moment(version.at)}"
+        return f"line {line.number}: {text}\n{_WORDS[kind]}{when}\n"
+    model = _models(store, [line]).get(version.turn_name or "")
+    parts = [
+        f"line {line.number}: {text}",
+        f"turn     turn:{version.turn_name}",
+        f"when     {moment(version.at)}",
+        f"who      {' '.join(filter(None, (version.agent, model)))}",
+        f"asked    {one_line(version.user_request or version.title or 'not known')}",
+        f"call     {_call(store, version)}" if version.cause else "",
+        f"commit   {version.commit}" if version.commit else "",
+        f"event    event:{version.event_id}",
+        f"undo     locus undo {version.turn_name}",
+    ]
+    return "\n".join(filter(None, parts)) + "\n"
+
+
+def _call(store: "Store", version: "FileVersion") -> str:
+    rows = store.query(
+        "select tool, coalesce(command, path, title) from actions where event_id = $1", [version.cause]
+    ).rows
+    return " ".join(one_line(str(part)) for part in rows[0] if part) if rows else f"event:{version.cause}"
+
+
+def _porcelain(lines: "Sequence[BlamedLine]", path: str) -> Iterator[bytes]:
+    for line in lines:
+        version = line.origin.version if line.origin.kind == "version" else None
+        id = _NOT_COMMITTED if version is None else f"{version.event_id}00000000"
+        author = _WORDS[line.origin.kind] if version is None else version.agent or "unknown"
+        seconds = (version.at or 0) // 1_000_000 if version is not None else 0
+        summary = one_line(version.title or version.user_request or "") if version is not None else author
+        head = [f"{id} {line.origin.line} {line.number} 1", f"author {author}", "author-mail <>",
+                f"author-time {seconds}", "author-tz +0000", f"committer {author}", "committer-mail <>",
+                f"committer-time {seconds}", "committer-tz +0000", f"summary {summary}",
+                f"filename {path if version is None else version.path}"]  # fmt: skip
+        end = b"" if line.text.endswith(b"\n") else b"\n"
+        yield "\n".join(head).encode() + b"\n\t" + line.text + end
+
+
+def _as_json(line: "BlamedLine") -> dict[str, Any]:
+    version = line.origin.version
+    known = {} if version is None else {
+        "turn": version.turn_name, "event": version.event_id, "agent": version.agent, "at": version.at,
+        "title": version.title, "commit": version.commit, "path": version.path,
+    }  # fmt: skip
+    return {
+        "line": line.number,
+        "text": line.text.decode("utf-8", "surrogateescape"),
+        "origin": line.origin.kind,
+        "line_there": line.origin.line,
+        **known,
+    }

@@ -1,0 +1,118 @@
+"""`locus history`: every recorded version of one file."""
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.base.errors import NotFound
+from eventlog.query.lookup import rewritten_turns
+
+from .. import exits, table
+from ..access import json_option, open_store, put, say
+from ..jsonout import line
+from ..repopath import names_of, outside_names
+from ..text import change, moment, moment_exact, one_line, short_hash, terminal_width
+from .rewritten import all_option, say_left_out
+
+if TYPE_CHECKING:
+    from eventlog.replay.history import FileVersion
+    from eventlog.store import Store
+
+
+_CHANGES_FILE = "list_contains(files_modified, $1)"
+
+
+@click.command("history")
+@click.argument("path", metavar="PATH")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@all_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: bool) -> None:
+    """List the versions of one file, newest first.
+
+    Renames are followed back: the versions under the old name belong to the file. Each version is
+    the content of a hash, which `locus cat` prints. With --json one object per line. Where the file
+    is not known at the end of one of the turns, stderr reports it, and the exit code is 4.
+    """
+    with open_store(ctx) as store:
+        # One more than is shown, to know whether there are more.
+        versions = _find(store, path, limit + 1, want_all)
+        shown = versions[:limit]
+        gone = _gone(store, shown)
+        left_out = 0 if want_all else rewritten_turns(store.query, _CHANGES_FILE, [versions[0].path])
+    if as_json:
+        for version in shown:
+            put(line(_record(version)))
+    else:
+        put(_table(shown))
+    if len(versions) > limit:
+        say(f"There are more; --limit N shows more than {limit}.")
+    say_left_out(left_out)
+    for hash, fate in gone.items():
+        say(f"{short_hash(hash)} is not in the store any more: {fate}")
+    doubts = {version.turn_name: version.doubt for version in shown if version.doubt is not None}
+    for turn, doubt in doubts.items():
+        say(f"not known at the end of {turn}: {one_line(doubt)}")
+    if doubts:
+        ctx.exit(exits.PARTIAL)
+
+
+def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[FileVersion]":
+    outside: NotFound | None = None
+    try:
+        names = names_of(store, path)
+    except NotFound as error:
+        outside, names = error, outside_names(store, os.path.abspath(path))
+    for name in names:
+        versions = store.history(name, limit=limit, rewritten=want_all)
+        if versions:
+            return versions
+    if outside is not None:
+        raise outside
+    raise NotFound(
+        f"no event changes {' or '.join(names)}. `locus log --path {names[0]}` lists what "
+        f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
+    )
+
+
+def _gone(store: "Store", versions: "list[FileVersion]") -> dict[str, str]:
+    """Contents of the versions that were collected, each with what became of it."""
+    from eventlog.base.errors import InvalidEvent
+    from eventlog.blobs.ids import from_text
+
+    fates = {}
+    for version in versions:
+        try:
+            if version.after_hash and not store.blobs.contains(from_text(version.after_hash)):
+                store.fates.asked = {version.session_id or ""}
+                fates[version.after_hash] = store.fates()
+        except InvalidEvent:
+            continue  # a hash of another kind
+    return {hash: fate for hash, fate in fates.items() if fate is not None}
+
+
+def _table(versions: "list[FileVersion]") -> str:
+    cells = [
+        (
+            version.turn_name or "",
+            moment(version.at),
+            version.operation or "",
+            change(version.lines_added, version.lines_removed),
+            short_hash(version.after_hash) if version.after_hash else "",
+            one_line(version.path if version.old_path is None else f"{version.old_path} → {version.path}"),
+            one_line(version.title or version.user_request or ""),
+        )
+        for version in versions
+    ]
+    heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
+    return table.render(heads, cells, right=(3,), width=terminal_width())
+
+
+def _record(version: "FileVersion") -> dict[str, Any]:
+    """A version for JSON: the fields by their names, also the turn's name, the time as ISO 8601."""
+    fields = asdict(version)
+    name = version.turn_name
+    return {**fields, "at": moment_exact(version.at), "context_id": None if name is None else f"turn:{name}"}

@@ -1,0 +1,267 @@
+"""`locus show`: one event, turn, session or context."""
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.base.errors import Ambiguous, NotFound
+from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+from eventlog.projections.definitions import ASKED_FOR, all_of
+
+from .. import table
+from ..access import json_option, open_store, put, say
+from ..jsonout import certainty_json, compact, document
+from ..records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
+from ..session.text import retention_fields, retention_words
+from ..text import NO_TITLE, lines, microseconds, moment, moment_exact, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eventlog.query.lookup import TurnRef
+    from eventlog.replay.certainty import Certainty
+    from eventlog.store import Store
+
+_LISTED_MAX = 5
+_LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
+_HEX = frozenset("0123456789abcdef")
+
+WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` writes it]"
+
+
+@click.command("show")
+@click.argument("name", metavar="ID")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show one event, turn, session or context.
+
+    ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
+    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. For a context that
+    several events wrote, its present state is shown: the last value of each key. A session's id shows the
+    turns of all parts of its conversation, its context id session:SLUG_ID that part alone.
+    """
+    with open_store(ctx) as store:
+        kind, key = _resolve(store, name)
+        if kind == "turn":
+            fields, text = _turn(store, store.turn(key))
+        elif kind == "session":
+            from eventlog.recorder.sessions import chain
+
+            parts = [key] if name.startswith("session:") else chain(store, key)
+            fields, text = session_and_turns(store, key, parts, whole=as_json)
+        elif kind == "context":
+            fields, text = _context(store, key)
+        else:
+            fields, text = _event(store, key)
+    put(document(fields) if as_json else text)
+
+
+def _resolve(store: "Store", name: str) -> tuple[str, str]:
+    """The object of a name: (`turn`, name), (`session`, its id) or (`event`, its id)."""
+    from eventlog.query.lookup import names_a_turn
+
+    if names_a_turn(name):
+        return "turn", name
+    if name.startswith("session:"):
+        return "session", _only(store, name, _sessions(store, name.rpartition("_")[2]))[1]
+    if ":" in name:
+        event_ids = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
+        if len(event_ids) > 1:
+            return "context", name
+        return _only(store, name, [("event", row[0]) for row in event_ids])
+    if "_" in name:
+        return "turn", name
+    if name.startswith("sess-"):
+        return _only(store, name, _sessions(store, name.removeprefix("sess-")))
+    return _only(store, name, _sessions(store, name) + _events(store, name))
+
+
+def _sessions(store: "Store", prefix: str) -> list[tuple[str, str]]:
+    result = store.query(
+        f"select session_id from sessions where starts_with(session_id, $1) limit {_LISTED_MAX}", [prefix]
+    )
+    return [("session", row[0]) for row in result.rows]
+
+
+def _events(store: "Store", prefix: str) -> list[tuple[str, str]]:
+    if not _HEX.issuperset(prefix.lower()):
+        return []
+    result = store.query(
+        f"select event_id from events where starts_with(event_id, $1) limit {_LISTED_MAX}", [prefix.lower()]
+    )
+    return [("event", row[0]) for row in result.rows]
+
+
+def _only(store: "Store", name: str, candidates: list[tuple[str, str]]) -> tuple[str, str]:
+    if not candidates:
+        raise NotFound(
+            f"nothing in {store.layout.root} is called {name!r}. `locus log` lists turns, "
+            "`locus log --events` events."
+        )
+    if len(candidates) > 1:
+        names = ", ".join(f"{kind} {key}" for kind, key in candidates[:_LISTED_MAX])
+        raise Ambiguous(f"{name!r} fits more than one thing: {names}. Give more of the name.")
+    return candidates[0]
+
+
+def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
+    anchor = turn_record(store, turn)
+    certainties = {at: store.certainty(turn, at) for at in ("start", "end")}
+    more = f"\n`locus timeline {turn.name}` shows its events.\n"
+    shown = {**_telling(anchor), "status": status_words(anchor["status"], certainties["end"])}
+    shown |= {f"{at}_certainty": certainty_words(certainty) for at, certainty in certainties.items()}
+    fields = {
+        "turn": with_life(anchor, certainties["end"]),
+        "certainty": {at: certainty_json(certainty) for at, certainty in certainties.items()},
+    }
+    return fields, _pairs(shown) + more
+
+
+def session_and_turns(
+    store: "Store", session_id: str, parts: "Sequence[str]", *, whole: bool
+) -> tuple[Record, str]:
+    """A session for JSON and for people, with the turns of these parts of its conversation.
+
+    Args: whole: with the columns of its turns that only JSON has.
+    """
+    from eventlog.doctor.completeness import completeness
+    from eventlog.memory import intent
+    from eventlog.retention import retention
+
+    about = intent.find(store, session_id)
+    sql = f"select {all_of('sessions')} from sessions where session_id = $1"
+    session = next(records(store.query(sql, [session_id])))
+    columns = all_of("turns", () if whole else ASKED_FOR)
+    listed = store.query(
+        f"select {columns} from turns where list_contains($1, session_id) "
+        "order by list_position($1, session_id), turn",
+        [list(parts)],
+    )
+    turns = list(records(listed))
+    cells = [
+        (
+            f"{turn['session_id']}_{turn['turn_id']}",
+            moment(microseconds(turn["started_at"])),
+            str(turn["event_count"]),
+            one_line(turn["title"] or turn["user_request"] or NO_TITLE),
+        )
+        for turn in turns
+    ]
+    heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
+    shown = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
+    report = completeness(store, session_id)
+    contents = retention_fields(retention.indexed_retention(store), session_id)
+    statement = table.pairs(
+        [
+            ("session", about.name),
+            ("parts", " ".join(parts) if len(parts) > 1 else ""),
+            ("focus", one_line(about.focus) if about.declared else ""),
+            ("scope", one_line(", ".join(about.scope or ()))),
+            ("description", one_line(about.description or "")),
+            ("contents", ", ".join(retention_words(contents))),
+            ("completeness", one_line(str(report))),
+            ("no outcome", one_line(", ".join(report.without_outcome))),
+            (
+                "unknown ends",
+                one_line("; ".join(f"{unsure.turn}: {unsure.why}" for unsure in report.unsure_turns)),
+            ),
+        ]
+    )
+    fields = {
+        "session": session,
+        "parts": list(parts),
+        "intent": intent.fields(about),
+        "turns": turns,
+        "completeness": dataclasses.asdict(report),
+        "retention": contents,
+    }
+    return fields, f"{_pairs(_telling(session))}\n{statement}{shown}"
+
+
+def _context(store: "Store", context_id: str) -> tuple[Record, str]:
+    from eventlog.recorder.retrieval import context_state
+
+    context = context_state(store, context_id)
+    assert context is not None
+    state = lines(json.dumps(context["state"], indent=2, ensure_ascii=False))
+    written = f"{len(context['events']):,} events, the last {context['events'][-1]}"
+    text = f"{_pairs({'context_id': context_id, 'written by': written})}\nstate\n{state}\n"
+    return {"context": context}, text
+
+
+def _event(store: "Store", event_id: str) -> tuple[Record, str]:
+    from eventlog.blobs.payload_texts import payload_with_texts
+    from eventlog.log.upcast import is_newer
+    from eventlog.replay.diffs import diff_of
+
+    event = store.event(event_id)
+    event["payload"] = payload_with_texts(store, event["payload"])
+    if is_newer(event):
+        say(
+            f"This event was written by a newer Locus (schema version {event['schema_version']}); "
+            "it is shown as it is."
+        )
+    shown = event_json(event)
+    is_file = event["event_type"] == "file"
+    withheld = is_file and not store.withheld().isdisjoint({event["before_hash"], event["after_hash"]})
+    diff = diff_of(event, store.blobs) if is_file and not withheld else None
+    certainty = _certainty_at(store, event)
+    fields: Record = {"event": shown}
+    text = _pairs({name: shown.get(name) for name in COLUMN_NAMES if name != "payload"})
+    if certainty is not None:
+        fields["certainty"] = certainty_json(certainty)
+        text += _pairs({"files then": certainty_words(certainty)})
+    if event["payload"]:
+        text += "\npayload\n" + lines(json.dumps(event["payload"], indent=2, ensure_ascii=False)) + "\n"
+    if withheld:
+        fields["withheld"] = True
+        why = store.why_withheld(event["before_hash"], event["after_hash"])
+        text += f"\n{WITHHELD_TEXT.format(why=why)}\n"
+    if diff is not None:
+        fields["diff"] = diff
+        text += "\n" + lines(diff)
+    return fields, text
+
+
+def _certainty_at(store: "Store", event: "Mapping[str, Any]") -> "Certainty | None":
+    """How well the files just after an event of a turn are known; None outside turns."""
+    from eventlog.base.errors import EventLogError
+    from eventlog.replay.certainty import TELLS_OF_FILES
+
+    if event["turn"] is None or event["event_type"] not in TELLS_OF_FILES:
+        return None
+    try:
+        return store.certainty(f"{event['session_id']}_{event['turn_id']}", str(event["event_id"]))
+    except EventLogError:
+        return None  # the code that needs the tree reports that it cannot be read
+
+
+def _telling(anchor: Record) -> Record:
+    """An anchor without lines that are useless to people: tokens without calls, a repeated title."""
+    quiet = {name for name in anchor if name.endswith(("_tokens", "tokens_used")) and not anchor["llm_calls"]}
+    if anchor.get("user_request") == anchor["title"]:
+        quiet.add("user_request")
+    return {name: value for name, value in anchor.items() if name not in quiet}
+
+
+def _pairs(record: Record) -> str:
+    return table.pairs((name, _value(name, value)) for name, value in record.items())
+
+
+def _value(name: str, value: Any) -> str:
+    """A value for people; empty for an unknown or empty one."""
+    if value is None or value == []:
+        return ""
+    if isinstance(value, list):
+        more = f", and {len(value) - _LIST_SHOWN:,} more" if len(value) > _LIST_SHOWN else ""
+        return one_line(", ".join(map(str, value[:_LIST_SHOWN])) + more)
+    if isinstance(value, dict):
+        return one_line(compact(value))
+    if COLUMN_KINDS.get(name) == TIME or hasattr(value, "isoformat"):
+        return value if isinstance(value, str) else moment_exact(microseconds(value)) or ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return one_line(str(value))

@@ -1,0 +1,1 @@
+"""Verbs that set Locus up in a repository, and show whether it works."""

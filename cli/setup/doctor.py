@@ -1,0 +1,51 @@
+"""`locus doctor`: does everything work, and what is there to do?"""
+
+import dataclasses
+import os
+
+import click
+
+from ..access import json_option, put, say
+from ..exits import ERROR
+from ..hooks.text import COMMANDS, project_directory
+from ..jsonout import document
+from ..progress import Progress
+from ..text import count, one_line
+
+_SIGNS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+
+
+@click.command("doctor")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """See whether everything works, and what to do where it does not.
+
+    Looks at the store, the disk, the settings of coding agents and what their hooks recorded, and tries each
+    hook once on a store of its own, and once whether `locus mcp` starts where an agent has it. Closes turns
+    whose agent was killed; changes nothing else. Exit code 1 when there is a problem; a note is none.
+    """
+    from eventlog.doctor import agents, gaps, store
+    from eventlog.mcp import health as mcp_health
+
+    given = ctx.find_root().obj
+    directory = project_directory(ctx)
+    more = gaps.checks(directory, os.environ)
+    with Progress("looking"):
+        findings = agents.examine(given, directory, os.environ, COMMANDS, more)
+        findings += mcp_health.findings(directory, os.environ)
+    problems = sum(finding.level == store.PROBLEM for finding in findings)
+    if as_json:
+        put(
+            document(
+                {"problems": problems, "findings": [dataclasses.asdict(finding) for finding in findings]}
+            )
+        )
+    else:
+        for finding in findings:
+            put(f"{_SIGNS[finding.level]} {finding.about}: {one_line(finding.what)}\n")
+            if finding.todo:
+                put(f"          → {one_line(finding.todo)}\n")
+        say("No problem found." if not problems else f"{count(problems, 'problem')} found.")
+    if problems:
+        ctx.exit(ERROR)

@@ -1,0 +1,71 @@
+"""`locus status`: what the store holds."""
+
+import dataclasses
+
+import click
+
+from .. import table
+from ..access import json_option, open_store, put
+from ..jsonout import document
+from ..session.text import end_stale
+from ..text import count, size
+
+_NO_INDEX = "none (answers come from the log itself; `locus store seal` makes one)"
+_UNFINISHED = (
+    "under way, or killed: `locus restore --recover` finishes it, "
+    "`locus restore --recover --undo` takes it back"
+)
+
+
+@click.command("status")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Show what the store holds: events, turns, sessions, sizes, index."""
+    from eventlog.memory import intent
+    from eventlog.retention import retention
+
+    with open_store(ctx) as store:
+        end_stale(store)
+        status, retained = store.status(), retention.indexed_retention(store)
+        # The log still counts a session as active whose process is gone and that is not closed yet.
+        status = dataclasses.replace(status, active_sessions=len(intent.listed(store)))
+    if as_json:
+        retention_counts = {
+            "released_sessions": len(retained.released),
+            "pinned_sessions": len(retained.held),
+        }
+        put(document({"status": {**dataclasses.asdict(status), **retention_counts}}))
+        return
+    origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
+    counts = {
+        "active": status.active_sessions,
+        "released": len(retained.released),
+        "pinned": len(retained.held),
+    }
+    states = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
+    unsealed = f" ({status.unsealed_events:,} not sealed yet)" if status.unsealed_events else ""
+    unfinished = [("restore", _UNFINISHED)] if status.unfinished_restore else []
+    put(
+        table.pairs(
+            [
+                ("project", status.project_name),
+                ("repository", f"{status.repo_hash} ({origin[status.repo_hash_origin]})"),
+                ("store", f"{status.root} ({status.store_id})"),
+                ("sessions", f"{status.sessions:,}" + (f" ({states})" if states else "")),
+                ("turns", f"{status.turns:,}"),
+                ("events", f"{status.events:,}{unsealed}"),
+                ("log", _log(status.segments, status.segment_bytes, status.journals, status.journal_bytes)),
+                ("contents", f"{count(status.packs, 'pack')} ({size(status.pack_bytes)})"),
+                ("index", f"ready ({status.index})" if status.index else _NO_INDEX),
+                *unfinished,
+            ]
+        )
+    )
+
+
+def _log(segments: int, segment_bytes: int, journals: int, journal_bytes: int) -> str:
+    return (
+        f"{count(segments, 'segment')} ({size(segment_bytes)}), "
+        f"{count(journals, 'journal')} ({size(journal_bytes)})"
+    )
