@@ -138,10 +138,10 @@ def _read(
 
 
 def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
-    from eventlog.query.engine import run
+    from eventlog.query.engine import Snapshot, run
 
     people = allowed(store.fs, store.layout)
-    return run(view, store.layout, store.fs, sql, parameters, people=people)
+    return run(Snapshot(view, store.layout, store.fs, people=people), sql, parameters)
 
 
 def doubt_at_end(events: "Iterable[JsonObject]") -> "str | None":
