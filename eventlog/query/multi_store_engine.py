@@ -77,14 +77,7 @@ def _answer(
         bound = False
         try:
             for number, store in enumerate(sources):
-                _bind(
-                    con,
-                    f"store_{number}",
-                    store.snapshot,
-                    named,
-                    views.COUNTS in extras,
-                    views.PEOPLE in extras,
-                )
+                _bind(con, f"store_{number}", store.snapshot, named, extras)
             asks = (
                 {store.name: _asking(con, f"store_{n}") for n, store in enumerate(sources)} if called else {}
             )
@@ -120,11 +113,9 @@ def _bind(
     catalog: str,
     snapshot: engine.Snapshot,
     named: "set[str]",
-    counted: bool,
-    peopled: bool,
+    extras: "frozenset[str]",
 ) -> None:
-    """Make the named views of one store in a database of its own, with `counted` also lines of changes, and
-    with `peopled` who worked where."""
+    """Make the named views of one store in a database of its own, with those of `extras` that it can have."""
     con.execute(f"ATTACH ':memory:' AS {catalog}; USE {catalog}")
     tail = None
     if snapshot.view.tail_count_raw:
@@ -135,6 +126,7 @@ def _bind(
     checked.ensure(snapshot.fs, snapshot.layout, snapshot.view.manifest.segments)
     relation = source.events(snapshot.view.segment_paths, tail)
     schema = f"{catalog}.main"
+    peopled = views.PEOPLE in extras
     if peopled:
         added.bind_people(con, relation, EVERYBODY, schema)
     shown = added.events(settled.events(relation), EVERYBODY, named=peopled, schema=schema)
@@ -145,7 +137,7 @@ def _bind(
         con.execute(f"CREATE TABLE {name} AS FROM given")
         con.unregister("given")
     counts = None
-    if counted and snapshot.counting is not None:
+    if views.COUNTS in extras and snapshot.counting is not None:
         counts = f"{catalog}.main.line_counts"
         engine.bind_counts(con, counts, snapshot.counting)
     for name in named - _TABLES - {"events"}:
