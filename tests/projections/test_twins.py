@@ -1,4 +1,4 @@
-"""Rules that Python and SQL both state: each pair gives the same for the same values (docs/decisions/twins.md)."""
+"""Rules that Python and SQL both state give the same for the same values (docs/decisions/twins.md)."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -49,8 +49,8 @@ def test_when_an_event_happened(con: duckdb.DuckDBPyConnection) -> None:
         expression = definitions.HAPPENED_AT
         for name, typed in number.items():
             expression = expression.replace(name, typed)
-        said = in_sql(con, expression, recorded_at=7, **event)
-        assert said == happened.happened_at({**event, "recorded_at": 7}), event
+        moment = in_sql(con, expression, recorded_at=7, **event)
+        assert moment == happened.happened_at({**event, "recorded_at": 7}), event
 
 
 def test_changes_that_state_no_lines(con: duckdb.DuckDBPyConnection) -> None:
