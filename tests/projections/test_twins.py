@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from eventlog.base import names, paths
@@ -13,6 +14,7 @@ from eventlog.projections import definitions, happened, lives, source
 from eventlog.query import added, people, views
 from eventlog.query.people import NO, People
 from eventlog.replay import line_counts
+from eventlog.search import indexer
 
 TEXTS = ("", "a1b2c3d4", "Ünï cødé", "A B:C_d-e", "x" * 300, "o'clock", "slug/../x", "日本")
 
@@ -30,6 +32,13 @@ def in_sql(con: duckdb.DuckDBPyConnection, expression: str, **values: Any) -> An
     row = con.execute(f"SELECT {expression} FROM (SELECT {columns})", list(values.values())).fetchone()
     assert row is not None
     return row[0]
+
+
+def indexed_at(event: dict[str, Any]) -> list[int | None]:
+    """When the search index says that an event happened."""
+    kinds = {"occurred_at": pa.timestamp("us", "UTC"), "recorded_at": pa.timestamp("us", "UTC")}
+    columns = {name: pa.array([value], kinds.get(name, pa.string())) for name, value in event.items()}
+    return indexer.times_of(pa.RecordBatch.from_pydict(columns))
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -51,6 +60,7 @@ def test_when_an_event_happened(con: duckdb.DuckDBPyConnection) -> None:
             expression = expression.replace(name, typed)
         moment = in_sql(con, expression, recorded_at=7, **event)
         assert moment == happened.happened_at({**event, "recorded_at": 7}), event
+        assert indexed_at({**event, "recorded_at": 7}) == [moment], event
 
 
 def test_changes_that_state_no_lines(con: duckdb.DuckDBPyConnection) -> None:
