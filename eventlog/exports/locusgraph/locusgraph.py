@@ -216,6 +216,7 @@ class RecordBatch:
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
+        self._redactor = store.redactor
         self._exposure = withheld.Exposure(view, store.redactor)
         self._people = people.allowed(store.fs, store.layout, homes=True)  # paths of this machine are removed
         self._graph_id = graph_id
@@ -313,11 +314,11 @@ class RecordBatch:
                     self.passed += 1
                     self._left_out[event_type] += 1
                 else:
-                    visible = self._store.redactor.leaving(self._settled.event(event))
+                    visible = self._redactor.leaving(self._settled.event(event))
                     yield SourcedRecord("events", event["position"], self._of_event(visible))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
-        names = self._store.redactor.leaving({"event_type": "file", "payload": anchor.payload})
+        names = self._redactor.leaving({"event_type": "file", "payload": anchor.payload})
         return self._record(
             anchor.group,
             anchor.event_kind,

@@ -608,7 +608,7 @@ class _Maker:
 
     def taken(self, item: SentRecord) -> None:
         """Remember what the server took, where the receipts do not."""
-        if not item.is_counted_by_position and self._already_sent is not self._owned:
+        if self._already_sent is not self._owned and not item.is_counted_by_position:
             self._already_sent.states.put(item.key, item.state, has_id=False)
 
     def _batch(self, view: "LogView", since: int) -> RecordBatch:
