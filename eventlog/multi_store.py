@@ -140,11 +140,13 @@ def _answering(opened: Opened) -> Any:
 
 @contextmanager
 def _sources(opened: Opened) -> "Iterator[list[StoreSource]]":
+    from eventlog.query.engine import Snapshot
     from eventlog.query.multi_store_engine import StoreSource
 
     with ExitStack() as stack:
+        views = {name: stack.enter_context(store.view()) for name, store in opened.stores.items()}
         yield [
-            StoreSource(name, stack.enter_context(store.view()), store.layout, store.fs, store.line_counts)
+            StoreSource(name, Snapshot(views[name], store.layout, store.fs, counting=store.line_counts))
             for name, store in opened.stores.items()
         ]
 

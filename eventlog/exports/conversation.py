@@ -13,7 +13,7 @@ from eventlog.base import jsontext
 from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.log import upcast
 from eventlog.projections.definitions import HAPPENED_AT
-from eventlog.query.people import allowed, text_without
+from eventlog.query.people import allowed, payload_within
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _read(
             continue
         payload = event["payload"]
         if isinstance(payload, str):
-            payload = text_without(policy, texts.fill_json(payload), is_json=True)
+            payload = payload_within(policy, event, texts.fill_json(payload))
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
     store.line_counts.fill(events)
@@ -138,10 +138,10 @@ def _read(
 
 
 def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
-    from eventlog.query.engine import run
+    from eventlog.query.engine import Snapshot, run
 
     people = allowed(store.fs, store.layout)
-    return run(view, store.layout, store.fs, sql, parameters, people=people)
+    return run(Snapshot(view, store.layout, store.fs, people=people), sql, parameters)
 
 
 def doubt_at_end(events: "Iterable[JsonObject]") -> "str | None":

@@ -137,12 +137,8 @@ def _with_people(policy: of_people.People, event: Event) -> Event:
         if isinstance(value := event[name], str):
             event[name] = of_people.text_without(policy, value)
     if event["payload"] is not None:
-        event["payload"] = of_people.text_without(policy, str(event["payload"]), is_json=True)
-    if not of_people.names_people(event):
-        return event
-    payload = jsontext.decode(str(event["payload"] or "{}"))
-    visible = of_people.within(policy, event, payload) if isinstance(payload, dict) else payload
-    return event if visible == payload else {**event, "payload": jsontext.encode(visible).decode("utf-8")}
+        event["payload"] = of_people.payload_within(policy, event, str(event["payload"]))
+    return event
 
 
 def event_line(event: Event) -> bytes:

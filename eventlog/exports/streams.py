@@ -19,7 +19,7 @@ from eventlog.base import jsontext
 from eventlog.base.layout import TMP_DIR
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
-from eventlog.query.engine import Binding
+from eventlog.query.engine import Binding, Snapshot
 from eventlog.query.people import allowed
 from eventlog.query.safe import Statement
 
@@ -53,13 +53,14 @@ def of_views(
     Raises: Corruption, QueryError.
     """
     people = allowed(store.fs, store.layout, homes=homes)
+    snapshot = Snapshot(view, store.layout, store.fs, people=people)
     row_count = 0
     use_index = True
     sizes = iter(_MEMORY_BYTES)
     memory = next(sizes)
     while True:
         with _connected(store, memory) as con:
-            binding = Binding(con, view, store.layout, store.fs, use_index=use_index, people=people)
+            binding = Binding(con, snapshot, use_index=use_index)
             try:
                 binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
                 if columns is None:

@@ -1,12 +1,16 @@
-"""Tools, each with its name, its parameters and its function; and calls, checked against that.
+"""Tools, each a function with the decorator `tool`; and calls, checked against its signature.
 
-Nothing here knows the protocol. `answer` opens the store, asks, closes it, and returns one page of text with
-the fields for programs; it may be called from any thread, several at a time.
+A tool's parameters are those of the function after the store: a type is its kind, a parameter without a
+default is required, and `Annotated` adds what a signature cannot say. Nothing here knows the protocol.
+`ToolCall.answer` opens the store, asks, closes it, and returns one page of text with the fields for programs;
+it may be called from any thread, several at a time.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 from eventlog.base.display import harmless, unread
 from eventlog.base.errors import Refused
@@ -88,6 +92,7 @@ def _is_text(value: Any) -> bool:
     return True
 
 
+_KINDS = {str: TEXT, int: NUMBER, float: SHARE, bool: FLAG, list[str]: TEXTS}
 STORE = Parameter("store", TEXT, "Project directory.")
 CURSOR = Parameter("cursor", TEXT)
 MAX_CHARS = Parameter("max_chars", NUMBER, least=page.CHARS_MIN, most=page.CHARS_MAX)
@@ -105,6 +110,17 @@ class WriteReceipt:
 Answer = str | Iterable[str] | WriteReceipt
 # The fields for programs; with the text, since many clients show their model nothing else.
 Structured = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What the signature of a tool cannot say of a parameter; as in `Parameter`."""
+
+    text: str = ""
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 1_000_000
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +183,40 @@ class Tool:
             if value is not None or name not in meant:
                 named[meant.get(name, name)] = value
         return named
+
+
+REGISTERED: dict[str, Tool] = {}
+_Function = TypeVar("_Function", bound=Callable[..., Answer])
+
+
+def tool(title: str, *, name: str | None = None, writes: bool = False) -> Callable[[_Function], _Function]:
+    """Register a function as the tool of its name, with its docstring as description."""
+
+    def register(run: _Function) -> _Function:
+        _, *parameters = inspect.signature(run, eval_str=True).parameters.values()  # the first is the store
+        known = name or run.__name__
+        REGISTERED[known] = Tool(
+            name=known,
+            title=title,
+            text=" ".join((run.__doc__ or "").split()),
+            run=run,
+            parameters=tuple(map(_parameter, parameters)),
+            writes=writes,
+            quotes=not writes,
+        )
+        return run
+
+    return register
+
+
+def _parameter(stated: inspect.Parameter) -> Parameter:
+    """A parameter of a function: of a kind, with a hint or not, and perhaps None."""
+    types = [item for item in get_args(stated.annotation) if item is not NoneType]
+    hinted = types[0] if NoneType in get_args(stated.annotation) and len(types) == 1 else stated.annotation
+    kind, hint = get_args(hinted) if hasattr(hinted, "__metadata__") else (hinted, Hint())
+    required = stated.default is stated.empty
+    default = None if required else stated.default
+    return Parameter(stated.name, _KINDS[kind], required=required, default=default, **asdict(hint))
 
 
 @dataclass(frozen=True, slots=True)

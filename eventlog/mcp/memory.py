@@ -2,20 +2,28 @@
 
 import os
 from collections.abc import Iterator
+from typing import Annotated
 
 from eventlog.base.display import moment, one_line
 from eventlog.base.identity import STORE_DIRECTORY
 from eventlog.mcp import read
+from eventlog.mcp.call import Hint, tool
+from eventlog.mcp.tools import Agent, Focus, Paths, SessionId, Tokens
 from eventlog.memory import intent, who
 from eventlog.store import Store
 
 _FILES_SHOWN = 20
 
 
+@tool("Briefing", name="briefing")
 def briefing_text(
-    store: Store, focus: str | None, scope: list[str] | None, agent_id: str, budget: int
+    store: Store,
+    focus: Focus | None = None,
+    scope: Paths | None = None,
+    agent_id: Agent = "",
+    budget: Tokens = 1000,
 ) -> str:
-    """The briefing of the present log, within a budget of tokens."""
+    """What to know before you begin: who is at work, what failed, what was decided and done."""
     from eventlog.memory import briefing, briefing_of_log
     from eventlog.memory.freshness import FreshnessChecker
 
@@ -24,15 +32,17 @@ def briefing_text(
     return briefing_of_log.brief(store, reader, now_us, budget, looker=looker, writes=False).text
 
 
+@tool("Context for a message", name="context")
 def context_text(
     store: Store,
-    message: str,
-    session_id: str | None,
-    workstream: str | None,
-    agent_id: str,
-    budget: int,
+    message: Annotated[str, Hint(aliases=("prompt", "query"))],
+    session_id: SessionId | None = None,
+    workstream: str | None = None,
+    agent_id: Agent = "",
+    budget: Tokens = 2500,
 ) -> str:
-    """The context for a message, within one budget; for a workstream the bundle of its planning phase."""
+    """What to know for a message: last turns, what bears on it, errors, codes."""
+    # For a workstream, the bundle of its planning phase is part of it, within the same budget.
     from eventlog.memory import context
     from eventlog.memory.freshness import FreshnessChecker
     from eventlog.recorder.sessions import named
@@ -58,8 +68,9 @@ def beside(store: Store) -> str | None:
     return above if name == STORE_DIRECTORY else None
 
 
+@tool("Who is at work", name="who")
 def who_text(store: Store) -> Iterator[str]:
-    """Each active session with the files that it touched, then the files that two of them touched."""
+    """Agents at work here, on what, and where two of them meet."""
     now_us = intent.now_us(store)
     workers = [
         worker

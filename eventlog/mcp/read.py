@@ -6,7 +6,7 @@ Times are absolute, so that the same log gives the same text on each page.
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from eventlog.base.display import (
     NO_TITLE,
@@ -22,6 +22,8 @@ from eventlog.base.display import (
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, Refused
 from eventlog.base.paths import within_sql
 from eventlog.base.types import COLUMN_NAMES
+from eventlog.mcp.call import Hint, tool
+from eventlog.mcp.tools import Path, Paths, Phase, Rows, SessionId, Words
 from eventlog.projections.definitions import (
     DATED_DECISIONS,
     DECISIONS_NEWEST_FIRST,
@@ -45,14 +47,16 @@ _HEX = frozenset("0123456789abcdef")
 _WITHHELD = "withheld: the content {why}; a person may look at it with `locus cat --show-withheld`"
 
 
+@tool("Search the record")
 def search(
     store: Store,
-    words: str,
-    types: list[str] | None = None,
-    path: str | None = None,
-    session_id: str | None = None,
-    limit: int = 10,
+    words: Words,
+    types: Annotated[list[str], Hint("decision, error, action, file, llm, …")] | None = None,
+    path: Path | None = None,
+    session_id: SessionId | None = None,
+    limit: Rows = 10,
 ) -> Iterator[str]:
+    """Find words in all events and file contents, best first."""
     from eventlog.search import find, query
 
     only = None
@@ -93,7 +97,9 @@ def _event_of(store: Store, hit: "Hit") -> "Mapping[str, object]":
     return store.event(hit.event_id) if few else {"event_type": hit.event_type}
 
 
+@tool("Timeline of a turn")
 def timeline(store: Store, turn: str) -> Iterator[str]:
+    """All events of a turn, in order."""
     ref = store.turn(turn)
     anchor = _row(store, _ANCHOR, [ref.session_id, ref.turn])
     yield _pairs(
@@ -128,7 +134,9 @@ def _certainty_of(store: Store, turn: "TurnRef", anchor: dict[str, Any]) -> dict
     return {"status": status_words(anchor.get("status"), certainties["end"]) or None, **fields}
 
 
-def show(store: Store, name: str) -> Iterator[str]:
+@tool("Show one thing")
+def show(store: Store, name: Annotated[str, Hint("Its id, or a beginning.")]) -> Iterator[str]:
+    """All that is recorded of one event, turn or session."""
     kind, key = _resolve(store, name)
     if kind == "turn":
         ref = store.turn(key)
@@ -240,7 +248,11 @@ def _only(name: str, candidates: list[tuple[str, str]]) -> tuple[str, str]:
     return candidates[0]
 
 
-def file_at(store: Store, turn: str, path: str, at: str = "end") -> str:
+@tool("A file as it was")
+def file_at(
+    store: Store, turn: str, path: Path, at: Annotated[str, Hint(choices=("end", "start"))] = "end"
+) -> str:
+    """A file as it was in a turn."""
     from eventlog.blobs.ids import blob_id, to_text
 
     ref = store.turn(turn)
@@ -270,7 +282,14 @@ def inside(store: Store, path: str) -> str:
     return path.removeprefix("./")
 
 
-def diff(store: Store, turn: str, until: str | None = None, scope: list[str] | None = None) -> Iterator[str]:
+@tool("What changed")
+def diff(
+    store: Store,
+    turn: str,
+    until: Annotated[str, Hint("A later turn.")] | None = None,
+    scope: Paths | None = None,
+) -> Iterator[str]:
+    """What changed in a turn, or until the end of another."""
     from eventlog.base.paths import path_text
 
     first = store.turn(turn)
@@ -302,9 +321,11 @@ def _patch(store: Store, file: "FileDiff", withheld: frozenset[str]) -> str:
         return f"not compared: {one_line(file.path)}: {one_line(str(error))}\n"
 
 
+@tool("Decisions")
 def decisions(
-    store: Store, words: str | None = None, path: str | None = None, limit: int = 20
+    store: Store, words: Words | None = None, path: Path | None = None, limit: Rows = 20
 ) -> Iterator[str]:
+    """What was decided and why."""
     where: list[str] = ["true"]
     parameters: list[Any] = []
     missing = events = 0
@@ -362,7 +383,9 @@ def load_node(store: Store, workstream: str, phase: str) -> "ContextLoadNode":
     return ContextLoadNode(contexts, workstream, phase, writes=False)
 
 
-def context_bundle(store: Store, workstream: str, phase: str = "planning") -> Iterator[str]:
+@tool("Shared context")
+def context_bundle(store: Store, workstream: str, phase: Phase = "planning") -> Iterator[str]:
+    """What is shared of a workstream, and whether it still holds."""
     made = load_node(store, workstream, phase)({})["context"][phase]
     yield f"{made['bundle']}\n"
     if made["left_out"]:

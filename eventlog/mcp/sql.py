@@ -2,22 +2,27 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from eventlog import question
 from eventlog.base.display import unread
+from eventlog.mcp.call import Hint, tool
+from eventlog.store import Store
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
-    from eventlog.store import Store
 
 TIMEOUT_S = 25.0
 _ROWS_MAX = 10_000
 _MEMORY_BYTES = 1 << 30
 
 
-def ask(store: "Store", query: str) -> Iterator[str]:
-    """A line of column names, then a JSON array for each row. Raises: QueryError, EventLogError."""
+@tool("Ask in SQL", name="sql")
+def ask(store: Store, query: Annotated[str, Hint(aliases=("sql",))]) -> Iterator[str]:
+    """One SELECT (DuckDB); `describe turns` shows columns. Views: events, sessions, turns (session_id, turn,
+    title, outcome, model, tokens_used, commits_made), actions (tool, command, path, success), file_versions
+    (path, lines_added, survived), decisions, errors, llm_calls and more.
+    """
     from eventlog.query.engine import Limits
 
     limits = Limits(rows_max=_ROWS_MAX, truncate=True, timeout_s=TIMEOUT_S, memory_bytes=_MEMORY_BYTES)

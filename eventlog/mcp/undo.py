@@ -4,13 +4,16 @@ from collections.abc import Iterator
 
 from eventlog.base.display import one_line
 from eventlog.base.paths import path_text
+from eventlog.mcp.call import tool
 from eventlog.mcp.read import inside
+from eventlog.mcp.tools import Paths
 from eventlog.store import Store
 from eventlog.undo.plan import UndoPlan
 
 
-def undo_plan(store: Store, turn: str | None = None, scope: list[str] | None = None) -> Iterator[str]:
-    """The plan in words, without a line of any file, and what a person types to carry it out."""
+@tool("Plan an undo")
+def undo_plan(store: Store, turn: str | None = None, scope: Paths | None = None) -> Iterator[str]:
+    """What taking back a turn would change; a person carries it out."""
     plan = store.undo_plan(turn, paths=[inside(store, path) for path in scope or ()])
     assert isinstance(plan, UndoPlan), "a turn is named, or none"
     yield f"undo of {', '.join(plan.of)}: {len(plan.steps):,} paths would change\n"

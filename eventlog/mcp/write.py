@@ -5,14 +5,16 @@ Sessions are those of `eventlog/memory/intent.py`; an agent posts events of the 
 
 import os
 from collections.abc import Iterator
+from typing import Annotated
 
 from eventlog import agents
 from eventlog.base.display import one_line
 from eventlog.base.errors import Refused
 from eventlog.base.types import Event
-from eventlog.mcp.call import WriteReceipt
+from eventlog.mcp.call import Hint, WriteReceipt, tool
 from eventlog.mcp.memory import session_line
 from eventlog.mcp.read import inside
+from eventlog.mcp.tools import Agent, Focus, Path, Paths, Reasoning, SessionId
 from eventlog.memory import intent
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.hooks import append
@@ -27,15 +29,21 @@ POSTED = {
     "mutation": "action",
     "outcome": "action",
 }
+_Alternatives = Annotated[list[str], Hint("Not chosen.", aliases=("alternatives_considered", "options"))]
+_FeedbackType = Annotated[
+    str, Hint(choices=("approval", "rejection", "correction"), aliases=("type", "kind"))
+]
 
 
+@tool("Start a session", writes=True)
 def session_start(
     store: Store,
-    focus: str,
-    scope: list[str] | None,
-    agent_id: str,
-    description: str | None,
+    focus: Focus,
+    scope: Paths | None = None,
+    agent_id: Agent = "",
+    description: Annotated[str, Hint("More of it.")] | None = None,
 ) -> WriteReceipt:
+    """Say what you begin to work on, for others and later sessions. Ends your active session."""
     _end_stale(store)
     before = intent.active_of(store, agent_id)
     begun = intent.start(store, agent_id, focus, scope, description)
@@ -43,7 +51,9 @@ def session_start(
     return WriteReceipt(f"{ended}Started {session_line(begun)}\n", session_id=begun.session_id)
 
 
-def session_end(store: Store, session_id: str | None, agent_id: str) -> WriteReceipt:
+@tool("End a session", writes=True)
+def session_end(store: Store, session_id: SessionId | None = None, agent_id: Agent = "") -> WriteReceipt:
+    """Say that your work is over."""
     _end_stale(store)
     if session_id is None:
         session = intent.must_be_active(store, agent_id)
@@ -55,7 +65,9 @@ def session_end(store: Store, session_id: str | None, agent_id: str) -> WriteRec
     return WriteReceipt(f"Ended {session_line(session)}\n", session_id=session.session_id)
 
 
+@tool("List sessions")
 def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
+    """Sessions: about what, since when."""
     now_us = intent.now_us(store)
     listed = intent.at_work(store) if active_only else intent.listed(store, active_only=False)
     none = True
@@ -72,15 +84,17 @@ def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
         yield "No session is active.\n" if active_only else "There is no session.\n"
 
 
+@tool("Record an event", writes=True)
 def post_event(
     store: Store,
-    event_type: str,
-    content: str,
-    agent_id: str,
-    session_id: str | None,
-    path: str | None,
-    reasoning: str | None,
+    event_type: Annotated[str, Hint(choices=tuple(POSTED), aliases=("type",))],
+    content: Annotated[str, Hint("A sentence or two.", aliases=("message", "summary"))],
+    agent_id: Agent = "",
+    session_id: SessionId | None = None,
+    path: Path | None = None,
+    reasoning: Reasoning | None = None,
 ) -> WriteReceipt:
+    """What is worth knowing later."""
     key = "decision" if event_type == "decision" else "message"
     columns = {"path": None if path is None else inside(store, path), "title": _title(store, content)}
     session = _session_of(store, session_id, agent_id)
@@ -92,15 +106,17 @@ def post_event(
     return _append(store, event, agent_id)
 
 
+@tool("Record a decision", writes=True)
 def store_decision(
     store: Store,
-    summary: str,
-    reasoning: str | None,
-    alternatives: list[str] | None,
-    confidence: float | None,
-    agent_id: str,
-    session_id: str | None,
+    summary: Annotated[str, Hint(aliases=("decision", "content", "title"))],
+    reasoning: Reasoning | None = None,
+    alternatives: _Alternatives | None = None,
+    confidence: Annotated[float, Hint("0 to 1.")] | None = None,
+    agent_id: Agent = "",
+    session_id: SessionId | None = None,
 ) -> WriteReceipt:
+    """A choice that was made, and why."""
     event = lifecycle.decision(
         _session_of(store, session_id, agent_id),
         None,
@@ -113,18 +129,20 @@ def store_decision(
     return _append(store, event, agent_id)
 
 
+@tool("Record an error", writes=True)
 def store_error(
     store: Store,
-    context: str,
-    message: str,
-    command: str | None,
-    file: str | None,
-    line: int | None,
-    resolved: bool | None,
-    resolution: str | None,
-    agent_id: str,
-    session_id: str | None,
+    context: Annotated[str, Hint("Where, or the error's type.", aliases=("error_type",))],
+    message: Annotated[str, Hint(aliases=("content", "error"))],
+    command: Annotated[str, Hint(aliases=("command_or_file",))] | None = None,
+    file: Annotated[str, Hint(aliases=("path",))] | None = None,
+    line: int | None = None,
+    resolved: bool | None = None,
+    resolution: Annotated[str, Hint("What helped.", aliases=("fix",))] | None = None,
+    agent_id: Agent = "",
+    session_id: SessionId | None = None,
 ) -> WriteReceipt:
+    """Something failed."""
     event = lifecycle.error(
         _session_of(store, session_id, agent_id),
         None,
@@ -139,14 +157,16 @@ def store_error(
     return _append(store, event, agent_id)
 
 
+@tool("Record feedback", writes=True)
 def store_feedback(
     store: Store,
-    message: str,
-    feedback_type: str | None,
-    sentiment: str | None,
-    agent_id: str,
-    session_id: str | None,
+    message: Annotated[str, Hint(aliases=("content", "feedback"))],
+    feedback_type: _FeedbackType | None = None,
+    sentiment: Annotated[str, Hint(choices=("positive", "negative", "neutral"))] | None = None,
+    agent_id: Agent = "",
+    session_id: SessionId | None = None,
 ) -> WriteReceipt:
+    """Record what the user said of the work."""
     session = _session_of(store, session_id, agent_id)
     event = lifecycle.feedback(session, None, feedback_type, message, sentiment=sentiment)
     return _append(store, event, agent_id)

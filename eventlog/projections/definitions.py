@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
+TIME = "TIMESTAMP WITH TIME ZONE"
 
 # Of an event: whether it may come of an import, as `happened.is_undated` says it.
 _OF_IMPORTED = f"coalesce(agent IN {IMPORTED_AGENTS}, false) AND agent_session_id IS NOT NULL"
@@ -84,7 +85,7 @@ LLM_CALLS: Columns = (
     ("turn", "BIGINT", "turn of the event that was kept"),
     ("subagent_id", "VARCHAR", "the subagent that called, null for the main one"),
     ("model", "VARCHAR", "model name"),
-    ("occurred_at", "TIMESTAMP WITH TIME ZONE", "when it happened"),
+    ("occurred_at", TIME, "when it happened"),
     ("prompt_tokens", "BIGINT", "everything the model read, cache included"),
     ("completion_tokens", "BIGINT", "everything it wrote, reasoning included"),
     ("reasoning_tokens", "BIGINT", "part of completion_tokens"),
@@ -117,17 +118,9 @@ TURNS: Columns = (
     ("user_request", "VARCHAR", "what the user asked, in full"),
     ("outcome", "VARCHAR", "what came of it, as the agent put it"),
     ("status", "VARCHAR", "active, completed, or what its end said; null when no lifecycle event says so"),
-    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it started, else the first known time of its events"),
-    (
-        "completed_at",
-        "TIMESTAMP WITH TIME ZONE",
-        "when it ended, else the last known time of its events; null while it is active",
-    ),
-    (
-        "happened_at",
-        "TIMESTAMP WITH TIME ZONE",
-        "what turns are ordered by: when it started; null when unknown",
-    ),
+    ("started_at", TIME, "when it started, else the first known time of its events"),
+    ("completed_at", TIME, "when it ended, else the last known time of its events; null while it is active"),
+    ("happened_at", TIME, "what turns are ordered by: when it started; null when unknown"),
     ("event_count", "BIGINT", "timeline events (lifecycle events are not counted)"),
     ("tool_calls", "BIGINT", "action events"),
     ("llm_calls", "BIGINT", "model calls, each counted once"),
@@ -182,13 +175,9 @@ SESSIONS: Columns = (
     ("title", "VARCHAR", "title of the session"),
     ("status", "VARCHAR", "active, closed, or what its end said; null when no lifecycle event says so"),
     ("end_reason", "VARCHAR", "why it ended: explicit, stale, rollover, superseded, timeout"),
-    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it started, else the first known time of its events"),
-    (
-        "ended_at",
-        "TIMESTAMP WITH TIME ZONE",
-        "when it ended, else the last known time of its events; null while it is active",
-    ),
-    ("last_at", "TIMESTAMP WITH TIME ZONE", "the last known time of its events; sessions are ordered by it"),
+    ("started_at", TIME, "when it started, else the first known time of its events"),
+    ("ended_at", TIME, "when it ended, else the last known time of its events; null while it is active"),
+    ("last_at", TIME, "the last known time of its events; sessions are ordered by it"),
     ("turn_count", "BIGINT", "turns seen"),
     ("last_turn", "VARCHAR", "turn id of the highest turn"),
     ("extends", "VARCHAR[]", "every context it extends: the master, and the session it continues"),

@@ -50,8 +50,8 @@ SUBAGENTS: d.Columns = (
     *SUBAGENT,
     ("prompt", "VARCHAR", "what it was asked"),
     ("tool_use_id", "VARCHAR", "the call that launched it"),
-    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it started"),
-    ("ended_at", "TIMESTAMP WITH TIME ZONE", "when it ended, the last time"),
+    ("started_at", d.TIME, "when it started"),
+    ("ended_at", d.TIME, "when it ended, the last time"),
     ("first_position", "BIGINT", "position of the first event about it"),
 )
 

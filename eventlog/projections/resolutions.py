@@ -20,7 +20,7 @@ COLUMNS: d.Columns = (
         "told: the log says so; seen: what failed worked later; exploratory: it only looked; null: open",
     ),
     ("resolved_by", "VARCHAR", "event that shows it; null where the error itself does"),
-    ("resolved_at", "TIMESTAMP WITH TIME ZONE", "when that happened"),
+    ("resolved_at", d.TIME, "when that happened"),
 )
 
 # Every context that an event is of, or links to.

@@ -12,7 +12,7 @@ from eventlog.projections import definitions as d
 
 # Of the views `llm_calls` and `actions`, beside what their own events say.
 COLUMNS: d.Columns = (
-    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it began: `occurred_at` less how long it took"),
+    ("started_at", d.TIME, "when it began: `occurred_at` less how long it took"),
     (
         "derived_ms",
         "BIGINT",

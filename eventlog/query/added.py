@@ -54,7 +54,7 @@ _TEXTS = {
 _LISTS = {"turns": ("files_read", "decisions", "actions_taken")}
 
 
-def _nameless(people: People, value: str, trailer: str = TRAILER) -> str:
+def nameless(people: People, value: str, trailer: str = TRAILER) -> str:
     """`people.text_without` of a column."""
 
     def without(value: str, pattern: str, *signs: str) -> str:
@@ -69,9 +69,9 @@ def _nameless(people: People, value: str, trailer: str = TRAILER) -> str:
 def _texts(name: str, people: People, row: str = "") -> list[str]:
     if people.mode == FULL or name not in _TEXTS:
         return []
-    texts = [f"{_nameless(people, f'{row}{column}')} AS {column}" for column in _TEXTS[name]]
+    texts = [f"{nameless(people, f'{row}{column}')} AS {column}" for column in _TEXTS[name]]
     return texts + [
-        f"list_transform({row}{column}, lambda x: {_nameless(people, 'x')}) AS {column}"
+        f"list_transform({row}{column}, lambda x: {nameless(people, 'x')}) AS {column}"
         for column in _LISTS.get(name, ())
     ]
 
@@ -112,7 +112,7 @@ def events(relation: str, people: People, *, named: bool, schema: str = SCHEMA) 
     payload = ""
     if people.mode != FULL:
         payload_without_names = f"(CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END)"
-        payload = f"{_nameless(people, payload_without_names, TRAILER_IN_JSON)} AS payload"
+        payload = f"{nameless(people, payload_without_names, TRAILER_IN_JSON)} AS payload"
         shown = [payload, *_texts("events", people)]
         payload = f" REPLACE ({', '.join(shown)})"
     if not named or people.mode == NO:

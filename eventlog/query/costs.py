@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 COLUMNS: d.Columns = (
     ("model", "VARCHAR", "the model, as calls name it"),
     ("priced_as", "VARCHAR", "provider/model under which its price is found"),
-    (
-        "since",
-        "TIMESTAMP WITH TIME ZONE",
-        "the half hour of the calls: some prices change by the time of day",
-    ),
+    ("since", d.TIME, "the half hour of the calls: some prices change by the time of day"),
     ("size", "BIGINT", "how many of the thresholds of sizes the prompts are above, from 0"),
     ("input", "DECIMAL(18,15)", "US dollars for a token that was read, outside of any cache"),
     ("cache_read", "DECIMAL(18,15)", "for one that was read from a cache"),

@@ -12,12 +12,11 @@ none shares a connection.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import duckdb
 
@@ -123,45 +122,61 @@ class Result:
         return _arrow_of(self)
 
 
-def run(
-    view: View,
-    layout: Layout,
-    fs: FileSystem,
-    sql: str,
-    parameters: Parameters = None,
-    limits: "Limits | None" = None,
-    answering: "Answering | None" = None,
-    cache: "ConnectionCache[Bound] | None" = None,
-    counting: "Counting | None" = None,
-    people: People = EVERYBODY,
-) -> Result:
-    """The answer to one SELECT, in safe mode. Without `answering` it cannot call functions of files.
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What questions are about: a pinned view of the log of a store, and what that store lends.
 
-    Args: cache: of this store, for the connection; without one it is closed afterwards. counting: for lines
-    of changes whose events do not state them; without one they are unknown. people: how much it may see of
-    them. Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
+    Without `answering` they cannot call functions of files. `cache` is for the connection; without one it is
+    closed after each question. `counting`: for lines of changes whose events do not state them; without one
+    they are unknown. `people`: how much a question may see of them.
+    """
+
+    view: View
+    layout: Layout
+    fs: FileSystem
+    answering: "Answering | None" = None
+    cache: "ConnectionCache[Bound] | None" = None
+    counting: "Counting | None" = None
+    people: People = EVERYBODY
+
+    def key(self, limits: Limits) -> Hashable:
+        """Equal for equal snapshots: they have the same events, whatever the files became meanwhile (I5)."""
+        view = self.view
+        log = view.manifest, view.journals, view.next_position
+        return *log, limits.memory_bytes, limits.threads, self.people
+
+    def ensure(self) -> None:
+        """Check every segment of the view, which DuckDB would not. Raises: Corruption."""
+        checked.ensure(self.fs, self.layout, [entry for entry in self.view.manifest.segments if entry.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Question(Generic[_Answer]):
+    """A statement, its limits, and how its answer is read."""
+
+    sql: str
+    parameters: Parameters
+    limits: Limits
+    read: "Callable[[duckdb.DuckDBPyRelation], _Answer]"
+
+
+def run(
+    snapshot: Snapshot, sql: str, parameters: Parameters = None, limits: "Limits | None" = None
+) -> Result:
+    """The answer to one SELECT, in safe mode.
+
+    Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
-    read = rows_within(limits)
-    return _answer(view, layout, fs, sql, parameters, limits, read, answering, cache, counting, people)
+    return _answer(snapshot, _Question(sql, parameters, limits, rows_within(limits)))
 
 
 def table(
-    view: View,
-    layout: Layout,
-    fs: FileSystem,
-    sql: str,
-    parameters: Parameters = None,
-    limits: "Limits | None" = None,
-    answering: "Answering | None" = None,
-    cache: "ConnectionCache[Bound] | None" = None,
-    counting: "Counting | None" = None,
-    people: People = EVERYBODY,
+    snapshot: Snapshot, sql: str, parameters: Parameters = None, limits: "Limits | None" = None
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
-    read = arrow_within(limits)
-    return _answer(view, layout, fs, sql, parameters, limits, read, answering, cache, counting, people)
+    return _answer(snapshot, _Question(sql, parameters, limits, arrow_within(limits)))
 
 
 def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
@@ -191,110 +206,95 @@ def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Tabl
     return arrow
 
 
-def _answer(
-    view: View,
-    layout: Layout,
-    fs: FileSystem,
-    sql: str,
-    parameters: Parameters,
-    limits: Limits,
-    read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
-    answering: "Answering | None",
-    cache: "ConnectionCache[Bound] | None",
-    counting: "Counting | None",
-    people: People,
-) -> "_Answer":
-    """The result of `read`, on the cached connection or on a new one."""
-    # Equal snapshots have the same events, whatever was written to the files meanwhile (I5).
-    snapshot_key = (
-        view.manifest,
-        view.journals,
-        view.next_position,
-        limits.memory_bytes,
-        limits.threads,
-        people,
-    )
-    before = cache.take(snapshot_key) if cache is not None else None
-    if cache is not None and before is not None:
-        again = None
-        try:
-            again = _ask_again(before, partial(_ensure, view, layout, fs), sql, parameters, limits, read)
-        finally:
-            if again is None:
-                before.close()
-        if again is not None:
-            cache.put(snapshot_key, before)
-            return again[0]
-    for use_index in (True, False):
-        con = source.connect()
-        binding = Binding(con, view, layout, fs, use_index=use_index, counting=counting, people=people)
-        binding.until_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
-        made: of_files.Functions | None = None
-        statement = relation = None
-        bound = cacheable = False
-        try:
-            with deadline(binding.con, limits.timeout_s):
-                statement = safe.check(binding.con, sql)
-                called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
-                session = None if called else statement.session_id(parameters)
-                binding.bind(statement, of_files.VIEWS if called else (), before, session)
-                if called and answering is not None:
-                    made = of_files.Functions(answering(asking_on(binding.con.cursor())))
-                    made.bind(binding.con, called)
-                bound = True
-                safe.lock(
-                    binding.con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads
-                )
-                relation = binding.con.sql(statement.sql, params=parameters)
-                answer = read(relation)
-            cacheable = not called and not statement.lists_catalog and binding.rows <= _CACHED_ROWS_MAX
-            cacheable = cacheable and not binding.waits
-            return answer
-        except duckdb.InterruptException as error:
-            raise too_long(limits) from error
-        except source.ERRORS as error:
-            if made is not None and made.failure is not None:
-                raise made.failure from error
-            segments = view.manifest.segments
-            store_error = source.translated(error, fs, layout, segments, of_ours=not bound)
-            if isinstance(store_error, Corruption):
-                raise store_error from error
-            if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
-                continue  # the log has everything the index has
-            if isinstance(error, duckdb.Error):
-                raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
-            raise store_error from error
-        finally:
-            if isinstance(view.prefix, SegmentsPrefix):
-                view.prefix.give_back()
-            if cache is not None and cacheable:
-                cache.put(snapshot_key, binding.bound)
-            else:
-                binding.con.close()
-    raise AssertionError("the second round has no index to blame")
+def _answer(snapshot: Snapshot, question: "_Question[_Answer]") -> "_Answer":
+    """The answer on the cached connection, else on a new one; without the index where that may be damaged."""
+    key = snapshot.key(question.limits)
+    before = None if snapshot.cache is None else snapshot.cache.take(key)
+    if before is not None and (again := _ask_again(snapshot, before, question)) is not None:
+        return again[0]
+    try:
+        return _ask_anew(snapshot, question, before, use_index=True)
+    except _IndexError:
+        return _ask_anew(snapshot, question, before, use_index=False)
 
 
-def _ask_again(
-    bound: "Bound",
-    ensure: "Callable[[], None]",
-    sql: str,
-    parameters: Parameters,
-    limits: Limits,
-    read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
-) -> "tuple[_Answer] | None":
+class _IndexError(Exception):
+    """The index may be damaged; the log has everything that it has."""
+
+
+def _ask_again(snapshot: Snapshot, bound: "Bound", question: "_Question[_Answer]") -> "tuple[_Answer] | None":
     """The answer of a connection that has answered before; None where it does not fit, or fails."""
+    answer = None
+    limits = question.limits
     try:
         with deadline(bound.con, limits.timeout_s):
-            statement = safe.check(bound.con, sql)
-            if not bound.fits(statement):
-                return None
-            session = statement.session_id(parameters)
-            bound.add(_named(statement), extras_meant(statement) & views.LATER, ensure, session)
-            return (read(bound.con.sql(statement.sql, params=parameters)),)
+            statement = safe.check(bound.con, question.sql)
+            if bound.fits(statement):
+                session = statement.session_id(question.parameters)
+                extras = extras_meant(statement) & views.LATER
+                bound.add(_named(statement), extras, snapshot.ensure, session)
+                answer = (question.read(bound.con.sql(statement.sql, params=question.parameters)),)
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
     except source.ERRORS:
-        return None  # a new connection reports the error, or works without the index
+        pass  # a new connection reports the error, or works without the index
+    finally:
+        if answer is None:
+            bound.close()
+    if answer is not None and snapshot.cache is not None:
+        snapshot.cache.put(snapshot.key(limits), bound)
+    return answer
+
+
+def _ask_anew(
+    snapshot: Snapshot, question: "_Question[_Answer]", before: "Bound | None", *, use_index: bool
+) -> "_Answer":
+    """The answer of a new connection. Args: before: the views that did not suffice.
+
+    Raises: _IndexError, and as `run`.
+    """
+    limits, answering = question.limits, snapshot.answering
+    binding = Binding(source.connect(), snapshot, use_index=use_index, timeout_s=limits.timeout_s)
+    functions: of_files.Functions | None = None
+    statement = relation = None
+    bound = cacheable = False
+    try:
+        with deadline(binding.con, limits.timeout_s):
+            statement = safe.check(binding.con, question.sql)
+            called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
+            session = None if called else statement.session_id(question.parameters)
+            binding.bind(statement, of_files.VIEWS if called else (), before, session)
+            if called and answering is not None:
+                functions = of_files.Functions(answering(asking_on(binding.con.cursor())))
+                functions.bind(binding.con, called)
+            bound = True
+            safe.lock(binding.con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
+            relation = binding.con.sql(statement.sql, params=question.parameters)
+            answer = question.read(relation)
+        cacheable = not called and not statement.lists_catalog and binding.rows <= _CACHED_ROWS_MAX
+        cacheable = cacheable and not binding.waits
+        return answer
+    except duckdb.InterruptException as error:
+        raise too_long(limits) from error
+    except source.ERRORS as error:
+        if functions is not None and functions.failure is not None:
+            raise functions.failure from error
+        segments = snapshot.view.manifest.segments
+        store_error = source.translated(error, snapshot.fs, snapshot.layout, segments, of_ours=not bound)
+        if isinstance(store_error, Corruption):
+            raise store_error from error
+        if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
+            raise _IndexError from error
+        if isinstance(error, duckdb.Error):
+            raise safe.explain_error(error, views.NAMES, question.sql, statement, relation) from error
+        raise store_error from error
+    finally:
+        if isinstance(snapshot.view.prefix, SegmentsPrefix):
+            snapshot.view.prefix.give_back()
+        if snapshot.cache is not None and cacheable:
+            snapshot.cache.put(snapshot.key(limits), binding.bound)
+        else:
+            binding.con.close()
 
 
 def too_long(limits: Limits) -> QueryError:
@@ -455,25 +455,23 @@ class Binding:
     def __init__(
         self,
         con: duckdb.DuckDBPyConnection,
-        view: View,
-        layout: Layout,
-        fs: FileSystem,
+        snapshot: Snapshot,
         *,
         use_index: bool,
-        counting: "Counting | None" = None,
-        people: People = EVERYBODY,
+        timeout_s: "float | None" = None,
     ) -> None:
+        """Args: timeout_s: how long lines may be counted."""
         self.con = con
-        self.view = view
-        self.layout = layout
-        self.fs = fs
+        self.view = snapshot.view
+        self.layout = snapshot.layout
+        self.fs = snapshot.fs
         self.use_index = use_index
-        self.counting = counting
-        self.until_s: float | None = None  # when to stop counting lines
+        self.counting = snapshot.counting
+        self.until_s = None if timeout_s is None else time.monotonic() + timeout_s
         self.waits = False  # an unknown count may become known without a new event
         self.generation: index.Generation | None = None
-        self.bound = Bound(con, view.segment_paths, people=people)
-        self.checks = checked.Checks(fs, layout)
+        self.bound = Bound(con, snapshot.view.segment_paths, people=snapshot.people)
+        self.checks = checked.Checks(snapshot.fs, snapshot.layout)
 
     @property
     def files(self) -> "list[str]":
@@ -587,11 +585,6 @@ class Binding:
             return f"({source.events_with_anchors(paths, tail)})"
 
         return fold.merge(self.con, generation.catalog, "work.fresh", history, wanted)
-
-
-def _ensure(view: View, layout: Layout, fs: FileSystem) -> None:
-    """Check every segment of the view, which DuckDB would not. Raises: Corruption."""
-    checked.ensure(fs, layout, [entry for entry in view.manifest.segments if entry.rows])
 
 
 def bind_counts(

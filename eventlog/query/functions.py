@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.projections.definitions import HAPPENED_AT, TIME, Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +51,6 @@ class Answers(Protocol):
     def histories(self, paths: Texts) -> Rows:
         """The versions of a file, newest first, by HISTORY."""
 
-
-Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
 TURN_RANGE: Columns = (
     ("of_store", "VARCHAR", "the store, where several are asked"),
@@ -87,7 +85,7 @@ HISTORY: Columns = (
     ("turn_name", "VARCHAR", "name of the turn, as file_at takes it"),
     ("agent", "VARCHAR", "the program that acts"),
     ("commit", "VARCHAR", "git commit"),
-    ("at", "TIMESTAMP WITH TIME ZONE", "when it happened, or was recorded"),
+    ("at", TIME, "when it happened, or was recorded"),
     ("operation", "VARCHAR", "add, edit, delete, rename"),
     ("path", "VARCHAR", "path it had then"),
     ("old_path", "VARCHAR", "path before a rename"),

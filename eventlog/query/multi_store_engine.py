@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from eventlog.base.errors import QueryError
-from eventlog.base.fs import FileSystem
-from eventlog.base.layout import Layout
 from eventlog.log import checked
 from eventlog.projections import fold, settled, source
 from eventlog.query import added, engine, safe, views
@@ -23,8 +21,6 @@ from eventlog.query.people import EVERYBODY
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eventlog.log.reader import LogView
-
 # Makes the answers of the SQL functions, from a way to ask each store, by its name.
 Answering = Callable[[dict[str, of_files.Ask]], of_files.Answers]
 _TABLES = frozenset((*fold.PROJECTIONS, views.PRICES))  # read from each store beforehand
@@ -33,13 +29,10 @@ _WHOLE = engine.Limits(rows_max=1 << 40, timeout_s=None)
 
 @dataclass(frozen=True, slots=True)
 class StoreSource:
-    """A store to be asked: its name in the column `store`, and a pinned view of its log."""
+    """A store to be asked: its name in the column `store`, and the snapshot of its log."""
 
     name: str
-    view: "LogView"
-    layout: Layout
-    fs: FileSystem
-    counting: "engine.Counting | None" = None
+    snapshot: engine.Snapshot
 
 
 def run(
@@ -84,7 +77,7 @@ def _answer(
         bound = False
         try:
             for number, store in enumerate(sources):
-                _bind(con, f"store_{number}", store, named, views.COUNTS in extras, views.PEOPLE in extras)
+                _bind(con, f"store_{number}", store.snapshot, named, extras)
             asks = (
                 {store.name: _asking(con, f"store_{n}") for n, store in enumerate(sources)} if called else {}
             )
@@ -95,7 +88,7 @@ def _answer(
                 made = of_files.Functions(answering(asks), several=True)
                 made.bind(con, called)
             bound = True
-            files = [path for store in sources for path in store.view.segment_paths]
+            files = [path for store in sources for path in store.snapshot.view.segment_paths]
             safe.lock(con, files, memory_bytes=limits.memory_bytes, threads=limits.threads)
             relation = con.sql(statement.sql, params=parameters)
             return read(relation)
@@ -105,8 +98,9 @@ def _answer(
             if made is not None and made.failure is not None:
                 raise made.failure from error
             for store in sources:
-                segments = store.view.manifest.segments
-                store_error = source.translated(error, store.fs, store.layout, segments, of_ours=not bound)
+                asked = store.snapshot
+                segments = asked.view.manifest.segments
+                store_error = source.translated(error, asked.fs, asked.layout, segments, of_ours=not bound)
                 if not isinstance(store_error, QueryError):
                     raise store_error from error
             if isinstance(error, duckdb.Error):
@@ -117,36 +111,35 @@ def _answer(
 def _bind(
     con: duckdb.DuckDBPyConnection,
     catalog: str,
-    store: StoreSource,
+    snapshot: engine.Snapshot,
     named: "set[str]",
-    counted: bool,
-    peopled: bool,
+    extras: "frozenset[str]",
 ) -> None:
-    """Make the named views of one store in a database of its own, with `counted` also lines of changes, and
-    with `peopled` who worked where."""
+    """Make the named views of one store in a database of its own, with those of `extras` that it can have."""
     con.execute(f"ATTACH ':memory:' AS {catalog}; USE {catalog}")
     tail = None
-    if store.view.tail_count_raw:
-        con.register("given", store.view.tail_table())
+    if snapshot.view.tail_count_raw:
+        con.register("given", snapshot.view.tail_table())
         con.execute("CREATE TABLE tail AS FROM given")
         con.unregister("given")
         tail = f"{catalog}.main.tail"
-    checked.ensure(store.fs, store.layout, store.view.manifest.segments)
-    relation = source.events(store.view.segment_paths, tail)
+    checked.ensure(snapshot.fs, snapshot.layout, snapshot.view.manifest.segments)
+    relation = source.events(snapshot.view.segment_paths, tail)
     schema = f"{catalog}.main"
+    peopled = views.PEOPLE in extras
     if peopled:
         added.bind_people(con, relation, EVERYBODY, schema)
     shown = added.events(settled.events(relation), EVERYBODY, named=peopled, schema=schema)
     con.execute(f"CREATE VIEW events AS {shown}")
     for name in named & _TABLES:
-        table = engine.table(store.view, store.layout, store.fs, f"SELECT * FROM {name}", None, _WHOLE)
+        table = engine.table(snapshot, f"SELECT * FROM {name}", None, _WHOLE)
         con.register("given", table)
         con.execute(f"CREATE TABLE {name} AS FROM given")
         con.unregister("given")
     counts = None
-    if counted and store.counting is not None:
+    if views.COUNTS in extras and snapshot.counting is not None:
         counts = f"{catalog}.main.line_counts"
-        engine.bind_counts(con, counts, store.counting)
+        engine.bind_counts(con, counts, snapshot.counting)
     for name in named - _TABLES - {"events"}:
         con.execute(f"CREATE VIEW {name} AS {views.over_events(name, counts=counts)}")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.base import config
+from eventlog.base import config, jsontext
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.secrets import redaction
@@ -101,6 +101,21 @@ def within(people: People, event: Mapping[str, Any], payload: dict[str, Any]) ->
         return shown
     named = {name: payload[name] for name in KEYS if payload.get(name)}
     return shown | {name: _digested(people.digest, value) for name, value in named.items()}
+
+
+def payload_within(
+    people: People, event: Mapping[str, Any], text: str, decode: "Callable[[str], Any]" = jsontext.decode
+) -> str:
+    """The payload of an event as JSON text, with only as much of people as may be seen.
+
+    A text of which nothing is taken out keeps its bytes. Args: decode: reads JSON text.
+    """
+    text = text_without(people, text, is_json=True)
+    if people.mode == FULL or not names_people(event):
+        return text
+    payload = decode(text)
+    visible = within(people, event, payload) if isinstance(payload, dict) else payload
+    return text if visible == payload else jsontext.encode_fast(visible).decode("utf-8")
 
 
 def _digested(digest: Digest, who: Any) -> Any:

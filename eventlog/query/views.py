@@ -348,7 +348,7 @@ _WITHHELD: Columns = (
     ("hash", "VARCHAR", "the content"),
     ("kinds", "VARCHAR[]", "kinds of secrets that it looks like it holds, or why it is withheld without"),
     ("paths", "VARCHAR[]", "files that had this content, as changes say it; null when none says so"),
-    ("recorded_at", "TIMESTAMP WITH TIME ZONE", "when it was recorded"),
+    ("recorded_at", d.TIME, "when it was recorded"),
 )
 
 

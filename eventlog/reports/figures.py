@@ -181,10 +181,10 @@ Rows = dict["str | None", list[Figures]]
 @contextmanager
 def asking(store: "Store") -> "Iterator[Query]":
     """A way to ask in SQL, always about the same snapshot of the log."""
-    from eventlog.query.engine import run
+    from eventlog.query.engine import Snapshot, run
 
     with store.view() as view:
-        yield partial(run, view, store.layout, store.fs, counting=store.line_counts)
+        yield partial(run, Snapshot(view, store.layout, store.fs, counting=store.line_counts))
 
 
 def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> Figures:

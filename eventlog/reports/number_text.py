@@ -1,6 +1,8 @@
-"""How figures are written on a page. Pure; an unknown figure is empty."""
+"""How figures are written on a page, and in a status line. Pure; an unknown figure is empty."""
 
-from decimal import Decimal
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 
 def whole(n: "int | None") -> str:

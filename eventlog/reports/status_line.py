@@ -15,6 +15,7 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.layout import TMP_DIR, Layout
 from eventlog.hooks.locate import find_store
 from eventlog.hooks.state import short
+from eventlog.reports.number_text import dollars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,11 +91,9 @@ def _dollars(cost: object) -> str:
     if not isinstance(cost, list) or len(cost) != 2:
         return UNKNOWN
     try:
-        dollars, unpriced = float(cost[0]), cost[1]
+        return dollars(float(cost[0])) + ("+" if cost[1] else "")
     except (TypeError, ValueError):
         return UNKNOWN
-    shown = f"${dollars:,.2f}" if dollars >= 0.1 or not dollars else f"${dollars:.4f}"
-    return shown + ("+" if unpriced else "")
 
 
 def _attention(layout: Layout, turns: "list[activity.OpenTurn]", now_s: float) -> "list[str]":

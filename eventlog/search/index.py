@@ -104,15 +104,11 @@ def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
     with store.view() as view, reading(fs, layout, view.store_id) as current:
         if current is not None and _is_whole(store, view, *current):
             return IndexProgress(0, 0)
-    try:
-        lock = try_acquire(fs, layout, SEARCH)
-    except EventLogError as error:  # a store that may only be read
-        return _not_updated(store, f"it cannot be written ({error})")
-    if lock is None:
-        return _not_updated(store, "another process is indexing")
-    with lock:
-        if fs.exists(layout.erasing):
-            return _not_updated(store, "an erasure is under way")
+    with _locked(store) as why_not:
+        if why_not is None and fs.exists(layout.erasing):
+            why_not = "an erasure is under way"
+        if why_not is not None:
+            return _not_updated(store, why_not)
         deadline = None if seconds is None else fs.monotonic() + seconds
         with store.view() as view:
             view.make_durable()
@@ -128,14 +124,8 @@ def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
 def give_vectors(store: Searched, model: "Model") -> bool:
     """Give vectors to the indexed events; False when that is not possible now."""
     fs, layout = store.fs, store.layout
-    try:
-        lock = try_acquire(fs, layout, SEARCH)
-    except EventLogError:
-        return False
-    if lock is None:
-        return False
-    with lock:
-        if fs.exists(layout.erasing) or not exists(fs, layout):
+    with _locked(store) as why_not:
+        if why_not is not None or fs.exists(layout.erasing) or not exists(fs, layout):
             return False
         with closing(_open_writing(fs, layout)) as con, store.view() as view:
             cover(con, model, view)
@@ -144,15 +134,25 @@ def give_vectors(store: Searched, model: "Model") -> bool:
 
 def discard(store: Searched) -> bool:
     """Remove an index that cannot be read; False when that is not possible now."""
+    with _locked(store) as why_not:
+        if why_not is None:
+            remove(store.fs, store.layout)
+    return why_not is None
+
+
+@contextmanager
+def _locked(store: Searched) -> "Iterator[str | None]":
+    """Under the lock `search`: None, or the reason why it cannot be had now."""
     try:
         lock = try_acquire(store.fs, store.layout, SEARCH)
-    except EventLogError:
-        return False
+    except EventLogError as error:  # a store that may only be read
+        yield f"it cannot be written ({error})"
+        return
     if lock is None:
-        return False
+        yield "another process is indexing"
+        return
     with lock:
-        remove(store.fs, store.layout)
-    return True
+        yield None
 
 
 def maintain(store: Searched) -> None:

@@ -157,7 +157,7 @@ class Indexer:
     ) -> None:
         block = Block()
         number, count, meta = self._names.number, self._tokenizer.count, self._meta
-        sessions, times = part["session_id"].to_pylist(), _times(part)
+        sessions, times = part["session_id"].to_pylist(), times_of(part)
         for kind, session, time, (position, *texts) in zip(kinds, sessions, times, rows, strict=True):
             if any(texts):
                 size = _FACETS + sum(map(count, filter(None, texts)))
@@ -252,7 +252,7 @@ def _unsearched(kinds: "list[str]") -> "Iterator[int]":
         yield from (n for n, kind in enumerate(kinds) if kind in document.UNSEARCHED_TYPES)
 
 
-def _times(part: "pa.RecordBatch") -> "list[int | None]":
+def times_of(part: "pa.RecordBatch") -> "list[int | None]":
     """When events happened, in µs. The time of an import says nothing about that (docs/times.md), as in
     `happened.is_undated`.
     """

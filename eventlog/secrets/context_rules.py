@@ -5,12 +5,23 @@ Each rule searches for a rare word, and from there a bounded piece of text. Pure
 thread. docs/secrets.md is the protocol. On the hook path, after the prefilter matched.
 """
 
-from eventlog.secrets.names import MARK, is_password, is_placeholder, is_random, is_wordy
-from eventlog.secrets.prefilter import ALNUM, ALNUM_SET, CRYPTS, DIGIT, SETTERS, WORD, run
+from eventlog.secrets.names import (
+    MARK,
+    is_password,
+    is_placeholder,
+    is_random,
+    is_secret_name,
+    is_secret_value,
+    is_wordy,
+    kind_of,
+)
+from eventlog.secrets.prefilter import ALNUM, ALNUM_SET, CRYPTS, DIGIT, SETTERS, WORD, offsets, run
 from eventlog.secrets.table import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     Span = tuple[int, int, str]  # start, end, kind
 
 _LINE_MAX = 600
@@ -150,27 +161,20 @@ def _line_end(data: bytes, offset: int) -> int:
     end = min(len(data), offset + _LINE_MAX)
     for stop in (b"\n", b"\\n"):
         line_end = data.find(stop, offset, end)
-        if line_end >= 0 and (
-            stop == b"\n" or data[line_end + 2 : line_end + 3] not in b" \t" or stop == b"\\n"
-        ):
-            end = line_end
+        end = line_end if line_end >= 0 else end
     return end
 
 
-def _occurrences(low: bytes, word: bytes) -> "list[int]":
+def _occurrences(low: bytes, word: bytes) -> "Iterator[int]":
     """The offsets at which a word of a command stands by itself."""
-    offsets: "list[int]" = []
-    offset = low.find(word)
-    while offset >= 0:
+    for offset in offsets(low, word, 1):
         after = low[offset + len(word) : offset + len(word) + 1]
         front = low[offset - 1 : offset] if offset else b" "
         before_n = low[offset - 2 : offset] in (b"\\n", b"\\t")
         if after in (b" ", b"\t") and (
             before_n or (front[0] not in ALNUM_SET and front not in (b"-", b"_", b"."))
         ):
-            offsets.append(offset)
-        offset = low.find(word, offset + 1)
-    return offsets
+            yield offset
 
 
 def _add(data: bytes, text: bytes, start: int, end: int, spans: "list[Span]") -> None:
@@ -189,15 +193,13 @@ def _arguments(data: bytes, spans: "list[Span]") -> None:
 
 
 def _pass_arguments(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    offset = low.find(b"pass:")
-    while offset >= 0:  # openssl -passin pass:x
+    for offset in offsets(low, b"pass:"):  # openssl -passin pass:x
         size = _until(data, offset + 5)
         front = low[max(0, offset - 12) : offset].rstrip(b" '\"")
         if front.endswith((b"-pass", b"-passin", b"-passout")) and _is_typed(
             data[offset + 5 : offset + 5 + size]
         ):
             spans.append((offset + 5, offset + 5 + size, "password"))
-        offset = low.find(b"pass:", offset + 5)
 
 
 def _until(data: bytes, offset: int) -> int:
@@ -238,8 +240,7 @@ def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`echo 'user:password' | chpasswd`, `echo password | sudo -S`, `… --password-stdin`, `… <<<
     password`.
     """
-    offset = low.find(b"echo ")
-    while offset >= 0:
+    for offset in offsets(low, b"echo "):
         end = _line_end(data, offset)
         rest = low[offset:end]
         front, bar, target = rest.partition(b"|")
@@ -252,9 +253,7 @@ def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 value = text.partition(b":")[2] if b"chpasswd" in target and b":" in text else text
                 if _is_typed(value):
                     _add(data, value, words[0][0], words[0][1], spans)
-        offset = low.find(b"echo ", offset + 5)
-    offset = low.find(b"printf ")
-    while offset >= 0:
+    for offset in offsets(low, b"printf "):
         end = _line_end(data, offset)
         front, bar, target = low[offset:end].partition(b"|")
         if bar and (b"chpasswd" in target or b"stdin" in target):
@@ -262,12 +261,10 @@ def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 value = text.replace(b"\\n", b"").rpartition(b":")[2]
                 if b"%" not in value and _is_typed(value):
                     _add(data, value, start, stop, spans)
-        offset = low.find(b"printf ", offset + 7)
 
 
 def _expect(data: bytes, spans: "list[Span]") -> None:
-    offset = data.find(b"send ")
-    while offset >= 0:
+    for offset in offsets(data, b"send "):
         before = data[max(0, offset - 200) : offset]
         start = offset + 5 + 3 * (data[offset + 5 : offset + 8] == b"-- ")
         start += run(data, start, b"\\", 2)
@@ -277,14 +274,12 @@ def _expect(data: bytes, spans: "list[Span]") -> None:
         value = data[start : start + size]
         if sign in (b'"', b"{") and b"assword" in before and _is_typed(value):
             spans.append((start, start + size, "password"))
-        offset = data.find(b"send ", offset + 5)
 
 
 def _crypts(data: bytes, spans: "list[Span]") -> None:
     """Hashes of passwords after a user's name, as in `/etc/shadow`: anybody can try guesses on them."""
     for front in CRYPTS:
-        offset = data.find(front)
-        while offset >= 0:
+        for offset in offsets(data, front):
             size = run(data, offset + len(front), _CRYPT, 200)
             text = data[offset + len(front) : offset + len(front) + size]
             last = text.rpartition(b"$")[2]
@@ -296,14 +291,12 @@ def _crypts(data: bytes, spans: "list[Span]") -> None:
                 and offset
             ):
                 spans.append((offset, offset + len(front) + size, "crypt"))
-            offset = data.find(front, offset + len(front))
 
 
 def _pgpass(data: bytes, spans: "list[Span]") -> None:
     """host:port:database:user:password."""
     for mark in (b":5432:", b":*:"):
-        offset = data.find(mark)
-        while offset >= 0:
+        for offset in offsets(data, mark, 3):
             start = max(data.rfind(b"\n", max(0, offset - 120), offset) + 1, max(0, offset - 120))
             end = _line_end(data, offset)
             fields = data[start:end].rstrip(b"\r").split(b":", 4)
@@ -316,12 +309,10 @@ def _pgpass(data: bytes, spans: "list[Span]") -> None:
                 ):
                     begin = start + sum(map(len, fields[:4])) + 4
                     spans.append((begin, begin + len(value), "password"))
-            offset = data.find(mark, offset + 3)
 
 
 def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    offset = low.find(b"password")
-    while offset >= 0:
+    for offset in offsets(low, b"password"):
         start = offset + 8 + run(data, offset + 8, b" \t", 8)
         if start > offset + 8:
             before = low[max(0, offset - 300) : offset].split()
@@ -329,14 +320,12 @@ def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 size = _until(data, start)
                 if _is_typed(data[start : start + size]):
                     spans.append((start, start + size, "password"))
-        offset = low.find(b"password", offset + 8)
 
 
 def _lines(data: bytes, spans: "list[Span]") -> None:
     """`password x`, `requirepass x`: a line of a setting's name, a space and one word."""
     for word in (b"password ", b"requirepass ", b"masterauth "):
-        offset = data.find(word)
-        while offset >= 0:
+        for offset in offsets(data, word):
             first = data.rfind(b"\n", max(0, offset - 24), offset) + 1
             front = data[first:offset] if first or offset < 24 else b"x"
             start = offset + len(word) + run(data, offset + len(word), b" ", 16)
@@ -345,7 +334,6 @@ def _lines(data: bytes, spans: "list[Span]") -> None:
             after = data[start + size : start + size + 3].lstrip(b"\"' \r")
             if not front.strip() and after[:1] in (b"\n", b"") and _is_number_in(data[start : start + size]):
                 spans.append((start, start + size, "password"))
-            offset = data.find(word, offset + len(word))
 
 
 def _is_number_in(value: bytes) -> bool:
@@ -354,21 +342,18 @@ def _is_number_in(value: bytes) -> bool:
 
 def _shared_keys(data: bytes, spans: "list[Span]") -> None:
     """A quoted word after `PSK`, as in ipsec.secrets."""
-    offset = data.find(b"PSK ")
-    while offset >= 0:
+    for offset in offsets(data, b"PSK "):
         start = offset + 4 + run(data, offset + 4, b"\\", 2)
         close = data.find(b'"', start + 1, start + 200)
         value = data[start + 1 : close].rstrip(b"\\")
         if data[start : start + 1] == b'"' and close > 0 and _is_typed(value):
             spans.append((start + 1, start + 1 + len(value), "password"))
-        offset = data.find(b"PSK ", offset + 4)
 
 
 def _accounts(data: bytes, spans: "list[Span]") -> None:
     """Postfix' `[host]:587 user:password`, Oracle's `jdbc:oracle:thin:user/password@host`."""
     for mark, sign in ((b"]:587", b":"), (b":thin:", b"/")):
-        offset = data.find(mark)
-        while offset >= 0:
+        for offset in offsets(data, mark):
             start = offset + len(mark)
             start += run(data, start, b" \t", 8)
             end = start + _until(data, start)
@@ -378,39 +363,31 @@ def _accounts(data: bytes, spans: "list[Span]") -> None:
             if user and value and _is_typed(value):
                 start += len(user) + 1
                 spans.append((start, start + len(value), "password"))
-            offset = data.find(mark, offset + len(mark))
 
 
 def _other_keys(data: bytes, spans: "list[Span]") -> None:
     """Private keys of .NET (XML), of SSH2, of minisign and signify."""
-    offset = data.find(b"RSAKeyValue>")
-    while offset >= 0:
+    for offset in offsets(data, b"RSAKeyValue>"):
         close = data.find(b"</RSAKeyValue", offset, offset + 8192)
         if close >= 0 and b"<D>" in data[offset:close] and close - offset > 300:
             spans.append((offset, close, "private-key"))
-        offset = data.find(b"RSAKeyValue>", offset + 12)
     offset = data.find(_SSH2)
     if offset >= 0:
         close = data.find(b"---- END SSH2", offset)
         spans.append((offset, close if close >= 0 else len(data), "private-key"))
-    offset = data.find(b"untrusted comment:")
-    while offset >= 0:
+    for offset in offsets(data, b"untrusted comment:"):
         line = data.find(b"\n", offset, offset + 200)
         start = line + 1
         if line >= 0 and b"secret key" in data[offset:line] and run(data, start, ALNUM + b"+/=", 400) >= 60:
             spans.append((start, start + run(data, start, ALNUM + b"+/=", 400), "private-key"))
-        offset = data.find(b"untrusted comment:", offset + 18)
 
 
 def _bindpw(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    for word in (b"bindpw",):
-        offset = low.find(word)
-        while offset >= 0:
-            start = offset + 6 + run(data, offset + 6, b" \t", 8)
-            size = _until(data, start)
-            if start > offset + 6 and _is_typed(data[start : start + size]):
-                spans.append((start, start + size, "password"))
-            offset = low.find(word, offset + 6)
+    for offset in offsets(low, b"bindpw"):
+        start = offset + 6 + run(data, offset + 6, b" \t", 8)
+        size = _until(data, start)
+        if start > offset + 6 and _is_typed(data[start : start + size]):
+            spans.append((start, start + size, "password"))
 
 
 def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -461,8 +438,7 @@ def _is_session(name: bytes, bare: bytes, word: bytes, is_pair: bool) -> bool:
 def _cookie_lines(data: bytes, spans: "list[Span]") -> None:
     """Lines of curl's cookie file: seven fields, the last of which is the value."""
     for mark in (b"\tTRUE\t", b"\tFALSE\t"):
-        offset = data.find(mark)
-        while offset >= 0:
+        for offset in offsets(data, mark, 5):
             start = data.rfind(b"\n", max(0, offset - 200), offset) + 1
             end = data.find(b"\n", offset, offset + 4096)
             end = min(len(data), offset + 4096) if end < 0 else end
@@ -470,14 +446,12 @@ def _cookie_lines(data: bytes, spans: "list[Span]") -> None:
             if len(fields) == 7 and fields[4].isdigit() and len(fields[6]) >= 16 and is_random(fields[6]):
                 stop = start + len(data[start:end].rstrip(b"\r"))
                 spans.append((stop - len(fields[6]), stop, "cookie"))
-            offset = data.find(mark, offset + 5)
 
 
 def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`IDENTIFIED BY 'x'`, `WITH PASSWORD 'x'`."""
     for word in (b"identified by", b"password"):
-        offset = low.find(word)
-        while offset >= 0:
+        for offset in offsets(low, word):
             start = offset + len(word) + run(data, offset + len(word), b" \t", 4)
             quote = data[start : start + 1]
             if start > offset + len(word) and quote in (b"'", b'"'):
@@ -486,13 +460,11 @@ def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 is_set = word != b"password" or front.endswith((b"with", b"encrypted"))
                 if close > 0 and is_set and _is_typed(data[start + 1 : close]):
                     spans.append((start + 1, close, "password"))
-            offset = low.find(word, offset + len(word))
 
 
 def _jwk(data: bytes, spans: "list[Span]") -> None:
     """The private parts of a JSON Web Key."""
-    offset = data.find(b"kty")
-    while offset >= 0:
+    for offset in offsets(data, b"kty", 1000):
         first = max(0, offset - 2000)
         window = data[first : offset + 3000]
         for name in _JWK_PARTS:
@@ -508,12 +480,10 @@ def _jwk(data: bytes, spans: "list[Span]") -> None:
                 size = run(window, start, _URL64, 1000)
                 if size >= 20 and is_random(window[start : start + size]):
                     spans.append((first + start, first + start + size, "private-key"))
-        offset = data.find(b"kty", offset + 1000)
 
 
 def _putty(data: bytes, spans: "list[Span]") -> None:
-    offset = data.find(b"Private-Lines")
-    while offset >= 0:
+    for offset in offsets(data, b"Private-Lines"):
         start = offset + 13 + run(data, offset + 13, b": \t\r\n" + DIGIT + b"\\n", 16)
         end = start
         while True:
@@ -524,13 +494,11 @@ def _putty(data: bytes, spans: "list[Span]") -> None:
             end += run(data, end, b"\r\n", 2) or 2 * (data[end : end + 2] == b"\\n")
         if end - start >= 16:
             spans.append((start, end, "private-key"))
-        offset = data.find(b"Private-Lines", offset + 13)
 
 
 def _signatures(data: bytes, spans: "list[Span]") -> None:
     """Shared access signatures: `sig=` in a query, 43 signs of Base64 and a `=`, percent-encoded or not."""
-    offset = data.find(b"sig=")
-    while offset >= 0:
+    for offset in offsets(data, b"sig="):
         start = offset + 4
         size = run(data, start, ALNUM + b"%+/=_-", 120)
         if (
@@ -539,15 +507,11 @@ def _signatures(data: bytes, spans: "list[Span]") -> None:
             and is_random(data[start : start + size].rstrip(b"="))
         ):
             spans.append((start, start + size, "azure-key"))
-        offset = data.find(b"sig=", offset + 4)
 
 
 def _defines(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`define('DB_PASSWORD', 'x')`."""
-    from eventlog.secrets.names import is_secret_name, is_secret_value, kind_of
-
-    offset = low.find(b"define(")
-    while offset >= 0:
+    for offset in offsets(low, b"define("):
         start = offset + 7 + run(data, offset + 7, b" \t", 8)
         quote = data[start : start + 1]
         if quote in (b"'", b'"'):
@@ -563,7 +527,6 @@ def _defines(data: bytes, low: bytes, spans: "list[Span]") -> None:
                     _wordpress(name) and len(value) >= 32 and len(set(value)) > 16
                 ):
                     spans.append((value_start + 1, stop, kind_of(name)))
-        offset = low.find(b"define(", offset + 7)
 
 
 def _wordpress(name: bytes) -> bool:
@@ -572,10 +535,7 @@ def _wordpress(name: bytes) -> bool:
 
 def _setters(data: bytes, low: bytes, setter: bytes, spans: "list[Span]") -> None:
     """`setx NAME value`, `gh secret set NAME --body value`, `aws configure set name value`."""
-    from eventlog.secrets.names import is_secret_name, is_secret_value, kind_of
-
-    offset = low.find(setter)
-    while offset >= 0:
+    for offset in offsets(low, setter):
         words = _words(data, offset + len(setter), _line_end(data, offset))
         plain = [
             w for w in words if w[2] not in (b"--body", b"-b", b"/m", b"--value", b"--secret", b"--plaintext")
@@ -592,13 +552,11 @@ def _setters(data: bytes, low: bytes, setter: bytes, spans: "list[Span]") -> Non
                 if value_start >= 0:
                     spans.append((value_start, value_start + len(value), kind_of(name)))
                 break
-        offset = low.find(setter, offset + len(setter))
 
 
 def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
     """`<Pass encoding="base64">x</Pass>`, `<wsse:Password Type="…">x<`."""
-    offset = low.find(b"pass")
-    while offset >= 0:
+    for offset in offsets(low, b"pass"):
         front = data[max(0, offset - 12) : offset]
         if b"<" in front and not front[front.rfind(b"<") + 1 :].strip(ALNUM + b":"):
             name_end = offset + run(data, offset, ALNUM, 16)
@@ -614,4 +572,3 @@ def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 if value and _is_typed(value):
                     start = data.find(value, close + 1)
                     spans.append((start, start + len(value), "password"))
-        offset = low.find(b"pass", offset + 4)

@@ -10,6 +10,10 @@ Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
 
 from eventlog.secrets.table import COMMANDS, KEYS_OF, OPTIONS, OTHERS, PASSWORDS, TOKENS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 DIGIT = b"0123456789"
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = b"abcdefghijklmnopqrstuvwxyz"
@@ -309,6 +313,15 @@ def run(data: bytes, offset: int, allowed: bytes, most: int) -> int:
     """How many of the allowed bytes follow from `offset`, at most so many."""
     window = data[offset : offset + most]
     return len(window) - len(window.lstrip(allowed))
+
+
+def offsets(data: bytes, mark: bytes, step: int = 0) -> "Iterator[int]":
+    """Where a mark stands, each at least `step` bytes after the one before; by default the mark's size."""
+    step = step or len(mark)
+    offset = data.find(mark)
+    while offset >= 0:
+        yield offset
+        offset = data.find(mark, offset + step)
 
 
 def _may_be_token(data: bytes, beginning: bytes) -> bool:

@@ -41,6 +41,7 @@ from eventlog.secrets.prefilter import (
     long_runs,
     may_be_base64,
     may_hold,
+    offsets,
     words_of,
 )
 from eventlog.secrets.prefilter import run as _run
@@ -176,13 +177,11 @@ def _outside_of_examples(data: bytes, spans: "list[Span]") -> "list[Span]":
     """Without made-up values in the self-descriptions of Ansible modules; tokens stay."""
     texts = []
     for mark in _DESCRIPTIONS:
-        offset = data.find(mark)
-        while offset >= 0:
+        for offset in offsets(data, mark, 1):
             start = offset + len(mark) + (data[offset + len(mark) : offset + len(mark) + 1] in (b"r", b"u"))
             quotes = data[start : start + 3]
             end = data.find(quotes, start + 3) if quotes in (b"'''", b'"""') else start
             texts.append((start, end if end >= 0 else len(data)))
-            offset = data.find(mark, offset + 1)
     return [s for s in spans if s[2] not in _MADE_UP or not any(start < s[0] < end for start, end in texts)]
 
 
@@ -266,8 +265,7 @@ def _varied(text: bytes) -> bool:
 
 def _find_azure(data: bytes, spans: "list[Span]") -> None:
     """Client secrets: three bytes, a digit, `Q~`, 31 to 34 more."""
-    offset = data.find(b"Q~")
-    while offset >= 0:
+    for offset in offsets(data, b"Q~"):
         size = _run(data, offset + 2, DOTTED + b"~", 40)
         start = offset - 4
         if (
@@ -277,17 +275,14 @@ def _find_azure(data: bytes, spans: "list[Span]") -> None:
             and _varied(data[offset + 2 : offset + 33])
         ):
             spans.append((start, offset + 2 + size, "azure-secret"))
-        offset = data.find(b"Q~", offset + 2)
 
 
 def _find_devops(data: bytes, spans: "list[Span]") -> None:
     """Tokens of Azure DevOps: 84 letters and digits, `AZDO` eight before the end."""
-    offset = data.find(b"AZDO")
-    while offset >= 0:
+    for offset in offsets(data, b"AZDO"):
         start = offset - 76
         if start >= 0 and not data[start : offset + 8].strip(ALNUM) and _run(data, offset + 8, ALNUM, 1) == 0:
             spans.append((start, offset + 8, "azure-secret"))
-        offset = data.find(b"AZDO", offset + 4)
 
 
 def _find_dotted(data: bytes, runs: bytes, spans: "list[Span]") -> None:
@@ -409,8 +404,7 @@ def _looks_like_key(text: bytes) -> bool:
 
 def _find_url_passwords(data: bytes, spans: "list[Span]") -> None:
     """`scheme://user:password@host`: the password."""
-    offset = data.find(b"://")
-    while offset >= 0:
+    for offset in offsets(data, b"://"):
         window = data[offset + 3 : offset + 3 + URL_USER_MAX]
         stop = window.find(b"@")
         if stop > 0:
@@ -419,7 +413,6 @@ def _find_url_passwords(data: bytes, spans: "list[Span]") -> None:
             if colon and len(password) >= 3 and not _cut_by(user) and _is_url_password(password):
                 start = offset + 3 + len(name) + 1
                 spans.append((start, start + len(password), "url-password"))
-        offset = data.find(b"://", offset + 3)
 
 
 def _cut_by(text: bytes) -> bool:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eventlog.checkout.materialize import Report
     from eventlog.log.reader import LogView
     from eventlog.projections.excerpt import Excerpt
-    from eventlog.query.engine import Bound, Limits, Parameters, Result
+    from eventlog.query.engine import Bound, Limits, Parameters, Result, Snapshot
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.certainty import Certainty
     from eventlog.replay.diffs import Diff
@@ -533,16 +533,20 @@ class Store:
 
         self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
         with self.view() as view:
-            arguments = (sql, parameters, limits, self._answers, self._connections, self.line_counts)
-            return replace(run(view, self.layout, self.fs, *arguments, self.people), unread=self.unread)
+            return replace(run(self._snapshot(view), sql, parameters, limits), unread=self.unread)
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
         from eventlog.query.engine import table
 
         with self.view() as view:
-            arguments = (sql, parameters, limits, self._answers, self._connections, self.line_counts)
-            return table(view, self.layout, self.fs, *arguments, self.people)
+            return table(self._snapshot(view), sql, parameters, limits)
+
+    def _snapshot(self, view: "LogView") -> "Snapshot":
+        from eventlog.query.engine import Snapshot
+
+        lent = self._answers, self._connections, self.line_counts, self.people
+        return Snapshot(view, self.layout, self.fs, *lent)
 
     @cached_property
     def line_counts(self) -> "LineCounts":

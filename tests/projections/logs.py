@@ -16,7 +16,7 @@ from eventlog.log.reader import LogView, open_view
 from eventlog.log.seal import seal
 from eventlog.projections import index
 from eventlog.projections.definitions import ASKED_FOR, COLUMNS_OF, names_of, quoted
-from eventlog.query.engine import run
+from eventlog.query.engine import Limits, Snapshot, run
 
 STORE_ID = bytes(range(16))
 KEYS = {
@@ -54,9 +54,9 @@ class Log:
         with self.view() as view:
             return list(view.iterate())
 
-    def query(self, sql: str, *parameters: Any, **options: Any) -> Any:
+    def query(self, sql: str, *parameters: Any, limits: Limits | None = None, **lent: Any) -> Any:
         with self.view() as view:
-            return run(view, self.layout, REAL, sql, list(parameters) or None, **options)
+            return run(Snapshot(view, self.layout, REAL, **lent), sql, list(parameters) or None, limits)
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self.query(sql, *parameters).rows

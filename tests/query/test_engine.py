@@ -18,6 +18,7 @@ from eventlog.base.types import COLUMN_NAMES
 from eventlog.log.reader import LogView
 from eventlog.projections import fold, source
 from eventlog.query import engine, safe
+from eventlog.query.engine import Snapshot
 from eventlog.query.views import COLUMNS_OF, NAMES
 from tests.projections.logs import Log, event
 
@@ -164,7 +165,7 @@ def test_parameters(log: Log) -> None:
     assert log.rows("SELECT count(*) FROM events WHERE title = ?", "it's; DROP") == [(1,)]
     assert log.rows("SELECT $2 || $1", "a", "b") == [("ba",)]
     with log.view() as view:
-        named = engine.run(view, log.layout, REAL, "SELECT $x + 1", {"x": 1})
+        named = engine.run(Snapshot(view, log.layout, REAL), "SELECT $x + 1", {"x": 1})
     assert named.rows == [(2,)]
     with pytest.raises(QueryError, match=r"(?i)parameter"):
         log.rows("SELECT ?")
@@ -196,7 +197,7 @@ def test_an_answer_as_arrow(log: Log) -> None:
     log.append(full_event(1), event("action", 2))
     ask = "SELECT position, occurred_at, blobs, title AS a, title AS a FROM events"
     with log.view() as view:
-        direct = engine.table(view, log.layout, REAL, ask)
+        direct = engine.table(Snapshot(view, log.layout, REAL), ask)
     again = log.query(ask).arrow()
 
     assert [column.to_pylist() for column in direct.columns] == [c.to_pylist() for c in again.columns]
@@ -278,7 +279,9 @@ def test_a_view_goes_on_without_the_connection_of_a_question(
     log.append(event("action", 1), event("action", 2, session_id="s1"))
     monkeypatch.setattr(engine, "_TAIL_BY_ROW_MAX", 0)
     with log.view() as view:
-        asked = engine.run(view, log.layout, REAL, "SELECT turn, seq FROM events ORDER BY position").rows
+        asked = engine.run(
+            Snapshot(view, log.layout, REAL), "SELECT turn, seq FROM events ORDER BY position"
+        ).rows
         table = view.tail_table()
 
     assert asked == [(3, 1), (3, 2)]
@@ -341,10 +344,10 @@ def a_process_can_ask(log: Log) -> Iterator[str]:
         "from eventlog.base.fs import REAL\n"
         "from eventlog.base.layout import Layout\n"
         "from eventlog.log.reader import open_view\n"
-        "from eventlog.query.engine import run\n"
+        "from eventlog.query.engine import Snapshot, run\n"
         f"layout = Layout({log.layout.root!r})\n"
         "with open_view(REAL, layout, bytes(range(16))) as view:\n"
-        "    print(run(view, layout, REAL, sys.argv[1]).rows)\n"
+        "    print(run(Snapshot(view, layout, REAL), sys.argv[1]).rows)\n"
         "print([m for m in ('pyarrow', 'click', 'orjson', 'pytz', 'numpy') if m in sys.modules])\n"
     )
 
@@ -369,9 +372,9 @@ def test_views_are_bound_only_when_named(log: Log, monkeypatch: pytest.MonkeyPat
     log.seal()
     with log.view() as view:
         os.rename(view.segment_paths[0], view.segment_paths[0] + ".away")
-        assert engine.run(view, log.layout, REAL, "SELECT 40 + 2").rows == [(42,)]
+        assert engine.run(Snapshot(view, log.layout, REAL), "SELECT 40 + 2").rows == [(42,)]
         with pytest.raises((QueryError, Corruption)):
-            engine.run(view, log.layout, REAL, "SELECT max(title) FROM events")
+            engine.run(Snapshot(view, log.layout, REAL), "SELECT max(title) FROM events")
 
     def no_fold(*_: object) -> None:
         raise AssertionError("a projection was folded")
@@ -451,9 +454,9 @@ def test_a_view_of_the_log_can_be_asked_twice(log: Log) -> None:
     """I6: both questions see the log as it was when the view was opened."""
     log.append(event("action", 1))
     with log.view() as view:
-        first = engine.run(view, log.layout, REAL, "SELECT count(*) FROM events").rows
+        first = engine.run(Snapshot(view, log.layout, REAL), "SELECT count(*) FROM events").rows
         log.append(event("action", 2))
-        second = engine.run(view, log.layout, REAL, "SELECT count(*) FROM events").rows
+        second = engine.run(Snapshot(view, log.layout, REAL), "SELECT count(*) FROM events").rows
 
     assert isinstance(view, LogView)
     assert first == second == [(1,)]

@@ -40,7 +40,10 @@ _TOTALS = (
     "errors",
     "errors_resolved",
 )
-
+_OF_DONE_TURN = (
+    "title", "user_request", "actions_taken", "outcome", "decisions", "files_read", "files_modified",
+    "event_count", "tokens_used",
+)  # fmt: skip
 
 _Row = Mapping[str, Any]
 
@@ -52,13 +55,13 @@ class Anchor(NamedTuple):
     """
 
     group: str
-    event_kind: str
-    source: str
     context_id: str
     payload: str
     extends: list[str]
     at: int | None
     session_id: str | None = None
+    event_kind: str = "fact"
+    source: str = "system"
     related_to: tuple[str, ...] = ()
 
 
@@ -276,27 +279,14 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
         project = _project(row, store)
         if project is not None:
             data = {"project_name": _project_name(row, store), "repo_hash": row["repo"]}
-            yield Anchor(
-                "knowledge",
-                "fact",
-                "system",
-                project,
-                wire.envelope("project_anchor", wire.encode(data)),
-                [],
-                None,  # it does not change with its master and is sent once
-            )
+            # It does not change with its master and is sent once, so it has no time.
+            yield Anchor("knowledge", project, _payload("project_anchor", data), [], None)
     for row in rows:
         project = _project(row, store)
-        data = {"active_session": row["active_session"], "total_sessions": row["total_sessions"]}
-        yield Anchor(
-            "master",
-            "fact",
-            "system",
-            row["context_id"],
-            wire.envelope("sessions_master", wire.encode(data)),
-            row["extends"] or ([] if project is None else [project]),
-            row["at"],
-        )
+        data = _fields(row, "active_session", "total_sessions")
+        extends = row["extends"] or ([] if project is None else [project])
+        payload = _payload("sessions_master", data)
+        yield Anchor("master", row["context_id"], payload, extends, row["at"])
 
 
 def _project(row: _Row, store: "Store") -> str | None:
@@ -316,54 +306,31 @@ def _project_name(row: _Row, store: "Store") -> str | None:
 def _session(row: _Row) -> Anchor:
     closed = row["status"] is not None and row["status"] != "active"
     data: dict[str, Any] = {
-        "title": row["title"],
-        "slug": row["slug"],
-        "session_id": row["session_id"],
+        **_fields(row, "title", "slug", "session_id"),
         "started_at": _iso(row["started_at"]),
-        "status": row["status"],
-        "turn_count": row["turn_count"],
+        **_fields(row, "status", "turn_count"),
         "last_turn": row["last_turn"] and turn_context(str(row["session_id"]), int(row["last_turn"])),
-        "totals": {name: row[name] for name in _TOTALS},
+        "totals": _fields(row, *_TOTALS),
     }
     if closed:
-        data |= {
-            "ended_at": _iso(row["ended_at"]),
-            "end_reason": row["end_reason"],
-            "summary": row["summary"],
-        }
-    return Anchor(
-        "sessions",
-        "fact",
-        "system",
-        row["context_id"],
-        wire.envelope("session_end" if closed else "session_start", wire.encode(data)),
-        row["extends"],
-        row["at"],
-        row["session_id"],
-    )
+        data |= {"ended_at": _iso(row["ended_at"]), **_fields(row, "end_reason", "summary")}
+    payload = _payload("session_end" if closed else "session_start", data)
+    return Anchor("sessions", row["context_id"], payload, row["extends"], row["at"], row["session_id"])
 
 
 def _provisional(row: _Row) -> Anchor:
     """The anchor that replaces a session that an earlier version sent under its provisional id."""
-    session_id = str(row["session_id"])
+    session_id, moved_to = str(row["session_id"]), row["context_id"]
     data = {
         "title": row["title"],
         "session_id": session_id,
         "status": "closed",
         "end_reason": "renamed",
-        "moved_to": row["context_id"],
+        "moved_to": moved_to,
     }
-    return Anchor(
-        "renamed",
-        "fact",
-        "system",
-        default_context(session_id),
-        wire.envelope("session_end", wire.encode(data)),
-        [link for link in row["extends"] or () if link.endswith(":sessions")],
-        None,
-        session_id,
-        (row["context_id"],),
-    )
+    extends = [link for link in row["extends"] or () if link.endswith(":sessions")]
+    context_id, payload = default_context(session_id), _payload("session_end", data)
+    return Anchor("renamed", context_id, payload, extends, None, session_id, related_to=(moved_to,))
 
 
 def _turn(row: _Row) -> Anchor:
@@ -375,18 +342,7 @@ def _turn(row: _Row) -> Anchor:
         "started_at": _iso(row["started_at"]),
     }
     if is_done:
-        data |= {
-            "completed_at": _iso(row["completed_at"]),
-            "title": row["title"],
-            "user_request": row["user_request"],
-            "actions_taken": row["actions_taken"],
-            "outcome": row["outcome"],
-            "decisions": row["decisions"],
-            "files_read": row["files_read"],
-            "files_modified": row["files_modified"],
-            "event_count": row["event_count"],
-            "tokens_used": row["tokens_used"],
-        }
+        data |= {"completed_at": _iso(row["completed_at"]), **_fields(row, *_OF_DONE_TURN)}
         if row["end_certainty"] not in (EXACT, NONE):
             data["files_certainty"] = row["end_certainty"]
     else:
@@ -396,14 +352,22 @@ def _turn(row: _Row) -> Anchor:
         )
     return Anchor(
         "turns",
-        "observation",
-        "agent" if is_done else "system",
         row["context_id"],
-        wire.envelope("turn_end" if is_done else "turn_start", wire.encode(data)),
+        _payload("turn_end" if is_done else "turn_start", data),
         [row["session_context"]],
         row["at"],
         row["session_id"],
+        event_kind="observation",
+        source="agent" if is_done else "system",
     )
+
+
+def _payload(kind: str, data: Mapping[str, Any]) -> str:
+    return wire.envelope(kind, wire.encode(data))
+
+
+def _fields(row: _Row, *names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
 def _iso(moment: datetime.datetime | str | None) -> str | None:

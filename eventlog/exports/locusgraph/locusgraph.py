@@ -98,6 +98,18 @@ BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD, CONTENT))
 _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """How records are made. `include`: types of events beside TYPES, or ALL_TYPES."""
+
+    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX
+    diffs: bool = True
+    include: frozenset[str] = frozenset()
+
+
+_DEFAULT = RecordOptions()
+
+
 class SourcedRecord(NamedTuple):
     """A record and where it comes from: `position` of a timeline event, None for a context's state.
 
@@ -160,7 +172,7 @@ def export(
     reached = ledger.position
     with store.view() as view:
         start = reached if since is None else since
-        batch = RecordBatch(store, view, start, graph_id, payload_bytes_max, diffs, include=include)
+        batch = RecordBatch(store, view, start, graph_id, RecordOptions(payload_bytes_max, diffs, include))
         lines = batch.lines()
         first = next(lines, None)
         if first is None:
@@ -195,10 +207,7 @@ class RecordBatch:
         view: "LogView",
         since: int,
         graph_id: str,
-        payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
-        diffs: bool = True,
-        *,
-        include: frozenset[str] = frozenset(),
+        options: RecordOptions = _DEFAULT,
         sent: Sent | None = None,
     ) -> None:
         """Args: sent: the contexts of an endpoint; None for files, where unchanged ones were in earlier
@@ -207,12 +216,12 @@ class RecordBatch:
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
+        self._redactor = store.redactor
         self._exposure = withheld.Exposure(view, store.redactor)
         self._people = people.allowed(store.fs, store.layout, homes=True)  # paths of this machine are removed
         self._graph_id = graph_id
-        self._payload_bytes_max = payload_bytes_max
-        self._diffs = diffs
-        self._types = None if ALL_TYPES in include else TYPES | include
+        self._options = options
+        self._types = None if ALL_TYPES in options.include else TYPES | options.include
         self._settled = Settled(view)
         self._facts = anchors.ContextFacts()
         self._parents = Parents(sent)
@@ -280,9 +289,7 @@ class RecordBatch:
                 return
             if wire.context(context_id) not in self._parents:
                 payload = wire.envelope("category", wire.encode({"name": name}))
-                yield self.entry_of(
-                    anchors.Anchor("categories", "fact", "system", context_id, payload, [], None)
-                )
+                yield self.entry_of(anchors.Anchor("categories", context_id, payload, [], None))
 
     def entry_of(self, anchor: anchors.Anchor) -> SourcedRecord:
         return SourcedRecord(anchor.group, None, self._of_anchor(anchor))
@@ -307,11 +314,11 @@ class RecordBatch:
                     self.passed += 1
                     self._left_out[event_type] += 1
                 else:
-                    visible = self._store.redactor.leaving(self._settled.event(event))
+                    visible = self._redactor.leaving(self._settled.event(event))
                     yield SourcedRecord("events", event["position"], self._of_event(visible))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
-        names = self._store.redactor.leaving({"event_type": "file", "payload": anchor.payload})
+        names = self._redactor.leaving({"event_type": "file", "payload": anchor.payload})
         return self._record(
             anchor.group,
             anchor.event_kind,
@@ -328,20 +335,14 @@ class RecordBatch:
         event_type, event_id = event["event_type"], event["event_id"]
         location = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
-        text = people.text_without(self._people, event["payload"] or "{}", is_json=True)
-        if people.names_people(event):
-            payload = wire.decode(text)
-            if isinstance(payload, dict) and payload != (
-                visible := people.within(self._people, event, payload)
-            ):
-                text = wire.encode(visible)
+        text = people.payload_within(self._people, event, event["payload"] or "{}", wire.decode)
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
         else:
             if event_type == "error" and event["path"] is not None:
                 columns["file"] = event["path"]  # S1-33: the key has this name on the wire
-            if event_type == "file" and self._diffs:
+            if event_type == "file" and self._options.diffs:
                 diff = self._diff(event)
                 if diff is not None and (event["before_hash"] or event["after_hash"]):
                     columns = {**wire.lines_of(diff), **columns}
@@ -374,7 +375,7 @@ class RecordBatch:
         links: Mapping[str, Any],
         happened_us: int | None,
     ) -> dict[str, Any]:
-        fitted = wire.fit(payload, self._payload_bytes_max, location)
+        fitted = wire.fit(payload, self._options.payload_bytes_max, location)
         linked = wire.links(self._parents.links(links))
         (self._parents.add_event if group == "events" else self._parents.add)(context_id)
         report = self.report

@@ -62,24 +62,18 @@ class ProtocolError(EventLogError):
 
 
 class SentRecord(NamedTuple):
-    """One record as it is sent. `key` stands for its context, `state` for all of it, in the ledger."""
+    """One record as it is sent. `key` stands for its context, `state` for all of it, in the ledger.
+
+    `is_counted_by_position`: whether the position alone shows that it arrived.
+    """
 
     group: str
     position: int | None  # of a timeline event; None for a context whose state may change
     context_id: str
-    replace: bool
+    key: str
     text: bytes
-    parents: tuple[str, ...] = ()  # what it extends
-    late: bool = False  # an event from before the position, noted as contexts are
-
-    @property
-    def is_counted_by_position(self) -> bool:
-        """Whether the position alone shows that it arrived."""
-        return self.position is not None and not self.late
-
-    @property
-    def key(self) -> str:
-        return key_of(self.context_id)
+    parents: tuple[str, ...]  # what it extends
+    is_counted_by_position: bool
 
     @property
     def state(self) -> str:
@@ -123,7 +117,10 @@ def item(
     payload_bytes_max: int,
     late: bool = False,
 ) -> SentRecord:
-    """A wire record (docs/locusgraph.md) as an item: documented keys only, unknown ones left out."""
+    """A wire record (docs/locusgraph.md) as an item: documented keys only, unknown ones left out.
+
+    Args: late: an event from before the position, noted as contexts are.
+    """
     fields: dict[str, Any] = {"event_kind": record["event_kind"], "context_id": record["context_id"]}
     if record["source"] in SOURCES:
         fields["source"] = record["source"]
@@ -139,7 +136,9 @@ def item(
     payload = _payload(record["payload_json"], payload_bytes_max, record["context_id"])
     rest = jsontext.encode_without_floats(fields)
     text = b'{"payload":' + payload + b"," + rest[1:]
-    return SentRecord(group, position, record["context_id"], replace, text, tuple(record["extends"]), late)
+    context_id, parents = record["context_id"], tuple(record["extends"])
+    is_counted = position is not None and not late
+    return SentRecord(group, position, context_id, key_of(context_id), text, parents, is_counted)
 
 
 def body(graph_id: str, items: Sequence[SentRecord]) -> bytes:

@@ -9,8 +9,9 @@ lock); a view is held for minutes at most.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -22,7 +23,14 @@ from eventlog.exports.locusgraph import anchors, rest, wire
 from eventlog.exports.locusgraph.courier import Clock, Courier, ServiceError, StoppedError
 from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, DeliveryLog, RefusedRecord, read
 from eventlog.exports.locusgraph.endpoint import Endpoint
-from eventlog.exports.locusgraph.locusgraph import ALL_TYPES, BOOKKEEPING, TYPES, RecordBatch, SourcedRecord
+from eventlog.exports.locusgraph.locusgraph import (
+    ALL_TYPES,
+    BOOKKEEPING,
+    TYPES,
+    RecordBatch,
+    RecordOptions,
+    SourcedRecord,
+)
 from eventlog.exports.locusgraph.rest import ProtocolError, SendOutcome, SentRecord
 
 if TYPE_CHECKING:
@@ -44,16 +52,13 @@ _ABANDON_S = 10.0  # to wait for the answer to the last call when asked to stop
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(RecordOptions):
     """What to send. `since` begins at another position than the ledger's, and sends taken records again."""
 
     since: int | None = None
     session_id: str | None = None
     limit: int | None = None
     batch: int = BATCH
-    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX
-    diffs: bool = True
-    include: frozenset[str] = frozenset()  # types of events beside those that always go
 
 
 @dataclass(slots=True)
@@ -127,9 +132,8 @@ class EndpointStatus:
 def status(store: "Store", endpoint: Endpoint) -> EndpointStatus:
     """How far exports to `endpoint` have come, and their failures."""
     delivered = read(store, endpoint)
-    kinds = ", ".join(f"'{kind}'" for kind in sorted(BOOKKEEPING))
     lag = store.query(
-        f"SELECT count(*) FROM events WHERE position >= $1 AND event_type NOT IN ({kinds})",
+        f"SELECT count(*) FROM events WHERE position >= $1 AND event_type NOT IN ({_listed(BOOKKEEPING)})",
         [delivered.position],
     ).rows[0][0]
     return EndpointStatus(delivered, store.journal.next_position(), lag, _named(store, delivered.failures))
@@ -144,7 +148,7 @@ def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRe
     with store.view() as view:
         for anchor in anchors.changed(view, store, 0):
             names[rest.key_of(wire.context(anchor.context_id))] = wire.context(anchor.context_id)
-        batch = RecordBatch(store, view, 0, "", diffs=False, include=frozenset((ALL_TYPES,)))
+        batch = RecordBatch(store, view, 0, "", RecordOptions(diffs=False, include=frozenset((ALL_TYPES,))))
         for position in positions:
             for entry in batch.events_at(position):
                 names[rest.key_of(entry.record["context_id"])] = entry.record["context_id"]
@@ -155,13 +159,10 @@ def _named(store: "Store", failures: dict[str, RefusedRecord]) -> list[RefusedRe
 
 def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
     """What `send` would send, in records, calls and bytes; the server is not called."""
-    report = _report_of(endpoint)
-    delivered = read(store, endpoint)
-    report.reached = delivered.position
-    already_sent = Delivered() if options.since is not None else delivered
+    report = SendReport(endpoint.server, endpoint.graph_id, endpoint.api)
+    maker = _Maker(store, endpoint, options, read(store, endpoint), report)
     with store.view() as view:
-        maker = _Maker(store, view, endpoint, options, already_sent, delivered, report)
-        for call_batch in maker.call_batches(delivered.position if options.since is None else options.since):
+        for call_batch in maker.new(view, maker.start, options.limit):
             report.requests += 1
             report.bytes += call_batch.size
     return report
@@ -190,52 +191,35 @@ def send(
     if not 1 <= options.batch <= endpoint.events_max:
         raise Refused(f"a batch has 1 to {endpoint.events_max:,} records in the interface {endpoint.api}")
     try:
-        lock = locks.acquire(store.fs, store.layout, f"{locks.EXPORT}{_name(endpoint)}", timeout_s=0.0)
+        name = endpoint.consumer.rpartition(":")[2]
+        lock = locks.acquire(store.fs, store.layout, f"{locks.EXPORT}{name}", timeout_s=0.0)
     except LockTimeout:
         raise LockTimeout(
             f"another process is sending to {endpoint.graph_id!r} at {endpoint.server}; it sends all that "
             "is new. Nothing was sent here."
         ) from None
-    with lock:
-        sender = _Sender(store, endpoint, courier, clock, options, progress or SendProgress())
+    with lock, closing(_Run(store, endpoint, courier, clock, options, progress or SendProgress())) as run:
         try:
             if retry_failed:
-                sender.again()
+                run.send_again(dict(run.receipts.delivered.failures), anew=True)
             else:
-                sender.run(follow, on_all_sent)
+                run.send_new(follow, on_all_sent)
         except StoppedError:
-            sender.report.stopped = True
+            run.report.stopped = True
         except (ServiceError, ProtocolError) as error:
             if isinstance(error, _RefusesAllError):
-                sender.receipts.drop()
-            sender.receipts.stopped_by(str(error))
+                run.receipts.drop()
+            run.receipts.stopped_by(str(error))
             raise
-        finally:
-            sender.finish()
-    return sender.report
-
-
-def _listed(include: frozenset[str]) -> str:
-    return ", ".join(
-        f"'{kind}'"
-        for kind in sorted(TYPES | {event_type for event_type in include if event_type.isidentifier()})
-    )
-
-
-def _name(endpoint: Endpoint) -> str:
-    return endpoint.consumer.rpartition(":")[2]
-
-
-def _report_of(endpoint: Endpoint) -> SendReport:
-    return SendReport(endpoint.server, endpoint.graph_id, endpoint.api)
+    return run.report
 
 
 class _RefusesAllError(ServiceError):
     """Nothing was taken, so the server or the interface is wrong."""
 
 
-class _Sender:
-    """One run: its records, their answers, and what was noted."""
+class _Run:
+    """One run: batches are made, posted and noted, pass after pass over the log."""
 
     def __init__(
         self,
@@ -247,54 +231,70 @@ class _Sender:
         progress: SendProgress,
     ) -> None:
         self.receipts = DeliveryLog(store, endpoint)
-        self.report = _report_of(endpoint)
-        self.report.reached = self.receipts.delivered.position
+        delivered = self.receipts.delivered
+        self.report = SendReport(endpoint.server, endpoint.graph_id, endpoint.api, reached=delivered.position)
         self._store = store
-        self._endpoint = endpoint
         self._courier = courier
         self._clock = clock
         self._options = options
-        # A given start means that records are sent again.
-        self._already_sent = Delivered() if options.since is not None else self.receipts.delivered
-        self._noted_at = clock.monotonic()
-        self._accepted = False
-        self._refused: list[str] = []  # reasons, until something was taken
         self._progress = progress
+        self._maker = _Maker(store, endpoint, options, delivered, self.report)
+        self._poster = _Poster(endpoint, courier, set(delivered.failures))
+        self._noted_at = clock.monotonic()
         self._trouble: str | None = None  # reported last
-        self._missing = set(self.receipts.delivered.failures)  # keys of contexts that the server lacks
-        self._failed = False  # a call, or the run; no call follows
-        self._pool = ThreadPoolExecutor(1, "locus-send")
 
-    def finish(self) -> None:
-        self._failed = True  # or done
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self.receipts.flush()
-        self.report.reached = self.receipts.delivered.position
+    def close(self) -> None:
+        self._poster.close()
+        self._flush()
         self.report.requests = self._courier.requests
         self.report.retries = self._courier.retries
 
     # -- what is new -------------------------------------------------------------------------------
 
-    def run(self, follow: bool, on_all_sent: Callable[[SendReport], None] | None) -> None:
-        wanted_start = self._options.since
-        position = self.receipts.delivered.position if wanted_start is None else wanted_start
+    def send_new(self, follow: bool, on_all_sent: Callable[[SendReport], None] | None) -> None:
+        position = self._maker.start
         self.report.since = self.report.until = position
         # The ledger follows unless that would leave positions out.
         counts = self._options.session_id is None and position <= self.receipts.delivered.position
         new_positions = self._news(position) if follow else None
         while True:
-            self._try_passing()
+            if retriable := self._retriable():
+                self.send_again(retriable, anew=False)
+                self.receipts.flush()
             position, done = self._pass(position, counts)
+            self.report.until = position
             if not done:
                 continue
-            self.receipts.flush()
-            self.report.reached = self.receipts.delivered.position
-            if new_positions is None or self._at_limit:
+            self._flush()
+            if new_positions is None or self._left() == 0:
                 return
             if on_all_sent is not None:
                 on_all_sent(self.report)
             self._await(new_positions, position)
             self._courier.pause(_LINGER_S)
+
+    def _pass(self, since: int, counts: bool) -> tuple[int, bool]:
+        """Send from `since` to the end of one view: the position reached, and whether that is the end."""
+        until_s = self._clock.monotonic() + _VIEW_S_MAX
+        with self._store.view() as view:
+            view.make_durable()  # sent records must not outlive the events they were made of (I5)
+            if not self.report.expected and self._options.session_id is None:
+                self.report.expected = self.report.tried + self._expected(since)
+            batches = _UntilLate(self._maker.new(view, since, self._left()), self._clock, until_s)
+            position = since
+            for call_batch in self._answered(batches):
+                if call_batch.reaches is not None:
+                    position = call_batch.reaches
+                    if counts:
+                        self.receipts.reached(position)
+                self._flush_if_needed()
+            if batches.is_late:
+                return position, False
+            if self._left() == 0:
+                return position, True
+            if counts and self._maker.made:
+                self.receipts.reached(view.next_position)
+            return view.next_position, True
 
     def _await(self, new_positions: Iterator[int], reached: int) -> None:
         """Wait for new events, or until a failed record may be retried."""
@@ -314,49 +314,14 @@ class _Sender:
             if event["event_type"] not in BOOKKEEPING:
                 yield event["position"] or 0
 
-    def _pass(self, since: int, counts: bool) -> tuple[int, bool]:
-        """Send from `since` to the end of one view: the position reached, and whether that is the end."""
-        began = self._clock.monotonic()
-        with self._store.view() as view:
-            view.make_durable()  # sent records must not outlive the events they were made of (I5)
-            maker = self._maker(view, self._already_sent)
-            if not self.report.expected and self._options.session_id is None:
-                self.report.expected = self.report.tried + self._expected(since)
-            position = since
-            held_too_long = False
-
-            def in_time() -> Iterator[_CallBatch]:
-                nonlocal held_too_long
-                for call_batch in maker.call_batches(since, self._left()):
-                    yield call_batch
-                    if self._clock.monotonic() - began > _VIEW_S_MAX and call_batch.reaches is not None:
-                        held_too_long = True
-                        return
-
-            for call_batch in self._answered(in_time()):
-                if call_batch.reaches is not None:
-                    position = call_batch.reaches
-                    if counts:
-                        self.receipts.reached(position)
-                self._flush_if_needed()
-            if held_too_long:
-                self.report.until = position
-                return position, False
-            if self._at_limit:
-                self.report.until = position
-                return position, True
-            if counts and maker.made:
-                self.receipts.reached(view.next_position)
-            self.report.until = view.next_position
-            return view.next_position, True
-
     def _expected(self, since: int) -> int:
         """About how many records a pass has to make, from counts alone."""
-        types = ", ".join(f"'{kind}'" for kind in sorted(_UNCOUNTED))
-        limits = self._options
+        include = self._options.include
+        wanted = TYPES | {event_type for event_type in include if event_type.isidentifier()}
         total = self._store.query(
-            f"SELECT (SELECT count(*) FROM events WHERE position >= {since} AND event_type NOT IN ({types})"
-            + ("" if ALL_TYPES in limits.include else f" AND event_type IN ({_listed(limits.include)})")
+            f"SELECT (SELECT count(*) FROM events WHERE position >= {since} "
+            f"AND event_type NOT IN ({_listed(_UNCOUNTED)})"
+            + ("" if ALL_TYPES in include else f" AND event_type IN ({_listed(wanted)})")
             + f") + (SELECT count(*) FROM turns WHERE last_position >= {since})"
             f" + (SELECT count(*) FROM sessions WHERE last_position >= {since}) + 2"
         ).rows[0][0]
@@ -364,18 +329,9 @@ class _Sender:
         return int(total) if left is None else min(int(total), left)
 
     def _left(self) -> int | None:
+        """How many records may still be sent; None without a limit."""
         limit = self._options.limit
         return None if limit is None else max(0, limit - self.report.total)
-
-    @property
-    def _at_limit(self) -> bool:
-        return self._left() == 0
-
-    def _flush_if_needed(self) -> None:
-        now = self._clock.monotonic()
-        if self.receipts.full or now - self._noted_at >= _NOTE_EVERY_S:
-            self.receipts.flush()
-            self._noted_at = now
 
     # -- what was refused --------------------------------------------------------------------------
 
@@ -390,73 +346,49 @@ class _Sender:
             if failure.passing and not failure.at <= now < failure.next_at
         }
 
-    def _try_passing(self) -> None:
-        if retriable := self._retriable():
-            self._send_again(retriable, anew=False)
-            self.receipts.flush()
-
-    def again(self) -> None:
-        """Send refused records once more, in their present state, replacing what the server holds."""
-        self._send_again(dict(self.receipts.delivered.failures), anew=True)
-
-    def _send_again(self, failures: dict[str, RefusedRecord], *, anew: bool) -> None:
+    def send_again(self, failures: dict[str, RefusedRecord], *, anew: bool) -> None:
+        """Send refused records once more, in their present state; with `anew` replacing what the server
+        holds."""
+        there: set[str] = set()
         with self._store.view() as view:
             view.make_durable()
-            maker = self._maker(view, Delivered())
-            for _ in self._answered(maker.again(failures, anew)):
+            for call_batch in self._answered(self._maker.again(view, failures, anew)):
+                there.update(item.key for item in call_batch.items)
                 self._flush_if_needed()
-        for key in failures.keys() - maker.keys:
+        for key in failures.keys() - there:
             self.report.gone += 1
             self.receipts.forget(failures[key])
 
-    def _maker(self, view: "LogView", already_sent: Delivered) -> "_Maker":
-        owned = self.receipts.delivered
-        return _Maker(self._store, view, self._endpoint, self._options, already_sent, owned, self.report)
+    # -- answers -----------------------------------------------------------------------------------
 
-    # -- calls and their answers -------------------------------------------------------------------
+    def _answered(self, call_batches: Iterable[_CallBatch]) -> Iterator[_CallBatch]:
+        """Each batch once its answer is noted."""
+        for call_batch, answer in self._poster.posted(call_batches):
+            self._wait_for(answer)
+            self._note(call_batch.items, answer.result())
+            yield call_batch
 
-    def _answered(self, call_batches: Iterator[_CallBatch]) -> Iterator[_CallBatch]:
-        """Each batch once its answer is noted.
-
-        One call is under way while the next bodies are made. It is answered before the next one is sent, and
-        none is sent after one that failed; but its answer may be noted a moment later.
-        """
-        waiting: deque[tuple[_CallBatch, Future[list[SendOutcome]]]] = deque()
-        for call_batch in call_batches:
-            waiting.append((call_batch, self._pool.submit(self._deliver, call_batch.items)))
-            if len(waiting) > _AHEAD:
-                yield self._settled(*waiting.popleft())
-        while waiting:
-            yield self._settled(*waiting.popleft())
-
-    def _settled(self, call_batch: _CallBatch, answer: "Future[list[SendOutcome]]") -> _CallBatch:
-        self._wait_for(answer)
+    def _note(self, items: list[SentRecord], outcomes: list[SendOutcome]) -> None:
         report = self.report
-        outcomes = answer.result()
         now = int(self._clock.now())
-        for item, outcome in zip(call_batch.items, outcomes, strict=True):
+        for item, outcome in zip(items, outcomes, strict=True):
             failure = self.receipts.note(item, outcome, now)
             report.answers[outcome.status] = report.answers.get(outcome.status, 0) + 1
             report.tried += outcome.waits_for is None
             if failure is not None:
-                self._report_failure(failure, outcome)
+                if not report.failures:
+                    self._progress.trouble(f"not taken: {failure.context_id}: {outcome.reason}")
+                report.failures.append(failure)
                 continue
             report.records[item.group] = report.records.get(item.group, 0) + 1
             report.bytes += len(item.text) + 1
-            if not item.is_counted_by_position and self._already_sent is not self.receipts.delivered:
-                self._already_sent.states.put(item.key, item.state, has_id=False)
+            self._maker.taken(item)
         self._progress.going(report)
         if sum(failure.reason != rest.WAITS for failure in report.failures) >= _FAILED_MAX:
             raise ServiceError(
-                f"{self._endpoint.server} refused {_FAILED_MAX:,} records, the last one with: "
+                f"{report.server} refused {_FAILED_MAX:,} records, the last one with: "
                 f"{report.failures[-1].reason}. They are noted; see `--status`."
             )
-        return call_batch
-
-    def _report_failure(self, failure: RefusedRecord, outcome: SendOutcome) -> None:
-        if not self.report.failures:
-            self._progress.trouble(f"not taken: {failure.context_id}: {outcome.reason}")
-        self.report.failures.append(failure)
 
     def _wait_for(self, answer: "Future[list[SendOutcome]]") -> None:
         """Wait for the answer; when asked to stop, only a little longer."""
@@ -476,18 +408,78 @@ class _Sender:
 
     def _report_trouble(self) -> None:
         """Report the first fault of a call at once, and note it for `status`."""
-        trouble = self._courier.trouble
-        if trouble is None or self._trouble is not None:
-            self._trouble = trouble
-            return
-        self._trouble = trouble
-        self._progress.trouble(trouble)
-        self.receipts.stopped_by(trouble)
+        before, self._trouble = self._trouble, self._courier.trouble
+        if before is None and self._trouble is not None:
+            self._progress.trouble(self._trouble)
+            self.receipts.stopped_by(self._trouble)
+            self.receipts.flush()
+
+    def _flush_if_needed(self) -> None:
+        now = self._clock.monotonic()
+        if self.receipts.full or now - self._noted_at >= _NOTE_EVERY_S:
+            self.receipts.flush()
+            self._noted_at = now
+
+    def _flush(self) -> None:
         self.receipts.flush()
+        self.report.reached = self.receipts.delivered.position
+
+
+class _UntilLate:
+    """The batches up to the first one that ends a position after `until_s`; `is_late` when there was one."""
+
+    def __init__(self, call_batches: Iterator[_CallBatch], clock: Clock, until_s: float) -> None:
+        self.is_late = False
+        self._call_batches = call_batches
+        self._clock = clock
+        self._until_s = until_s
+
+    def __iter__(self) -> Iterator[_CallBatch]:
+        for call_batch in self._call_batches:
+            yield call_batch
+            self.is_late = self._clock.monotonic() > self._until_s and call_batch.reaches is not None
+            if self.is_late:
+                return
+
+
+class _Poster:
+    """Posts batches in order, in a thread beside the one that reads the log; it touches no store.
+
+    Args: missing: keys of the contexts that the server lacks.
+    """
+
+    def __init__(self, endpoint: Endpoint, courier: Courier, missing: set[str]) -> None:
+        self._endpoint = endpoint
+        self._courier = courier
+        self._missing = missing
+        self._accepted = False
+        self._refused: list[str] = []  # reasons, until something was taken
+        self._over = False  # a call failed, or the run ended: no call follows
+        self._pool = ThreadPoolExecutor(1, "locus-send")
+
+    def close(self) -> None:
+        self._over = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def posted(
+        self, call_batches: Iterable[_CallBatch]
+    ) -> Iterator[tuple[_CallBatch, "Future[list[SendOutcome]]"]]:
+        """Each batch with its answer to come.
+
+        One call is under way while the next bodies are made. It is answered before the next one is sent, and
+        none is sent after one that failed; but its answer may be noted a moment later.
+        """
+        waiting: deque[tuple[_CallBatch, Future[list[SendOutcome]]]] = deque()
+        for call_batch in call_batches:
+            waiting.append((call_batch, self._pool.submit(self._deliver, call_batch.items)))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
 
     def _deliver(self, items: list[SentRecord]) -> list[SendOutcome]:
-        """The outcome of each item. Runs beside the thread that reads the log, and touches no store."""
-        if self._failed:
+        """The outcome of each item."""
+        if self._over:
             raise StoppedError  # the waiting thread knows the reason
         try:
             missing_parents = [self._missing_parent(item) for item in items]
@@ -501,7 +493,7 @@ class _Sender:
                 (self._missing.add if outcome.status == "failed" else self._missing.discard)(item.key)
             return outcomes
         except BaseException:
-            self._failed = True
+            self._over = True
             raise
 
     def _missing_parent(self, item: SentRecord) -> str | None:
@@ -567,44 +559,40 @@ class _Sender:
 
 
 class _Maker:
-    """Items of one view, in batches. `made` counts records, `keys` are their contexts when sent again.
+    """Makes the items of views, in batches. `made` counts the records of the last pass.
 
-    `known` has the states that are not sent again, `owned` the contexts that we created on the server.
+    Contexts in a state of `already_sent` are not sent again; those of `owned` are ours on the server. A given
+    start means that records are sent again.
     """
 
     def __init__(
-        self,
-        store: "Store",
-        view: "LogView",
-        endpoint: Endpoint,
-        options: Options,
-        already_sent: Delivered,
-        owned: Delivered,
-        report: SendReport,
+        self, store: "Store", endpoint: Endpoint, options: Options, owned: Delivered, report: SendReport
     ) -> None:
+        report.reached = owned.position
+        self.start = owned.position if options.since is None else options.since
         self.made = 0  # of records, and of events that need none
-        self.keys: set[str] = set()
         self._store = store
-        self._view = view
         self._endpoint = endpoint
-        self._options = options
-        self._already_sent = already_sent
+        # A server takes no larger payload.
+        size = min(options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX)
+        self._options = replace(options, payload_bytes_max=size)
         self._owned = owned
+        self._already_sent = owned if options.since is None else Delivered()
         self._report = report
 
-    def call_batches(self, since: int, limit: int | None = None) -> Iterator[_CallBatch]:
+    def new(self, view: "LogView", since: int, limit: int | None) -> Iterator[_CallBatch]:
         """The new records from `since` on; contexts that the service has in this state are left out."""
-        batch = self._batch(since)
+        self.made = 0
+        batch = self._batch(view, since)
         items = self._new(batch.entries(self._options.session_id), self._options.since is not None)
-        limit = self._options.limit if limit is None else limit
         try:
             yield from self._batched(items if limit is None else islice(items, limit))
         finally:
             self._take_facts(batch)
 
-    def again(self, failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_CallBatch]:
+    def again(self, view: "LogView", failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_CallBatch]:
         """The refused records, wherever they are; with `anew` they replace what the server holds."""
-        batch = self._batch(0)
+        batch = self._batch(view, 0)
 
         def entries() -> Iterator[SourcedRecord]:
             if any(failure.position is None for failure in failures.values()):
@@ -614,24 +602,18 @@ class _Maker:
             for position in sorted({f.position for f in failures.values() if f.position is not None}):
                 yield from batch.events_at(position)
 
-        items = (self._item(entry, anew) for entry in entries())
-        for call_batch in self._batched(items):
-            self.keys.update(item.key for item in call_batch.items)
-            yield _CallBatch(call_batch.items, None, call_batch.size)
+        for call_batch in self._batched(self._item(entry, anew) for entry in entries()):
+            yield replace(call_batch, reaches=None)
         self._take_facts(batch)
 
-    def _batch(self, since: int) -> RecordBatch:
-        options = self._options
-        return RecordBatch(
-            self._store,
-            self._view,
-            since,
-            self._endpoint.graph_id,
-            min(options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX),
-            options.diffs,
-            include=options.include,
-            sent=Arrived(self._owned),
-        )
+    def taken(self, item: SentRecord) -> None:
+        """Remember what the server took, where the receipts do not."""
+        if self._already_sent is not self._owned and not item.is_counted_by_position:
+            self._already_sent.states.put(item.key, item.state, has_id=False)
+
+    def _batch(self, view: "LogView", since: int) -> RecordBatch:
+        endpoint, sent = self._endpoint, Arrived(self._owned)
+        return RecordBatch(self._store, view, since, endpoint.graph_id, self._options, sent)
 
     def _take_facts(self, batch: RecordBatch) -> None:
         self._report.payloads_cut += batch.report.payloads_cut
@@ -673,7 +655,7 @@ class _Maker:
             entry.record,
             api=self._endpoint.api,
             replace=replace,
-            payload_bytes_max=min(self._options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX),
+            payload_bytes_max=self._options.payload_bytes_max,
             late=entry.late,
         )
 
@@ -699,3 +681,8 @@ def _call_batch(items: list[SentRecord], size: int) -> _CallBatch:
     last = items[-1]
     reaches = last.position if last.is_counted_by_position else None
     return _CallBatch(items, None if reaches is None else reaches + 1, size)
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Words as a list in SQL."""
+    return ", ".join(f"'{word}'" for word in sorted(words))
