@@ -44,17 +44,11 @@ class EditedFile:
 
     __slots__ = ("added", "original", "path", "removed")
 
-    def __init__(
-        self,
-        path: str,
-        original: "str | None" = None,
-        added: "int | None" = None,
-        removed: "int | None" = None,
-    ) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.original = original
-        self.added = added
-        self.removed = removed
+        self.original: "str | None" = None
+        self.added: "int | None" = None
+        self.removed: "int | None" = None
 
 
 class Call:
@@ -77,29 +71,6 @@ class Call:
     names. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
     turn.
     """
-
-    __slots__ = (
-        "agent",
-        "answers",
-        "called_at",
-        "cause",
-        "columns",
-        "counted",
-        "ended",
-        "events",
-        "kind",
-        "may_duplicate",
-        "model_call",
-        "moment",
-        "named",
-        "prompt",
-        "scope",
-        "started_action_id",
-        "tool_call",
-        "tools_settled",
-        "transcripts",
-        "unheard",
-    )
 
     def __init__(self, agent: str, columns: Event) -> None:
         self.agent = agent
@@ -130,6 +101,61 @@ class Call:
     @property
     def turn(self) -> "str | None":
         return text_of(self.columns, "agent_turn_id")
+
+    # -- what the moments of all agents say ------------------------------------------------------
+
+    def begin_session(self, source: str, payload: "Mapping[str, object]", **columns: object) -> None:
+        """A session begins or, by its `source`, goes on."""
+        begins = source in ("startup", "clear")
+        key = ("session", self.session) if begins else ()
+        operation = "start" if begins else source
+        self.add("session", payload, *key, operation=operation, status="active", **columns)
+        if source != "compact":  # which happens in the middle of a turn
+            self.moment = SESSION
+
+    def end_session(self, reason: str, payload: "Mapping[str, object]") -> None:
+        self.add("session", {**payload, "end_reason": reason}, operation="end", status="closed")
+        self.moment = SESSION_END
+
+    def begin_turn(
+        self, message: str, payload: "Mapping[str, object]", *, origin: "str | None" = None
+    ) -> None:
+        """A turn begins with `message`.
+
+        Args: payload: what else is said of the prompt; origin: who wrote it, where the agent tells.
+        """
+        turn, by_person = self.turn, origin in (None, "user", "sdk")
+        self.add(
+            "turn",
+            {"user_message": message, "origin": origin},
+            "turn",
+            turn,
+            "start",
+            operation="start",
+            status="active",
+            title=None if by_person else f"({str(origin).replace('_', ' ')})",
+        )
+        fields = {"snapshot_type": "turn_start"}
+        self.add("snapshot", fields, "snapshot", turn, "start", operation="turn_start")
+        words = {"message": message, "origin": origin, **payload}
+        self.add("intent", words, "intent", turn, source="user" if by_person else "system")
+        self.moment = TURN_START
+        self.prompt = message if by_person else None
+
+    def end_turn(
+        self, outcome: object, payload: "Mapping[str, object]", *key: "str | None", status: str
+    ) -> None:
+        """A turn ends; `outcome` are the last words of the model."""
+        self.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
+        words = {"outcome": outcome if isinstance(outcome, str) else None, **payload}
+        self.add("turn", words, *key, source="agent", operation="end", status=status)
+        self.moment = TURN_END
+
+    def read_transcript(self, path: "str | None") -> None:
+        """Model calls stand in the file at `path`."""
+        self.transcripts += [] if path is None else [path]
+
+    # -- events ----------------------------------------------------------------------------------
 
     def add_of_tool(
         self,

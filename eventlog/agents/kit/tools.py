@@ -3,7 +3,7 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
-from eventlog.agents.kit.call import EditedFile, object_of, text_of
+from eventlog.agents.kit.call import TOOL, TOOL_START, EditedFile, object_of, text_of
 from eventlog.base.paths import patch_paths
 
 TYPE_CHECKING = False
@@ -18,6 +18,21 @@ EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 
 # Instead of what tools say of files that git ignores and that a store keeps (`ignored_texts.py`).
 LEFT_OUT = "[LEFT OUT: of a file that git ignores]"
+
+
+class ToolUse:
+    """One use of a tool: the id that the agent gave it, if any, and its arguments.
+
+    `words` stand for the arguments in ids, where hooks spell them otherwise than transcripts do.
+    """
+
+    __slots__ = ("args", "id", "name", "words")
+
+    def __init__(self, name: "str | None", id: "str | None", args: object, words: object = None) -> None:
+        self.name = name
+        self.id = id
+        self.args = args
+        self.words = args if words is None else words
 
 
 class AgentTools:
@@ -60,10 +75,48 @@ class AgentTools:
             return EDITS
         return QUIET if tool in self.quiet else WAITS if tool in self.waits else ANY
 
-    def describe(self, call: "Call", tool: "str | None", arguments: object) -> None:
+    def begin(self, call: "Call", use: ToolUse, payload: "Mapping[str, object]") -> None:
+        """A tool begins. Args: payload: what the agent says besides its arguments."""
+        words = {"args": use.args, **payload}
+        call.add_of_tool("tool_start", words, use.id, use.words, source="agent", tool=use.name)
+        call.moment = TOOL_START
+        self._describe(call, use)
+
+    def end(
+        self,
+        call: "Call",
+        use: ToolUse,
+        payload: "Mapping[str, object]",
+        *,
+        success: "bool | None",
+        error: "str | None" = None,
+        error_type: str = "tool_failure",
+        **columns: object,
+    ) -> None:
+        """A tool has ended. Args: payload: its result, and what else is said; error: why it failed."""
+        words = {"args": use.args, **payload}
+        call.add_of_tool("action", words, use.id, use.words, tool=use.name, success=success, **columns)
+        call.cause = call.ended[0] if call.ended else None
+        if error is not None:
+            command = object_of({"": use.args}, "").get("command")
+            call.add_of_tool(
+                "error",
+                {"message": error, "tool": use.name, "command": command},
+                use.id,
+                use.words,
+                tool=use.name,
+                error_type=error_type,
+                resolved=False,
+                related_to=["errors"],
+            )
+        self._describe(call, use)
+        if call.kind != QUIET:
+            call.moment = TOOL
+
+    def _describe(self, call: "Call", use: ToolUse) -> None:
         """Say in `call` what its tool may change."""
-        call.kind = self.kind(tool)
-        call.named = list(map(EditedFile, self.paths(tool, arguments)))
+        call.kind = self.kind(use.name)
+        call.named = list(map(EditedFile, self.paths(use.name, use.args)))
         if call.kind == EDITS and not call.named:
             call.kind = ANY  # nobody knows what it edits
 
