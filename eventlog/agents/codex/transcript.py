@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.codex import copies, texts, tools, usage
-from eventlog.agents.codex.texts import EVENT, ITEM, prompt_rest, rest_of, texts_in
-from eventlog.agents.kit.call import int_of, object_of, text_of
-from eventlog.agents.kit.draft import Draft, digest_of
+from eventlog.agents.codex.texts import EVENT, ITEM, prompt_rest
+from eventlog.agents.kit.call import int_of, object_of, text_of, without
+from eventlog.agents.kit.draft import Draft, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource
+from eventlog.agents.kit.steps import text_in
 from eventlog.agents.kit.times import time_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -211,7 +212,7 @@ class CodexReader:
         session = text_of(payload, "session_id")
         if session is None or session == thread:
             session = parent
-        details = {name: value for name, value in payload.items() if name not in _OF_SESSION}
+        details = without(payload, *_OF_SESSION)
         if text_of(payload, "session_id") not in (None, thread):
             details["session_id"] = payload["session_id"]
         branch = text_of(git, "branch")
@@ -240,9 +241,7 @@ class CodexReader:
         draft.columns["subagent_id"] = thread
         role = object_of(spawn, "thread_spawn")
         title = text_of(role, "agent_role") or text_of(role, "agent_nickname")
-        draft.event(
-            "subagent", details, "subagent", thread, "start", operation="start", title=title, source="agent"
-        )
+        draft.subagent("start", thread, details, title=title)
 
     def _pass_over(self, payload: "dict[str, Any]") -> None:
         """A copied line: it says where the thread's own begin, and nothing more."""
@@ -308,7 +307,7 @@ class CodexReader:
 
     def _end_turn(self, payload: "dict[str, Any]") -> None:
         draft = self._draft
-        rest = {name: value for name, value in payload.items() if name not in _OF_END}
+        rest = without(payload, *_OF_END)
         kind = text_of(payload, "type") or ""
         last, duration_ms = payload.get("last_agent_message"), int_of(payload, "duration_ms")
         repeats = self._usage.take_repeats()
@@ -317,10 +316,7 @@ class CodexReader:
         turn = self._turn or draft.turn
         if self._subagent is not None:
             own = text_of(payload, "turn_id") or str(self._number)
-            draft.event(
-                "subagent", {"outcome": last, **rest}, "subagent", self._subagent, "end", own,
-                operation="end", source="agent", duration_ms=duration_ms,
-            )  # fmt: skip
+            draft.subagent("end", self._subagent, {"outcome": last, **rest}, own, duration_ms=duration_ms)
             return
         if turn is None or turn not in self._begun:
             self._raw(payload, f"event_msg/{kind}")
@@ -358,7 +354,7 @@ class CodexReader:
         kind = item.get("type")
         if kind == "message" and item.get("role") == "assistant":
             self._settle_held(item)
-            self._answer(texts_in(item.get("content")), ITEM, rest_of(item, texts.OF_MESSAGE))
+            self._answer(text_in(item.get("content")), ITEM, rest_of(item, texts.OF_MESSAGE))
             return
         self._settle_held()
         if kind == "message" and item.get("role") == "user":
@@ -380,7 +376,7 @@ class CodexReader:
         now, draft.of_line = draft.of_line, columns
         here, self._number = self._number, number
         if kind == "user":
-            text = texts_in(held.get("content"))
+            text = text_in(held.get("content"))
             if texts.is_of_client(text, bare=self._bare):
                 self._raw(held, "response_item/message/user")
             else:
@@ -388,7 +384,7 @@ class CodexReader:
                 self._prompt(text, prompt_rest(held))
         else:
             text = held["message"]
-            same = item is not None and texts_in(item.get("content")) == text
+            same = item is not None and text_in(item.get("content")) == text
             rest = rest_of(held, texts.OF_USER)
             more = rest_of(item, texts.OF_MESSAGE) if same and item else {}
             self._answer(text, EVENT, {**more, **rest})
@@ -433,7 +429,7 @@ class CodexReader:
         """A prompt as the client's event has it; the item before it may be the same one."""
         rest = {name: value for name, value in payload.items() if name not in texts.OF_USER and value}
         held = self._held
-        if held is not None and held[0] == "user" and text in texts_in(held[1].get("content")):
+        if held is not None and held[0] == "user" and text in text_in(held[1].get("content")):
             self._held = None
             item = prompt_rest(held[1])
             if "content" in item:
@@ -459,7 +455,7 @@ class CodexReader:
         if kind == "item_completed" and self._turn is None:
             self._enter_turn(payload)
         if kind == "item_completed" and item.get("type") == "UserMessage":
-            self._prompt_event(texts_in(item.get("content")), {})
+            self._prompt_event(text_in(item.get("content")), {})
             return
         self._settle_held()
         self._last_prompt = None
@@ -481,7 +477,7 @@ class CodexReader:
         kind = text_of(item, "type") or ""
         if kind == "AgentMessage":
             rest = rest_of(item, frozenset(("type", "content")))
-            self._hold("agent", {"message": texts_in(item.get("content")), **rest})
+            self._hold("agent", {"message": text_in(item.get("content")), **rest})
         elif self._tools.ends(kind):
             self._works()
             self._tools.details(kind, item, text_of(item, "id"))
@@ -505,10 +501,7 @@ class CodexReader:
         self._raw(payload, "event_msg/thread_settings_applied")
 
     def _failure(self, payload: "dict[str, Any]") -> None:
-        self._draft.event(
-            "error", rest_of(payload, frozenset(("type",))), *self._key("error", payload),
-            error_type="api_error", resolved=False, related_to=["errors"],
-        )  # fmt: skip
+        self._draft.error(rest_of(payload, ("type",)), *self._key("error", payload), error_type="api_error")
         self._name_former("error", "", payload)
 
     def _usage_record(self, payload: "dict[str, Any]") -> None:

@@ -35,15 +35,16 @@ _COLUMNS = (("agent_session_id", "session_id"), ("cwd", "cwd"))
 _SHARED = ("session_id", "cwd", "hook_event_name", "transcript_path", "timestamp")
 _OF_TOOL = (*_SHARED, "tool_name", "tool_input", "tool_response")
 
+WRITE_FILE = "write_file"
 TOOLS = AgentTools(
-    edits={"write_file": ("file_path",), "replace": ("file_path",)},
+    edits={WRITE_FILE: ("file_path",), "replace": ("file_path",)},
     waits="codebase_investigator cli_help",
     quiet="read_file read_many_files list_directory glob grep_search search_file_content google_web_search "
     "web_fetch write_todos ask_user update_topic complete_task get_internal_docs activate_skill "
     "enter_plan_mode exit_plan_mode read_mcp_resource list_mcp_resources",
 )
 _SHELL = "run_shell_command"
-_CONTENTS = ("originalContent", "newContent")
+CONTENTS = ("originalContent", "newContent")
 _EXIT_CODE = "Exit Code: "
 _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
 
@@ -156,7 +157,7 @@ def _count(named: EditedFile, shown: "Payload") -> None:
 def _lean(shown: "Payload") -> "Payload":
     """What was shown, without the contents of the file: the file event names them by their hashes."""
     lean = dict(shown)
-    for name in _CONTENTS:
+    for name in CONTENTS:
         text = lean.get(name)
         if isinstance(text, str):
             lean[name] = {"size": len(text.encode("utf-8", "replace"))}

@@ -17,6 +17,7 @@ from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
 # The moments at which a working directory is looked at.
 SESSION, TURN_START, TOOL_START, TOOL, TURN_END, SESSION_END = (
@@ -240,7 +241,8 @@ def object_of(fields: "Mapping[str, object]", name: str) -> "dict[str, object]":
     return value if isinstance(value, dict) else {}
 
 
-def without(fields: "Mapping[str, object]", *names: str) -> "dict[str, object]":
+def without(fields: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
+    """What an object says besides `names`."""
     return {name: value for name, value in fields.items() if name not in names}
 
 

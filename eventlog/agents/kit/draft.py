@@ -4,7 +4,8 @@ A `Draft` belongs to one source and one thread. Readers call it in the order of 
 `items` after each line. Pure.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from blake3 import blake3
@@ -12,6 +13,7 @@ from blake3 import blake3
 from eventlog.agents.kit.call import args_digest, is_global, numbered
 from eventlog.agents.kit.fact import Fact, words_in
 from eventlog.agents.kit.lines import Line
+from eventlog.agents.kit.tools import ToolUse
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
@@ -24,6 +26,7 @@ WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "se
 BACKUP = "backup"
 
 
+@dataclass(slots=True, kw_only=True)
 class FileEdit:
     """What a tool did to a file, or showed of it; which of the fields count follows from `kind`.
 
@@ -41,63 +44,28 @@ class FileEdit:
     kept for an edit whose content cannot be computed. `added` and `removed` are its counts of lines.
     """
 
-    __slots__ = (
-        "added",
-        "backup",
-        "content",
-        "created",
-        "first_line",
-        "kind",
-        "loose",
-        "old_path",
-        "original",
-        "patch",
-        "path",
-        "removed",
-        "replacements",
-    )
-
-    def __init__(
-        self,
-        kind: str,
-        path: str,
-        *,
-        content: str | bytes | None = None,
-        original: str | bytes | None = None,
-        created: bool | None = None,
-        replacements: "tuple[tuple[str, str, bool], ...]" = (),
-        patch: str | None = None,
-        old_path: str | None = None,
-        added: int | None = None,
-        removed: int | None = None,
-        loose: bool = False,
-        first_line: int | None = None,
-        backup: str | None = None,
-    ) -> None:
-        self.kind = kind
-        self.path = path
-        self.content = content
-        self.original = original
-        self.created = created
-        self.replacements = replacements
-        self.patch = patch
-        self.old_path = old_path
-        self.added = added
-        self.removed = removed
-        self.loose = loose
-        self.first_line = first_line
-        self.backup = backup
+    kind: str = field(kw_only=False)
+    path: str = field(kw_only=False)
+    content: str | bytes | None = None
+    original: str | bytes | None = None
+    created: bool | None = None
+    replacements: "tuple[tuple[str, str, bool], ...]" = ()
+    patch: str | None = None
+    old_path: str | None = None
+    added: int | None = None
+    removed: int | None = None
+    loose: bool = False
+    first_line: int | None = None
+    backup: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class FileItem:
     """A file edit in its place among the events: `cause` is the action that made it."""
 
-    __slots__ = ("cause", "columns", "edit")
-
-    def __init__(self, cause: Event, edit: FileEdit, columns: Event) -> None:
-        self.cause = cause
-        self.edit = edit
-        self.columns = columns
+    cause: Event
+    edit: FileEdit
+    columns: Event
 
 
 class Draft:
@@ -113,36 +81,6 @@ class Draft:
     `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether another
     session has another fact under the id of one, `is_held` whether it has a call with the id of a tool call.
     """
-
-    __slots__ = (
-        "_answers",
-        "_apart",
-        "_calls",
-        "_contents",
-        "_taken",
-        "_tool_use_ids",
-        "_turns",
-        "agent",
-        "aliases",
-        "closed",
-        "columns",
-        "commit",
-        "cwd",
-        "former",
-        "is_copy",
-        "is_held",
-        "is_taken",
-        "items",
-        "line",
-        "of_line",
-        "outcome",
-        "owner",
-        "parts",
-        "reused",
-        "session",
-        "status",
-        "turn",
-    )
 
     def __init__(self, agent: str, parts: Sequence[str] = (), *, is_copy: bool = False) -> None:
         self.agent = agent
@@ -234,6 +172,47 @@ class Draft:
         self.event("message", payload, *(("message", *key) if key else ()), source="agent", operation=kind)
         if kind == "text" and "subagent_id" not in self.of_line:
             self.outcome = text
+
+    def tool_event(
+        self,
+        event_type: str,
+        use: ToolUse,
+        payload: Mapping[str, object],
+        *scope: str,
+        called_at: object = None,
+        **columns: Any,
+    ) -> Event:
+        """What a tool was asked for, or gave; as `call_key` and `event`."""
+        key = self.call_key(event_type, use.id, use.words, *scope, called_at=called_at)
+        return self.event(event_type, payload, *key, tool=use.name, tool_use_id=use.id, **columns)
+
+    def tool_failed(
+        self,
+        use: ToolUse,
+        message: str,
+        *scope: str,
+        error_type: str = "tool_failure",
+        command: object = None,
+        half: Any = None,
+    ) -> Event:
+        """The last action of a tool failed."""
+        payload = {"message": message, "tool": use.name, "command": command or use.command}
+        key = self.call_key("error", use.id, use.words, *scope)
+        columns = {"tool": use.name, "tool_use_id": use.id, "half": half}
+        return self.error(payload, *key, error_type=error_type, **columns)
+
+    def error(
+        self, payload: Mapping[str, object], *key: str | None, resolved: bool = False, **columns: Any
+    ) -> Event:
+        """Something failed; `columns` has its `error_type`."""
+        return self.event("error", payload, *key, resolved=resolved, related_to=["errors"], **columns)
+
+    def subagent(
+        self, operation: str, subagent: str, payload: Mapping[str, object], *key: str | None, **columns: Any
+    ) -> Event:
+        """A subagent starts or ends."""
+        key = ("subagent", subagent, operation, *key)
+        return self.event("subagent", payload, *key, operation=operation, source="agent", **columns)
 
     def event(
         self,
@@ -448,3 +427,8 @@ def _content_of(event: Event) -> bytes:
 
 def digest_of(value: Any) -> str:
     return blake3(jsontext.encode_fast(value)).hexdigest()[:32]
+
+
+def rest_of(record: "Mapping[str, Any]", known: "Collection[str]") -> "dict[str, Any]":
+    """What a line, or a part of one, says beside what is known."""
+    return {name: value for name, value in record.items() if name not in known and value is not None}

@@ -34,6 +34,11 @@ class ToolUse:
         self.args = args
         self.words = args if words is None else words
 
+    @property
+    def command(self) -> object:
+        """The command that a shell is to run, where the arguments name one."""
+        return self.args.get("command") if isinstance(self.args, dict) else None
+
 
 class AgentTools:
     """The tools of one agent, by the names that it gives them.
@@ -98,10 +103,9 @@ class AgentTools:
         call.add_of_tool("action", words, use.id, use.words, tool=use.name, success=success, **columns)
         call.cause = call.ended[0] if call.ended else None
         if error is not None:
-            command = object_of({"": use.args}, "").get("command")
             call.add_of_tool(
                 "error",
-                {"message": error, "tool": use.name, "command": command},
+                {"message": error, "tool": use.name, "command": use.command},
                 use.id,
                 use.words,
                 tool=use.name,
