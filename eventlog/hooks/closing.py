@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eventlog.base.fs import FileSystem
+    from eventlog.hooks.context import HookContext
     from eventlog.worktree.capture import Capture
 
 HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
@@ -73,10 +74,9 @@ class Ends:
 
 
 def ends_of(
-    layout: Layout,
+    context: "HookContext",
     closing: "Closing | None",
     under_way: "Sequence[Running]",
-    call: Call,
     capture: "Capture",
     previous: "bytes | None",
     checkpoint: CaptureCheckpoint,
@@ -93,6 +93,7 @@ def ends_of(
         admit: makes an event whole.
         fill: puts the tree of the capture, and its facts, into a snapshot.
     """
+    layout, call = context.layout, context.call
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
     if capture.partial:
