@@ -14,7 +14,7 @@ from .text import count, one_line
 from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
-    from eventlog.importers.git_report import GitImportReport
+    from eventlog.importers.git_history import GitImportReport
 
 
 @click.command("git")

@@ -13,7 +13,7 @@ from eventlog.agents.kit.call import TURN_START, Call
 from eventlog.base import activity
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.base.names import event_id_of
-from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.base.types import Event
 from eventlog.hooks import state
 from eventlog.hooks.state import GONE, SUPERSEDED, CaptureCheckpoint, Running, short
 
@@ -149,8 +149,6 @@ def _event(
     event: Event = {
         **_columns(turn.agent, turn.session, turn.turn),
         "event_type": event_type,
-        "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
-        "source": SOURCE_OF_TYPE.get(event_type, "system"),
         "operation": operation,
         "event_id": event_id_of(turn.agent, event_type, turn.turn, "closed", nonce),
         "payload": dict(payload),
@@ -173,8 +171,6 @@ def _action(layout: Layout, tool: Running, by: str) -> Event:
     event: Event = {
         **_columns(*tool.turn_key),
         "event_type": "action",
-        "event_kind": KIND_OF_TYPE["action"],
-        "source": SOURCE_OF_TYPE["action"],
         "event_id": tool.cause,
         "tool": tool.tool,
         "payload": {"ended_by": GONE, "closed_by": by},

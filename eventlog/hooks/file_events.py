@@ -167,8 +167,6 @@ class FileEventBuilder:
         deferred = payload.get("deferred")
         event: Event = {
             "event_type": "file",
-            "event_kind": "action",
-            "source": "executor",
             "path": path,
             "operation": operation,
             "before_hash": before_hash,

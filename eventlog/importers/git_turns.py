@@ -270,8 +270,6 @@ def session_link(
     """
     return {
         "event_type": "session",
-        "event_kind": "fact",
-        "source": "system",
         "operation": "update",
         "event_id": session_link_id(repo, commit_turn.key),
         "session_id": commit_turn.session_id,
@@ -347,8 +345,6 @@ def line_index_update(repo: str, commit_turn: CommitTurn, commit: str, line_inde
 def _turn_update(repo: str, commit_turn: CommitTurn, commit: str, update_id: str) -> Event:
     return {
         "event_type": "turn",
-        "event_kind": "observation",
-        "source": "system",
         "operation": "update",
         "event_id": update_id,
         "session_id": commit_turn.session_id,

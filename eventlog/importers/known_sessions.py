@@ -14,8 +14,7 @@ from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 from eventlog.importers.hook_matching import HookMatcher, prompt_of
-from eventlog.importers.idsets import SortedIds, short
-from eventlog.importers.reused_ids import IdOwners, short_of_answer
+from eventlog.importers.reused_ids import IdOwners, SortedIds, short, short_of_answer
 from eventlog.store import Store
 
 _FACTS = (

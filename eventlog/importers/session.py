@@ -432,8 +432,6 @@ def _original_of(event: Event) -> Event:
     return {
         **columns,
         "event_type": "transcript",
-        "event_kind": "observation",
-        "source": "system",
         "event_id": own_id,
         "operation": "original",
         "cause": event_id,

@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
-from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.base.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,11 +197,7 @@ class Call:
         self, event_type: str, payload: "Mapping[str, object]", *key: "str | None", **columns: object
     ) -> Event:
         """One more event. `key` makes its id (docs/event-ids.md); a random id when a part is unknown."""
-        event: Event = {
-            "event_type": event_type,
-            "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
-            "source": SOURCE_OF_TYPE.get(event_type, "system"),
-        }
+        event: Event = {"event_type": event_type}
         event.update((name, value) for name, value in columns.items() if value is not None)
         event["payload"] = {name: value for name, value in payload.items() if value is not None}
         known = [part for part in key if part]
