@@ -9,6 +9,7 @@ import os
 import time
 
 from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START
+from eventlog.agents.kit.spec import FrozenRecord
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
@@ -47,16 +48,12 @@ class LogRefused(Exception):
         self.reason = reason
 
 
-class Captured:
-    """What became of a capture: whether it was whole, whether the turn is noted as under way, and how many
-    turns it closed. Its events are in the log."""
+class Captured(FrozenRecord):
+    """What became of a capture whose events are in the log."""
 
-    __slots__ = ("closed_count", "is_noted", "is_whole")
-
-    def __init__(self, *, is_whole: bool, closed_count: int) -> None:
-        self.is_whole = is_whole
-        self.closed_count = closed_count
-        self.is_noted = False
+    is_whole: bool
+    is_noted: bool  # the notes for the next capture are written, the turn under way among them
+    closed_count: int  # turns
 
 
 class ContentStarter:
@@ -76,29 +73,14 @@ class ContentStarter:
             self.started.close()
 
 
-class _Found:
-    """What a capture found.
+class _Found(FrozenRecord):
+    """What a capture found."""
 
-    `previous` is the tree that its changes start from; `switched` says whether ignored files are kept from
-    this capture on, None where that did not change. `closing` are the turns that it closes, `under_way` the
-    tools that may have made a change.
-    """
-
-    __slots__ = ("capture", "closing", "previous", "switched", "under_way")
-
-    def __init__(
-        self,
-        capture: "Capture",
-        previous: "bytes | None",
-        switched: "bool | None",
-        closing: "Closing | None",
-        under_way: "list[Running]",
-    ) -> None:
-        self.capture = capture
-        self.previous = previous
-        self.switched = switched
-        self.closing = closing
-        self.under_way = under_way
+    capture: "Capture"
+    previous: "bytes | None"  # the tree that its changes start from
+    switched: "bool | None"  # whether ignored files are kept from now on; None where that did not change
+    closing: "Closing | None"  # the turns that it closes
+    under_way: "list[Running]"  # the tools that may have made a change
 
 
 def closing_of(context: HookContext, checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
@@ -160,13 +142,14 @@ class DirectoryCapture:
                 frame = self._frame(events, files, found, checkpoint, ends, blobs)
                 self._write(frame)
                 captured = Captured(
-                    is_whole=not found.capture.partial, closed_count=0 if ends is None else ends.count
+                    is_whole=not found.capture.partial,
+                    is_noted=self._note(found, checkpoint, ends),
+                    closed_count=0 if ends is None else ends.count,
                 )
-                self._note(captured, found, checkpoint, ends)
         except Exception as error:
             if captured is None:
                 raise
-            self._context.note(error)  # a note may be lost
+            self._context.note(error)
         assert captured is not None
         return captured
 
@@ -215,7 +198,9 @@ class DirectoryCapture:
             captured, previous = capture(blobs, pack, root, **options), None
         dead = closing.dead() if closing is not None else frozenset()
         under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
-        return _Found(captured, previous, switched, closing, under_way)
+        return _Found(
+            capture=captured, previous=previous, switched=switched, closing=closing, under_way=under_way
+        )
 
     def _keeps_ignored(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
         """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""
@@ -397,32 +382,36 @@ class DirectoryCapture:
 
     # -- after the append ----------------------------------------------------------------------
 
-    def _note(
-        self, captured: Captured, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None"
-    ) -> None:
-        """The notes for the next capture."""
+    def _note(self, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> bool:
+        """Write the notes for the next capture, which may be lost; whether they were."""
+        try:
+            self._write_notes(found, checkpoint, ends)
+            return True
+        except Exception as error:
+            self._context.note(error)
+            return False
+
+    def _write_notes(self, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> None:
         context, call, capture, key = self._context, self._call, found.capture, self._directory.key
-        layout = context.layout
+        layout, is_whole = context.layout, not found.capture.partial
         late = [tool.cause for tool in found.under_way if tool.late]
         if ends is not None:
             late += ends.causes
             ends.forget(layout, checkpoint)
         if call.session is not None:
-            state.note_turn(
-                layout, checkpoint, call, captured.is_whole, context.process, context.fs.time_ns()
-            )
-        if captured.is_whole:  # else the next one reports all changes since the last recorded tree
+            now_ns = context.fs.time_ns()
+            state.note_turn(layout, checkpoint, call, is_whole, context.process, now_ns)
+        if is_whole:  # else the next one reports all changes since the last recorded tree
             turn = call.turn if call.moment in _CAPTURED_IN_TURN else None
             checkpoint.note_capture(call.session, turn, capture.root)
             checkpoint.tree, checkpoint.tree_keeps = capture.root, checkpoint.keeps
             checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
         state.write_checkpoint(layout, key, checkpoint)
-        captured.is_noted = True
         if capture.kept_ignored or has_ignored_values(context):
             from eventlog.hooks import ignored_values
 
             ignored_values.note(layout, key, capture.kept_contents())
-        if captured.is_whole:
+        if is_whole:
             state.note_ended(layout, key, late)
         if call.moment == TURN_START and len(checkpoint.open) == 1:
             state.trim_running(layout, key)

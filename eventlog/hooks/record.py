@@ -45,10 +45,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eventlog.base import config, identity
     from eventlog.hooks.context import Note
     from eventlog.hooks.deferred_lists import Start
-    from eventlog.hooks.locate import HookDirectory
 
 # Seconds until an agent stops waiting for the disk: around tools, and elsewhere where it is later.
 _WAIT_S = 0.35
@@ -70,8 +68,8 @@ def record(
     started_s: float,
     input_size: int = 0,
     start: "Start | None" = None,
-) -> "Recorded":
-    """Append the events of a hook call, and of what it changed, to the store at `root`.
+) -> HookContext:
+    """Append the events of a hook call, and of what it changed, to the store at `root`; what was known of it.
 
     Args:
         note: receives errors other than those of the append.
@@ -93,7 +91,7 @@ def record(
         _remember(context, notes, captured)
     finally:
         starter.let_go()
-    return Recorded(context)
+    return context
 
 
 def close(
@@ -112,18 +110,6 @@ def close(
         return capture.append([]).closed_count
     except LogRefused as refusal:
         raise refusal.reason from refusal.reason.__cause__
-
-
-class Recorded:
-    """Where a call was recorded, for a caller that has more to do with it."""
-
-    __slots__ = ("directory", "layout", "settings", "who")
-
-    def __init__(self, context: HookContext) -> None:
-        self.layout: Layout = context.layout
-        self.who: "identity.Identity" = context.who
-        self.settings: "config.Config" = context.settings
-        self.directory: "HookDirectory | None" = context.directory
 
 
 def until_of(call: Call, environ: "Mapping[str, str]", now_s: float) -> float:
