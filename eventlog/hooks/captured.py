@@ -8,7 +8,7 @@ any two of them harmless. On the hook path.
 import os
 import time
 
-from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START
+from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, object_of
 from eventlog.agents.kit.spec import FrozenRecord
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
@@ -340,9 +340,7 @@ class DirectoryCapture:
         if is_of_capture(event):
             return self._with_tree(event, found, facts, of_turn)
         if facts and event["event_type"] == "action":
-            payload = event["payload"]
-            assert isinstance(payload, dict)
-            return {**event, "payload": {**payload, "capture": facts}}
+            return {**event, "payload": {**object_of(event, "payload"), "capture": facts}}
         return event
 
     def tool_snapshot(self) -> Event:
@@ -361,10 +359,8 @@ class DirectoryCapture:
         from eventlog.blobs.ids import to_text
 
         capture, tree = found.capture, to_text(found.capture.root)
-        payload = event["payload"]
-        assert isinstance(payload, dict)
         filled = {
-            **payload,
+            **object_of(event, "payload"),
             "git_head": self._directory.commit,
             "git_branch": self._directory.branch,
             "keep_ignored": found.switched,

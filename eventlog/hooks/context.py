@@ -6,7 +6,7 @@ and appends a frame. On the hook path.
 
 import time
 
-from eventlog.agents.kit.call import TOOL, TOOL_START, TURN_START, Call
+from eventlog.agents.kit.call import TOOL, TOOL_START, TURN_START, Call, object_of
 from eventlog.agents.kit.spec import FrozenRecord
 from eventlog.base import config, identity
 from eventlog.base.errors import EventLogError
@@ -145,10 +145,9 @@ class EventWriter:
         if event["event_type"] == "session" and event.get("operation") in _OPENED:
             from eventlog.base import person
 
-            payload, context = event["payload"], self._context
-            assert isinstance(payload, dict)
+            context = self._context
             declared = person.start_fields(context.fs, context.environ, context.who.store_id)
-            whole["payload"] = {**payload, **declared}
+            whole["payload"] = {**object_of(event, "payload"), **declared}
         return admission.admit(
             self._context.fs,
             {name: value for name, value in whole.items() if value is not None},
@@ -185,9 +184,8 @@ class EventWriter:
         withheld = [] if self._blobs is None else self._blobs.withheld_events()
         lines = []
         for event in [*events, *(admission.admit(context.fs, event, context.redactor) for event in withheld)]:
-            payload = event["payload"]
-            assert isinstance(payload, dict)
-            lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
+            payload = {**object_of(event, "payload"), "hook_us": used_us}
+            lines.append(encode_line({**event, "payload": payload}))
         return lines
 
     def write(self, lines: "list[bytes]") -> None:

@@ -233,8 +233,7 @@ def session_end_id(repo: str, key: str) -> str:
 
 def facts_of(snapshot: Event, commit: str) -> TreeFacts:
     """The facts in a stored snapshot event."""
-    payload = snapshot["payload"]
-    assert isinstance(payload, dict)
+    payload = _payload_of(snapshot)
     return TreeFacts(str(snapshot["tree_hash"]), payload["tracked_files"], commit, payload["git_tree"])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.agents import formats
 from eventlog.agents.kit.backups import SessionBackups
-from eventlog.agents.kit.call import is_global, title_of
+from eventlog.agents.kit.call import is_global, object_of, title_of
 from eventlog.agents.kit.draft import BACKUP, Draft, FileItem
 from eventlog.agents.kit.lines import FileSource, Line
 from eventlog.base.names import event_id_of, session_context, session_id_of, sessions_context, slugify
@@ -166,8 +166,7 @@ class SourceSession:
             owner = self._known.owner_of_turn(str(event["event_id"]), self._draft.session)
             self._draft.owner = None if owner == self._draft.session else owner
         self._known.is_turn_known(str(event["event_id"]), turn)
-        payload = event["payload"]
-        assert isinstance(payload, dict)
+        payload = object_of(event, "payload")
         if payload.get("origin") == "user":
             # Before it is cut: half a secret is no longer recognised.
             message = self._importer.store.redactor.text(str(payload["user_message"]))
@@ -200,10 +199,10 @@ class SourceSession:
             )
             draft.of_line["occurred_at"] = followed_at if is_late else occurred_us
         key = ("turn", self._turn, "end", str(last["event_id"]))
-        draft.event("turn", {"outcome": outcome}, *key, source="agent", operation="end", status=status)
+        columns = {"source": "agent", "operation": "end", "status": status}
+        event = draft.event("turn", {"outcome": outcome}, *key, **columns)
         draft.of_line = line_columns
-        event = draft.items.pop()
-        assert not isinstance(event, FileItem)
+        draft.items.pop()
         if self._last_former is not None:
             event["former_id"] = event_id_of(draft.agent, *map(str, key[:-1]), str(self._last_former))
         self._add(event, 0)
@@ -217,7 +216,7 @@ class SourceSession:
         repo = draft.columns.get("repo")
         line_columns = draft.of_line
         draft.of_line = {name: start[name] for name in line_columns if name in start}
-        draft.event(
+        event = draft.event(
             "session",
             {"slug": slug},
             "session",
@@ -229,8 +228,7 @@ class SourceSession:
             extends=None if repo is None else [sessions_context(str(repo))],
         )
         draft.of_line = line_columns
-        event = draft.items.pop()
-        assert not isinstance(event, FileItem)
+        draft.items.pop()
         self._add(event, 0)
 
     # -- comparing with the log ------------------------------------------------------------------
@@ -425,10 +423,10 @@ def _original_of(event: Event) -> Event:
     own_id = event_id_of(str(event["agent"]), "original", event_id)
     if event["event_type"] == "turn":
         return {**event, "event_id": own_id}  # one more end, which is the last
-    full_payload = event["payload"]
-    assert isinstance(full_payload, dict)
     columns = {name: event[name] for name in _OF_ORIGINAL if name in event}
-    payload = {name: value for name, value in full_payload.items() if name in ("told", "changes")}
+    payload = {
+        name: value for name, value in object_of(event, "payload").items() if name in ("told", "changes")
+    }
     return {
         **columns,
         "event_type": "transcript",

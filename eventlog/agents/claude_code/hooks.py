@@ -8,8 +8,8 @@ background subagent reports through a prompt of its own, which no person wrote. 
 
 from blake3 import blake3
 
-from eventlog.agents.kit.call import Call, EditedFile, columns_of, int_of, raw, text_of, without
-from eventlog.agents.kit.tools import AgentTools, ToolUse
+from eventlog.agents.kit.call import Call, EditedFile, ToolUse, columns_of, int_of, raw, text_of, without
+from eventlog.agents.kit.tools import AgentTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _tool_batch(call: Call, payload: "Payload") -> None:
             "tool_error": True if isinstance(result, str) and result.startswith(TOOL_ERROR) else None,
             **without(call_payload, *_OF_TOOL),
         }
-        call.add_of_tool("action", fields, use.id, use.args, tool=use.name, success=False)
+        call.add_of_tool("action", use, fields, success=False)
 
 
 def _stop(call: Call, payload: "Payload") -> None:

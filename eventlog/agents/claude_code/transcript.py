@@ -23,10 +23,9 @@ from eventlog.agents.claude_code.subagents import LAUNCHERS, Subagents
 from eventlog.agents.claude_code.texts import texts_of
 from eventlog.agents.claude_code.tools import beyond, edits_of, is_work, lean
 from eventlog.agents.claude_code.usage_tail import call_of, message_id_of, plain_id_of
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import Draft, rest_of
 from eventlog.agents.kit.times import time_of
-from eventlog.agents.kit.tools import ToolUse
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
@@ -300,11 +299,8 @@ class ClaudeCodeReader:
         draft = self._draft
         self._flush_calls()
         self._turns.add(turn)
-        draft.begin_turn(turn, message, origin=origin, wordless=wordless)
-        intent = draft.items[-1]
-        assert isinstance(intent, dict)
-        payload = intent["payload"]
-        assert isinstance(payload, dict)
+        intent = draft.begin_turn(turn, message, origin=origin, wordless=wordless)
+        payload = object_of(intent, "payload")
         for name, value in rest.items():
             payload.setdefault(name, value)
 
@@ -346,9 +342,9 @@ class ClaudeCodeReader:
         if event_type == "action":
             payload["result"] = {name.removeprefix("bash-"): value for name, value in tags.items()} or text
         draft = self._draft
-        draft.event(event_type, payload, event_type, key, source="user", tool="Bash", tool_use_id=key)
-        event = draft.items.pop()
-        assert isinstance(event, dict)
+        columns = {"source": "user", "tool": "Bash", "tool_use_id": key}
+        event = draft.event(event_type, payload, event_type, key, **columns)
+        draft.items.pop()
         self._of_shell.append(event)
         if uuid is not None:
             self._event_of[uuid] = str(event["event_id"]), event.get("agent_turn_id")  # type: ignore[assignment]

@@ -9,8 +9,8 @@ one is named by its turn and figures (`call_key`), and their input counts what c
 hook path.
 """
 
-from eventlog.agents.kit.call import Call, columns_of, int_of, object_of, raw, text_of, without
-from eventlog.agents.kit.tools import AgentTools, ToolUse
+from eventlog.agents.kit.call import Call, ToolUse, columns_of, int_of, object_of, raw, text_of, without
+from eventlog.agents.kit.tools import AgentTools
 from eventlog.base import jsontext
 
 TYPE_CHECKING = False

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from eventlog.agents.codex.hooks import ERROR_SIZE_MAX, script_success, words_of
 from eventlog.agents.codex.texts import PASSTHROUGH
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit, rest_of
 from eventlog.agents.kit.patches import edits_of, patch_in
 from eventlog.agents.kit.steps import text_in
-from eventlog.agents.kit.tools import ToolUse
 from eventlog.base import jsontext
 from eventlog.base.types import Event
 

@@ -162,8 +162,8 @@ class CodexReader:
         return columns
 
     def _raw(self, record: "dict[str, Any]", kind: str | None) -> None:
-        self._draft.raw(record, kind, *self._key("transcript", record)[1:])
-        self._name_former("transcript", self._draft.session or "", record)
+        event = self._draft.raw(record, kind, *self._key("transcript", record)[1:])
+        self._name_former(event, self._draft.session or "", record)
 
     def _key(self, event_type: str, record: "dict[str, Any]") -> "tuple[str, ...]":
         """The key of a line without an id, which a copy of it in another file has too."""
@@ -171,11 +171,9 @@ class CodexReader:
         nth = self._raws[turn, digest] = self._raws.get((turn, digest), 0) + 1
         return event_type, self._draft.session or "", self._thread, turn, digest, str(nth)
 
-    def _name_former(self, event_type: str, session: str, record: "dict[str, Any]") -> None:
-        """The id that versions before 0.2 gave the last event, with the number of its line."""
-        key = (event_type, session, self._thread, str(self._number), digest_of(record))
-        event = self._draft.items[-1]
-        assert isinstance(event, dict)
+    def _name_former(self, event: Event, session: str, record: "dict[str, Any]") -> None:
+        """The id that versions before 0.2 gave an event, with the number of its line."""
+        key = (str(event["event_type"]), session, self._thread, str(self._number), digest_of(record))
         event["former_id"] = event_id_of(AGENT, *[part for part in key if part])
 
     # -- the session -----------------------------------------------------------------------------
@@ -292,9 +290,7 @@ class CodexReader:
             turn = f"{self._thread}:{self._prompts}"
             self._texts.clear()
         self._begun.add(turn)
-        draft.begin_turn(turn, text, occurred_at=copies.made_at(turn, after=self._thread))
-        intent = draft.items[-1]
-        assert isinstance(intent, dict)
+        intent = draft.begin_turn(turn, text, occurred_at=copies.made_at(turn, after=self._thread))
         intent["payload"] = {**object_of(intent, "payload"), **rest}
 
     def _works(self) -> None:
@@ -501,8 +497,9 @@ class CodexReader:
         self._raw(payload, "event_msg/thread_settings_applied")
 
     def _failure(self, payload: "dict[str, Any]") -> None:
-        self._draft.error(rest_of(payload, ("type",)), *self._key("error", payload), error_type="api_error")
-        self._name_former("error", "", payload)
+        fields, key = rest_of(payload, ("type",)), self._key("error", payload)
+        event = self._draft.error(fields, *key, error_type="api_error")
+        self._name_former(event, "", payload)
 
     def _usage_record(self, payload: "dict[str, Any]") -> None:
         if self._turn is None:

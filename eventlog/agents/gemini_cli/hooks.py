@@ -13,6 +13,7 @@ from blake3 import blake3
 from eventlog.agents.kit.call import (
     Call,
     EditedFile,
+    ToolUse,
     columns_of,
     int_of,
     object_of,
@@ -20,7 +21,7 @@ from eventlog.agents.kit.call import (
     text_of,
     without,
 )
-from eventlog.agents.kit.tools import AgentTools, ToolUse
+from eventlog.agents.kit.tools import AgentTools
 from eventlog.base import jsontext
 
 TYPE_CHECKING = False

@@ -52,6 +52,35 @@ class EditedFile:
         self.removed: "int | None" = None
 
 
+class ToolUse:
+    """One use of a tool: the id that the agent gave it, if any, and its arguments.
+
+    `words` stand for the arguments in ids, where hooks spell them otherwise than transcripts do. `scope` is
+    what the ids of its calls are unique in, where that is not the agent.
+    """
+
+    __slots__ = ("args", "id", "name", "scope", "words")
+
+    def __init__(
+        self,
+        name: "str | None",
+        id: "str | None",
+        args: object,
+        words: object = None,
+        scope: "tuple[str, ...]" = (),
+    ) -> None:
+        self.name = name
+        self.id = id
+        self.args = args
+        self.words = args if words is None else words
+        self.scope = scope
+
+    @property
+    def command(self) -> object:
+        """The command that a shell is to run, where the arguments name one."""
+        return self.args.get("command") if isinstance(self.args, dict) else None
+
+
 class Call:
     """One hook call.
 
@@ -62,8 +91,7 @@ class Call:
     edit tool names. `prompt` is a person's message, which names the turn (whose start is the first event) and
     may name the session. `ended` are the actions of tools that are known to have ended; `may_duplicate` says
     that their actions may have been recorded before, `tools_settled` that every tool of the turn has ended by
-    now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
-    calls are unique in, where that is not the agent.
+    now. `transcripts` are files in which the agent keeps its model calls.
 
     An agent that gives its turns and tool calls no ids says `called_at`, the time of the call, and
     `tool_call`, the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call.
@@ -83,7 +111,6 @@ class Call:
         self.may_duplicate = False
         self.tools_settled = False
         self.cause: "str | None" = None
-        self.scope: "str | None" = None
         self.prompt: "str | None" = None
         self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
         self.transcripts: "list[str]" = []
@@ -159,20 +186,14 @@ class Call:
     # -- events ----------------------------------------------------------------------------------
 
     def add_of_tool(
-        self,
-        event_type: str,
-        payload: "Mapping[str, object]",
-        tool_use_id: "str | None",
-        args: object,
-        **columns: object,
+        self, event_type: str, use: ToolUse, payload: "Mapping[str, object]", **columns: object
     ) -> Event:
-        """One more event, of a tool call made with `args`; its action is what this begins or ends."""
-        if tool_use_id is None:
-            return self.add(event_type, payload, None, **columns)
-        scope = () if self.scope is None else (self.scope,)
-        key = call_key(event_type, tool_use_id, self.session, args, scope)
-        event = self.add(event_type, payload, *key, tool_use_id=tool_use_id, **columns)
-        self.count(event, key, tool_use_id)
+        """One more event, of a tool call; its action is what this begins or ends."""
+        if use.id is None:
+            return self.add(event_type, payload, None, tool=use.name, **columns)
+        key = call_key(event_type, use.id, self.session, use.words, use.scope)
+        event = self.add(event_type, payload, *key, tool=use.name, tool_use_id=use.id, **columns)
+        self.count(event, key, use.id)
         if event_type == "action":
             self.ended.append(str(event["event_id"]))
         elif event_type == "tool_start":

@@ -10,10 +10,9 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.agents.kit.call import args_digest, is_global, numbered
+from eventlog.agents.kit.call import ToolUse, args_digest, is_global, numbered, object_of
 from eventlog.agents.kit.fact import Fact, words_in
 from eventlog.agents.kit.lines import Line
-from eventlog.agents.kit.tools import ToolUse
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
@@ -133,8 +132,9 @@ class Draft:
 
     def begin_turn(
         self, key: str, message: str, *, origin: str = "user", wordless: str | None = None, **columns: object
-    ) -> None:
-        """A turn begins with `message`: its start, and the intent. `key` is the agent's id of the turn.
+    ) -> Event:
+        """A turn begins with `message`: its start, and the intent, which is returned. `key` is the agent's id
+        of the turn.
 
         `wordless` is its title when the message has no words.
         """
@@ -158,7 +158,7 @@ class Draft:
             title=wordless or "(no words)" if origin == "user" else f"({origin.replace('_', ' ')})",
             **columns,
         )
-        self.event(
+        return self.event(
             "intent",
             {"message": message, "origin": origin},
             "intent",
@@ -178,26 +178,26 @@ class Draft:
         event_type: str,
         use: ToolUse,
         payload: Mapping[str, object],
-        *scope: str,
+        *,
         called_at: object = None,
         **columns: Any,
     ) -> Event:
-        """What a tool was asked for, or gave; as `call_key` and `event`."""
-        key = self.call_key(event_type, use.id, use.words, *scope, called_at=called_at)
+        """What a tool was asked for, or gave; as `event`."""
+        key = self._call_key(event_type, use, called_at=called_at)
         return self.event(event_type, payload, *key, tool=use.name, tool_use_id=use.id, **columns)
 
     def tool_failed(
         self,
         use: ToolUse,
         message: str,
-        *scope: str,
+        *,
         error_type: str = "tool_failure",
         command: object = None,
         half: Any = None,
     ) -> Event:
         """The last action of a tool failed."""
         payload = {"message": message, "tool": use.name, "command": command or use.command}
-        key = self.call_key("error", use.id, use.words, *scope)
+        key = self._call_key("error", use)
         columns = {"tool": use.name, "tool_use_id": use.id, "half": half}
         return self.error(payload, *key, error_type=error_type, **columns)
 
@@ -277,29 +277,28 @@ class Draft:
             self._answers[message_id] = f"{self.session}:{message_id}" if is_taken else message_id
         return self._answers[message_id]
 
-    def call_key(
-        self, event_type: str, tool_use_id: str | None, args: object, *scope: str, called_at: object = None
-    ) -> tuple[str | None, ...]:
-        """The key of an event of a tool call made with `args`; of an error that of the last action.
+    def _call_key(self, event_type: str, use: ToolUse, *, called_at: object = None) -> tuple[str | None, ...]:
+        """The key of an event of a tool call; of an error that of the last action.
 
         `called_at`: when the call was made, where that is known and `of_line` is its result's.
         """
-        if tool_use_id is None:
-            return (event_type, *scope, None)
-        session, tells = self._sessions()[1], is_global(tool_use_id)
-        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args, called_at):
-            return (event_type, *scope, tool_use_id)
-        key: tuple[str, ...] = (event_type, *scope, tool_use_id, session, args_digest(args))
+        if use.id is None:
+            return (event_type, *use.scope, None)
+        own = (*use.scope, use.id)
+        session, tells = self._sessions()[1], is_global(use.id)
+        if tells and not self._is_apart(event_type, own, use.words, called_at):
+            return (event_type, *own)
+        key: tuple[str, ...] = (event_type, *own, session, args_digest(use.words))
         plain, number = key[1:], self._calls.get(key[1:], 0)
         key = numbered(key, max(0, number - 1) if event_type == "error" else number)
         event_id = event_id_of(self.agent, *key)
         if event_type != "error":
             self._calls[plain] = number + 1
-            if tells or tool_use_id in self._tool_use_ids:
+            if tells or use.id in self._tool_use_ids:
                 self.reused.add(event_id)
-            self._tool_use_ids.add(tool_use_id)
+            self._tool_use_ids.add(use.id)
         if not tells:
-            self.was(event_id, event_id_of(self.agent, event_type, *scope, tool_use_id))
+            self.was(event_id, event_id_of(self.agent, event_type, *own))
         return key
 
     def _sessions(self) -> tuple[str, str]:
@@ -418,9 +417,7 @@ def _content_of(event: Event) -> bytes:
     A copy that a fork or a subagent begins with differs in the place where it stands.
     """
     get = event.get
-    payload = event["payload"]
-    assert isinstance(payload, dict)
-    words = words_in(payload)
+    words = words_in(object_of(event, "payload"))
     identity = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
     return jsontext.encode_without_floats([*identity, words])
 

@@ -3,7 +3,7 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
-from eventlog.agents.kit.call import TOOL, TOOL_START, EditedFile, object_of, text_of
+from eventlog.agents.kit.call import TOOL, TOOL_START, EditedFile, ToolUse, object_of, text_of
 from eventlog.base.paths import patch_paths
 
 TYPE_CHECKING = False
@@ -18,26 +18,6 @@ EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 
 # Instead of what tools say of files that git ignores and that a store keeps (`ignored_texts.py`).
 LEFT_OUT = "[LEFT OUT: of a file that git ignores]"
-
-
-class ToolUse:
-    """One use of a tool: the id that the agent gave it, if any, and its arguments.
-
-    `words` stand for the arguments in ids, where hooks spell them otherwise than transcripts do.
-    """
-
-    __slots__ = ("args", "id", "name", "words")
-
-    def __init__(self, name: "str | None", id: "str | None", args: object, words: object = None) -> None:
-        self.name = name
-        self.id = id
-        self.args = args
-        self.words = args if words is None else words
-
-    @property
-    def command(self) -> object:
-        """The command that a shell is to run, where the arguments name one."""
-        return self.args.get("command") if isinstance(self.args, dict) else None
 
 
 class AgentTools:
@@ -82,8 +62,7 @@ class AgentTools:
 
     def begin(self, call: "Call", use: ToolUse, payload: "Mapping[str, object]") -> None:
         """A tool begins. Args: payload: what the agent says besides its arguments."""
-        words = {"args": use.args, **payload}
-        call.add_of_tool("tool_start", words, use.id, use.words, source="agent", tool=use.name)
+        call.add_of_tool("tool_start", use, {"args": use.args, **payload}, source="agent")
         call.moment = TOOL_START
         self._describe(call, use)
 
@@ -99,20 +78,12 @@ class AgentTools:
         **columns: object,
     ) -> None:
         """A tool has ended. Args: payload: its result, and what else is said; error: why it failed."""
-        words = {"args": use.args, **payload}
-        call.add_of_tool("action", words, use.id, use.words, tool=use.name, success=success, **columns)
+        call.add_of_tool("action", use, {"args": use.args, **payload}, success=success, **columns)
         call.cause = call.ended[0] if call.ended else None
         if error is not None:
-            call.add_of_tool(
-                "error",
-                {"message": error, "tool": use.name, "command": use.command},
-                use.id,
-                use.words,
-                tool=use.name,
-                error_type=error_type,
-                resolved=False,
-                related_to=["errors"],
-            )
+            failure = {"message": error, "tool": use.name, "command": use.command}
+            marks = {"error_type": error_type, "resolved": False, "related_to": ["errors"]}
+            call.add_of_tool("error", use, failure, **marks)
         self._describe(call, use)
         if call.kind != QUIET:
             call.moment = TOOL

@@ -7,8 +7,8 @@ that throws is reported by its part, any other by `tool.execute.after`; a model 
 part, whose input leaves the cache out and whose output leaves reasoning out. On the hook path.
 """
 
-from eventlog.agents.kit.call import Call, columns_of, int_of, object_of, raw, text_of, without
-from eventlog.agents.kit.tools import AgentTools, ToolUse
+from eventlog.agents.kit.call import Call, ToolUse, columns_of, int_of, object_of, raw, text_of, without
+from eventlog.agents.kit.tools import AgentTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _ABORTED = "MessageAbortedError"
 def interpret(payload: "Payload") -> Call:
     """The call that the plugin makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
-    call.scope = text_of(payload, "agent_id") or call.session
     name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
@@ -173,16 +172,18 @@ def _prompt(call: Call, payload: "Payload") -> None:
     call.begin_turn(prompt_of(parts) or "", rest, origin="user")
 
 
-def _use(payload: "Payload") -> ToolUse:
-    return ToolUse(text_of(payload, "tool_name"), text_of(payload, "tool_use_id"), payload.get("args"))
+def _use(call: Call, payload: "Payload") -> ToolUse:
+    scope = text_of(payload, "agent_id") or call.session
+    name, id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
+    return ToolUse(name, id, payload.get("args"), scope=() if scope is None else (scope,))
 
 
 def _tool_start(call: Call, payload: "Payload") -> None:
-    TOOLS.begin(call, _use(payload), {})
+    TOOLS.begin(call, _use(call, payload), {})
 
 
 def _tool_end(call: Call, payload: "Payload") -> None:
-    use, metadata = _use(payload), object_of(payload, "metadata")
+    use, metadata = _use(call, payload), object_of(payload, "metadata")
     failed = payload.get("hook_event_name") == "tool.error"
     fields = {
         "result": payload.get("error") if failed else payload.get("output"),

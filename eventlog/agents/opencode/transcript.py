@@ -12,11 +12,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.kit.call import int_of, object_of, text_of, without
+from eventlog.agents.kit.call import ToolUse, int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
 from eventlog.agents.kit.steps import objects_of
-from eventlog.agents.kit.tools import ToolUse
 from eventlog.agents.opencode.edits import edits_of, seen_in
 from eventlog.agents.opencode.hooks import (
     SUBAGENT_TOOL,
@@ -288,9 +287,9 @@ class OpenCodeReader:
         draft, state = self._draft, object_of(part, "state")
         scope = (text_of(part, "sessionID") or draft.session or "",)
         status, args = state.get("status"), state.get("input")
-        use = ToolUse(text_of(part, "tool"), text_of(part, "callID"), args)
+        use = ToolUse(text_of(part, "tool"), text_of(part, "callID"), args, scope=scope)
         if status not in ("completed", "error"):
-            draft.tool_event("tool_start", use, {"args": args or state.get("raw")}, *scope, source="agent")
+            draft.tool_event("tool_start", use, {"args": args or state.get("raw")}, source="agent")
             return
         failed = status == "error"
         metadata, time = object_of(state, "metadata"), object_of(state, "time")
@@ -311,13 +310,12 @@ class OpenCodeReader:
             "action",
             use,
             payload,
-            *scope,
             success=False if failed else success_of(metadata),
             duration_ms=duration_of(time),
             title=text_of(state, "title"),
         )
         if failed:
-            draft.tool_failed(use, error_text(output), *scope)
+            draft.tool_failed(use, error_text(output))
         child = text_of(metadata, "sessionId")
         if use.name == SUBAGENT_TOOL and child is not None:
             draft.subagent("end", child, {}, use.id, subagent_id=child)
