@@ -69,8 +69,8 @@ class SourceSession:
             self._known.enter_alias(alias)
             self._aliases += 1
         for item in self._draft.take():
-            if self._known.hooked is not None:
-                self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
+            if self._known.here.matcher is not None:
+                self._known.here.matcher.adopt(item.columns if isinstance(item, FileItem) else item)
             if not isinstance(item, FileItem):
                 self._take_former(item)
             if isinstance(item, FileItem):
@@ -92,7 +92,7 @@ class SourceSession:
             elif item["event_type"] == "error" and (path := self._path_of_call(item)) is not None:
                 item["path"] = path
             # Hooks that need matching report no end of a subagent.
-            is_unreported = item["event_type"] == "subagent" and self._known.hooked is not None
+            is_unreported = item["event_type"] == "subagent" and self._known.here.matcher is not None
             if item.get("operation") == "end" and self._is_live(item) and not is_unreported:
                 item = {**item, "event_type": "transcript"}  # hooks report the ends of what they record
             self._last, self._last_former = item, item.get("former_id")
@@ -114,7 +114,7 @@ class SourceSession:
         if self._source.is_copy:
             return  # both continue in another source
         self._end_turn(is_recorded=False)
-        if self._last is None or self._entered is None or self._known.is_live:
+        if self._last is None or self._entered is None or self._known.here.is_live:
             return
         if "subagent_id" in self._draft.columns:
             return  # its file is no whole session
@@ -188,7 +188,7 @@ class SourceSession:
         draft, last = self._draft, self._last
         outcome, status = draft.closed.pop(str(self._turn), (draft.outcome, draft.status))
         status = status or "completed"
-        if is_recorded or self._turn in self._known.live_turns:
+        if is_recorded or self._turn in self._known.here.live_turns:
             return
         line_columns = draft.of_line
         draft.of_line = {"agent_turn_id": self._turn}
@@ -235,9 +235,9 @@ class SourceSession:
 
     def gaps(self) -> dict[str, int] | None:
         """Counts of tool calls that only one side reported; None when no hooks recorded the session."""
-        if not self._known.is_live:
+        if not self._known.here.is_live:
             return None
-        return {"hooks_missed": self._missed, "transcript_missed": len(self._known.live_actions)}
+        return {"hooks_missed": self._missed, "transcript_missed": len(self._known.here.live_actions)}
 
     def _name_path(self, event: Event) -> None:
         """Give an event of a tool the path that its arguments name, where it is one below the root."""
@@ -257,8 +257,8 @@ class SourceSession:
 
     def _compare_with_hooks(self, action: Event, is_recorded: bool) -> None:
         event_id = str(action["event_id"])
-        if event_id in self._known.live_actions:
-            self._known.live_actions.discard(event_id)
+        if event_id in self._known.here.live_actions:
+            self._known.here.live_actions.discard(event_id)
         elif not is_recorded and self._is_live(action):
             self._missed += 1
 
@@ -276,7 +276,7 @@ class SourceSession:
 
     def _is_live(self, event: Event) -> bool:
         """Whether hooks captured the disk in the turn of an event."""
-        return event.get("agent_turn_id") in self._known.live_turns
+        return event.get("agent_turn_id") in self._known.here.live_turns
 
     def _is_unseen(self, event: Event) -> bool:
         """Whether an event is of a file that hooks never capture: it is outside the work tree."""
@@ -290,7 +290,7 @@ class SourceSession:
             return self._copy_of(event, event_id, "fork")
         turn_or_subagent = event.get("subagent_id") or event.get("agent_turn_id")
         usage = (str(turn_or_subagent), event.get("prompt_tokens"), event.get("completion_tokens"))
-        equal_calls = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
+        equal_calls = self._known.here.nameless_calls.get(usage)  # type: ignore[arg-type]
         former = str(event.get("former_id", event_id))
         recorded_id = next(
             (candidate for candidate in (event_id, former) if self._known.has(candidate)), None
