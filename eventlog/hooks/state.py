@@ -1,12 +1,10 @@
 """What hooks remember between calls: small derived files in `live/`, which may all be deleted (I22).
 
 - `<worktree>.told`, the capture checkpoint: the tree whose changes are all in the log, and the turns under
-way
-  in that directory. Read and written under the lock of the directory, after the append of these changes.
+  way in that directory. Read and written under the lock of the directory, after the append of these changes.
 - `<worktree>.running`: tools that began and ended, a line each. It shows whose change the capture of another
   call has found.
-- `<session>.calls`: notes of what was recorded of a session, a line each, so that nothing is read from the
-log.
+- `<session>.calls`: notes of what was recorded of a session, a line each, so that the log need not be read.
 
 The last two are appended to by single writes and may miss a line. Then a cause is lost, or an event is
 written twice, which counts once (I8). Without a checkpoint the next capture begins anew and records that.
@@ -411,8 +409,6 @@ class UnnamedCalls:
     except one that was refused before and has no end.
     """
 
-    __slots__ = ("_asked", "_numbers", "_open")
-
     def __init__(self) -> None:
         self._asked: "dict[str, int]" = {}  # how many of each key
         self._numbers: "dict[tuple[str, str, bool], int]" = {}  # by key, time, asked
@@ -440,8 +436,6 @@ class Repeats:
 
     One that begins while an equal one is under way is that one, reported by two hooks.
     """
-
-    __slots__ = ("_last", "_open")
 
     def __init__(self) -> None:
         self._last: "dict[str, int]" = {}
@@ -491,8 +485,6 @@ class Calls:
 
 class SessionNotes:
     """What is noted of the session of a call, and `lines` that are to be noted after the append."""
-
-    __slots__ = ("calls", "lines")
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
