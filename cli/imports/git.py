@@ -4,8 +4,7 @@ import os
 
 import click
 
-from eventlog.importers.git_history import import_git
-from eventlog.importers.git_report import GitImportReport
+from eventlog.importers.git_history import GitImportReport, import_git
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with

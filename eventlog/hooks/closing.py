@@ -13,7 +13,7 @@ from eventlog.agents.kit.call import TURN_START, Call
 from eventlog.base import activity
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.base.names import event_id_of
-from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.base.types import Event
 from eventlog.hooks import state
 from eventlog.hooks.state import GONE, SUPERSEDED, CaptureCheckpoint, Running, short
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eventlog.base.fs import FileSystem
+    from eventlog.hooks.context import HookContext
     from eventlog.worktree.capture import Capture
 
 HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
@@ -73,10 +74,9 @@ class Ends:
 
 
 def ends_of(
-    layout: Layout,
+    context: "HookContext",
     closing: "Closing | None",
     under_way: "Sequence[Running]",
-    call: Call,
     capture: "Capture",
     previous: "bytes | None",
     checkpoint: CaptureCheckpoint,
@@ -93,6 +93,7 @@ def ends_of(
         admit: makes an event whole.
         fill: puts the tree of the capture, and its facts, into a snapshot.
     """
+    layout, call = context.layout, context.call
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
     if capture.partial:
@@ -148,8 +149,6 @@ def _event(
     event: Event = {
         **_columns(turn.agent, turn.session, turn.turn),
         "event_type": event_type,
-        "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
-        "source": SOURCE_OF_TYPE.get(event_type, "system"),
         "operation": operation,
         "event_id": event_id_of(turn.agent, event_type, turn.turn, "closed", nonce),
         "payload": dict(payload),
@@ -172,8 +171,6 @@ def _action(layout: Layout, tool: Running, by: str) -> Event:
     event: Event = {
         **_columns(*tool.turn_key),
         "event_type": "action",
-        "event_kind": KIND_OF_TYPE["action"],
-        "source": SOURCE_OF_TYPE["action"],
         "event_id": tool.cause,
         "tool": tool.tool,
         "payload": {"ended_by": GONE, "closed_by": by},

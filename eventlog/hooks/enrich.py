@@ -4,9 +4,7 @@ Reads the notes of the session and the transcripts of the agent; writes nothing.
 """
 
 from eventlog import agents
-from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TURN_END, Call, TranscriptOffset, title_of
-from eventlog.base import identity
-from eventlog.base.layout import Layout
+from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TURN_END, TranscriptOffset, title_of
 from eventlog.base.names import (
     event_id_of,
     project_context,
@@ -18,41 +16,26 @@ from eventlog.base.names import (
 from eventlog.base.types import Event
 from eventlog.hooks import state
 from eventlog.hooks.locate import HookDirectory
-from eventlog.hooks.state import Calls, short
+from eventlog.hooks.state import SessionNotes, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from eventlog.secrets.redaction import Redactor
+    from eventlog.hooks.context import HookContext
 
 _TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
 _TRANSCRIPT_BYTES_USUAL = 4 << 20
 
 
 class Completion:
-    """Completes `call`; `lines` receives what is to be noted of the session after the append."""
+    """Completes the call of a context from the notes of its session."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        who: identity.Identity,
-        call: Call,
-        directory: "HookDirectory | None",
-        notes: Calls,
-        redactor: "Redactor",
-        lines: "list[list[str]]",
-        note: "Callable[[BaseException], None]",
-    ) -> None:
-        self.layout = layout
-        self.who = who
-        self.call = call
-        self.directory = directory
-        self.notes = notes
-        self.redactor = redactor
-        self.lines = lines
-        self.note = note
+    def __init__(self, context: "HookContext", notes: SessionNotes) -> None:
+        self.context = context
+        self.call = context.call
+        self.calls = notes.calls
+        self.lines = notes.lines
 
     def run(self) -> None:
         """Complete events that need earlier notes: a session's name, model calls, calls reported twice."""
@@ -61,17 +44,17 @@ class Completion:
             return
         if call.may_duplicate:
             call.events = [
-                event for event in call.events if str(event.get("event_id")) not in self.notes.actions
+                event for event in call.events if str(event.get("event_id")) not in self.calls.actions
             ]
-        if call.tools_settled and self.directory is not None:
-            self._settle(self.directory, session)
+        if call.tools_settled and self.context.directory is not None:
+            self._settle(self.context.directory, session)
         if call.moment == SESSION:
             self._add_master()
         if call.prompt is not None:
             # Before it is cut: half a secret is no longer recognised.
-            prompt = self.redactor.text(call.prompt)
+            prompt = self.context.redactor.text(call.prompt)
             call.events[0]["title"] = title_of(prompt)
-            if not self.notes.named:
+            if not self.calls.named:
                 self._add_name(session, prompt)
         for path in self._transcripts():
             self._add_model_calls(path)
@@ -82,12 +65,12 @@ class Completion:
         Tools of subagents go on: a request of the agent to its model does not concern them.
         """
         call = self.call
-        checkpoint = state.read_checkpoint(self.layout, directory.key)
+        checkpoint = state.read_checkpoint(self.context.layout, directory.key)
         turn = short(session), short(call.turn or "")
         reporting_hook = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
         ended = [
             tool
-            for tool in state.running(self.layout, directory.key, checkpoint)
+            for tool in state.running(self.context.layout, directory.key, checkpoint)
             if tool.turn == turn and not tool.late and not tool.by_subagent
         ]
         for tool in ended:
@@ -117,7 +100,7 @@ class Completion:
         return None if module is None else agents.loaded(module)
 
     def _add_master(self) -> None:
-        repo, name = self.who.repo_hash, self.who.project_name
+        repo, name = self.context.who.repo_hash, self.context.who.project_name
         event = self.call.add(
             "sessions",
             {"total_sessions": 0},
@@ -141,24 +124,24 @@ class Completion:
             operation="update",
             title=title_of(prompt),
             context_id=session_context(slug, session_id),
-            extends=[sessions_context(self.who.repo_hash)],
+            extends=[sessions_context(self.context.who.repo_hash)],
         )
         self.call.events.insert(0, self.call.events.pop())
         self.lines.append(["named"])
 
     def _add_model_calls(self, path: str) -> None:
         key = short(path)
-        previous = self.notes.marks.get(key) or TranscriptOffset()
+        previous = self.calls.marks.get(key) or TranscriptOffset()
         bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
         try:
             events, mark = self._read(path, previous, bytes_max)
         except FileNotFoundError:
             return  # this client keeps no transcript
         except OSError as error:
-            self.note(error)
+            self.context.note(error)
             return
         for event in events:
-            turn = self.notes.subagents.get(short(str(event.get("subagent_id"))))
+            turn = self.calls.subagents.get(short(str(event.get("subagent_id"))))
             if turn is not None:
                 event["agent_turn_id"] = turn
         # Before the snapshot at the end of the turn that they belong to (S1-37).
@@ -176,6 +159,6 @@ class Completion:
         if reader is None:
             return [], previous
         calls: "tuple[list[Event], TranscriptOffset]" = reader.read_calls(
-            self.call.agent, path, previous, bytes_max, self.notes.stamps
+            self.call.agent, path, previous, bytes_max, self.calls.stamps
         )
         return calls

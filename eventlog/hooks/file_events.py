@@ -4,7 +4,7 @@
 changed it before the tool did. On the hook path.
 """
 
-from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, EditedFile
+from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, EditedFile, object_of
 from eventlog.agents.kit.tools import ANY, EDITS
 from eventlog.base.errors import EventLogError
 from eventlog.base.names import event_id_of
@@ -85,8 +85,7 @@ class FileEventBuilder:
                 before = between
         columns = self._columns(verdict)
         event = self._event(change, before, change.after, columns, verdict.cause, named, blobs)
-        payload = event["payload"]
-        assert isinstance(payload, dict)
+        payload = object_of(event, "payload")
         if verdict.cause is None and verdict.causes:
             payload["causes"] = verdict.causes
         if verdict.certainty is not None:
@@ -167,8 +166,6 @@ class FileEventBuilder:
         deferred = payload.get("deferred")
         event: Event = {
             "event_type": "file",
-            "event_kind": "action",
-            "source": "executor",
             "path": path,
             "operation": operation,
             "before_hash": before_hash,

@@ -1,12 +1,10 @@
 """What hooks remember between calls: small derived files in `live/`, which may all be deleted (I22).
 
 - `<worktree>.told`, the capture checkpoint: the tree whose changes are all in the log, and the turns under
-way
-  in that directory. Read and written under the lock of the directory, after the append of these changes.
+  way in that directory. Read and written under the lock of the directory, after the append of these changes.
 - `<worktree>.running`: tools that began and ended, a line each. It shows whose change the capture of another
   call has found.
-- `<session>.calls`: notes of what was recorded of a session, a line each, so that nothing is read from the
-log.
+- `<session>.calls`: notes of what was recorded of a session, a line each, so that the log need not be read.
 
 The last two are appended to by single writes and may miss a line. Then a cause is lost, or an event is
 written twice, which counts once (I8). Without a checkpoint the next capture begins anew and records that.
@@ -38,12 +36,10 @@ from eventlog.base.locks import WORKTREE, acquire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from eventlog.base.fs import FileSystem
-    from eventlog.blobs.store import BlobStore
     from eventlog.hooks.locate import HookDirectory
-    from eventlog.worktree.capture import Capture
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -110,10 +106,8 @@ def read_checkpoint(layout: Layout, worktree: str) -> CaptureCheckpoint:
             checkpoint = CaptureCheckpoint(
                 tree, str(stored["nonce"]), turns, frozenset(map(str, stored.get("passed", ())))
             )
-            checkpoint.keeps, checkpoint.tree_keeps = (
-                stored.get("keeps") is True,
-                stored.get("tree_keeps") is True,
-            )
+            checkpoint.keeps = stored.get("keeps") is True
+            checkpoint.tree_keeps = stored.get("tree_keeps") is True
             checkpoint.files = int_of(stored, "files")
             return checkpoint
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -319,19 +313,6 @@ class Running:
     the directory was not captured since. `dead`: its process is gone. `by_subagent`: it may outlive its turn.
     """
 
-    __slots__ = (
-        "by_subagent",
-        "cause",
-        "dead",
-        "kind",
-        "late",
-        "paths",
-        "tool",
-        "tool_use_id",
-        "turn",
-        "turn_key",
-    )
-
     def __init__(self, words: "list[str]", turn_key: "tuple[str, str, str]", *, dead: bool = False) -> None:
         _, self.cause, session, turn, self.kind, self.tool_use_id, self.tool, *self.paths = words
         self.turn = session, turn
@@ -341,23 +322,20 @@ class Running:
         self.by_subagent = False
 
 
-def note_begun(
-    layout: Layout,
-    worktree: str,
-    turn: "tuple[str, str]",
-    cause: str,
-    tool: "tuple[str, str]",
-    kind: "str | None",
-    paths: "list[str]",
-    outlives: "tuple[str, str] | None",
-) -> None:
-    """Args: turn: (session, turn); tool: (tool_use_id, name); outlives: (agent, its process or "") of a tool
-    that may outlive its turn."""
-    names = ["_".join(name.split()) or "-" for name in tool]
-    words = ["begun", cause, *map(short, turn), kind or ANY, *names, *paths[:64]]
-    lines = [words]
-    if outlives is not None:
-        owner = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
+def note_begun(layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes]", process: str) -> None:
+    """Note the tool that `call` begins. A second note of it counts once.
+
+    Args: paths: the files that it names; process: that of the agent, which a subagent's tool may outlive its
+    turn in.
+    """
+    session, turn, cause, first = call.session, call.turn, call.started_action_id, call.events[0]
+    if session is None or turn is None or cause is None:
+        return
+    names = ["_".join(str(first.get(name) or "-").split()) or "-" for name in ("tool_use_id", "tool")]
+    words = ["begun", cause, short(session), short(turn), call.kind or ANY, *names]
+    lines = [[*words, *map(short, list(paths)[:64])]]
+    if "subagent_id" in call.columns:
+        owner = ["of", cause, turn, session, call.agent, process or "-"]
         lines += [owner] if all(len(word.split()) == 1 for word in owner) else []
     _append(layout, f"{worktree}.running", lines)
 
@@ -431,8 +409,6 @@ class UnnamedCalls:
     except one that was refused before and has no end.
     """
 
-    __slots__ = ("_asked", "_numbers", "_open")
-
     def __init__(self) -> None:
         self._asked: "dict[str, int]" = {}  # how many of each key
         self._numbers: "dict[tuple[str, str, bool], int]" = {}  # by key, time, asked
@@ -461,8 +437,6 @@ class Repeats:
     One that begins while an equal one is under way is that one, reported by two hooks.
     """
 
-    __slots__ = ("_last", "_open")
-
     def __init__(self) -> None:
         self._last: "dict[str, int]" = {}
         self._open: "set[str]" = set()
@@ -488,11 +462,6 @@ class Repeats:
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = (
-        "actions", "begun", "ended", "imported_calls", "imported_turns", "marks", "models", "named", "over",
-        "prompts", "repeats", "stamps", "subagents", "tools", "trees", "turns",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.named = False
         self.over = False  # the session has ended
@@ -512,6 +481,14 @@ class Calls:
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
         self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the capture at its start
+
+
+class SessionNotes:
+    """What is noted of the session of a call, and `lines` that are to be noted after the append."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+        self.lines: "list[list[str]]" = []
 
 
 def read_calls(layout: Layout, session: str) -> Calls:
@@ -558,35 +535,6 @@ def read_calls(layout: Layout, session: str) -> Calls:
             ids = calls.imported_calls.setdefault(tuple(words[1:4]), [])
             ids += () if words[4] in ids else (words[4],)
     return calls
-
-
-def facts_of_turn(
-    call: Call,
-    notes: Calls,
-    lines: "list[list[str]]",
-    directory: "HookDirectory",
-    capture: "Capture",
-    blobs: "BlobStore",
-    until: float,
-) -> "dict[str, object]":
-    """The facts of the snapshot at a turn's start or end beside its tree (S1-36, S1-37), null where unknown.
-
-    Args:
-        lines: receives the tree of a start, which the end counts from.
-        until: monotonic time until which git may answer.
-    """
-    from eventlog.worktree.capture import git_facts
-
-    in_git = directory.commit is not None or directory.branch is not None
-    facts = git_facts(os.fsencode(directory.root), until) if in_git else {}
-    if call.turn is None or capture.partial:
-        return facts
-    turn = short(call.turn)
-    if call.moment == TURN_START:
-        lines.append(["tree", turn, capture.root.hex()])
-    elif turn in notes.trees:
-        facts["files_changed"] = capture.count_changed(blobs, notes.trees[turn])
-    return facts
 
 
 def has_ended(layout: Layout, session: str, turn: str) -> bool:

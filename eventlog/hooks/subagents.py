@@ -8,30 +8,24 @@ hook path.
 
 from eventlog.agents.kit.call import Call, object_of, text_of
 from eventlog.base.layout import Layout
-from eventlog.hooks.state import Calls, read_checkpoint, short
+from eventlog.hooks.state import SessionNotes, read_checkpoint, short
 
 
-def count_in_its_turn(
-    layout: Layout, call: Call, notes: Calls, lines: "list[list[str]]", worktree: "str | None"
-) -> None:
+def count_in_its_turn(layout: Layout, call: Call, notes: SessionNotes, worktree: "str | None") -> None:
     """Put `call` into the turn of its subagent.
 
-    Args:
-        lines: receives what is to be noted of the session after the append.
-        worktree: where the session's turn under way is noted, for a call that names none.
+    Args: worktree: where the session's turn under way is noted, for a call that names none.
     """
-    subagent, turn_under_way = (
-        text_of(call.columns, "subagent_id"),
-        call.turn or _turn_under_way(layout, worktree, call),
-    )
+    subagent = text_of(call.columns, "subagent_id")
+    turn_under_way = call.turn or _turn_under_way(layout, worktree, call)
     if subagent is None or turn_under_way is None:
         return
     key = short(subagent)
     begins = any(e["event_type"] == "subagent" and e.get("operation") == "start" for e in call.events)
-    turn = None if begins else notes.subagents.get(key)
+    turn = None if begins else notes.calls.subagents.get(key)
     if turn is None:
         if not any(char.isspace() for char in turn_under_way):  # else it would be no word of a line
-            lines.append(["subagent", key, turn_under_way])
+            notes.lines.append(["subagent", key, turn_under_way])
         call.columns["agent_turn_id"] = turn_under_way
         return
     call.columns["agent_turn_id"] = turn

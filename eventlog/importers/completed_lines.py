@@ -53,8 +53,6 @@ def completed(
         if len(whole) > size and _id_of(agent, path, offset, whole[:size]) == event_id:
             event: dict[str, Any] = {
                 "event_type": "transcript",
-                "event_kind": "observation",
-                "source": "system",
                 "agent": agent,
                 "agent_session_id": session,
                 "repo": repo,

@@ -17,7 +17,7 @@ from eventlog.agents.kit.patches import apply_section, is_section, without_names
 from eventlog.agents.kit.unified import agrees, apply_patch
 from eventlog.base.names import event_id_of
 from eventlog.base.paths import is_outside, path_text
-from eventlog.base.types import KIND_OF_TYPE, RELATED_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.base.types import RELATED_OF_TYPE, Event
 from eventlog.blobs.ids import to_text
 
 Put = Callable[[bytes], bytes]
@@ -233,8 +233,6 @@ class FileStates:
         cause = str(item.cause["event_id"])
         event: Event = {
             "event_type": event_type,
-            "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
-            "source": SOURCE_OF_TYPE.get(event_type, "system"),
             **item.columns,
             "cause": cause,
             "payload": payload,

@@ -11,27 +11,21 @@ ids, and the first one counts (I8).
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.fs import translate_os_errors
-from eventlog.base.paths import path_text
 from eventlog.base.types import Event
-from eventlog.blobs.deferred import encode_list, sentence_of
-from eventlog.blobs.ids import blob_id, from_text, to_text
-from eventlog.blobs.tree import EXECUTABLE, FILE, SIZE_UNKNOWN, SKIPPED, SUBMODULE, SYMLINK
-from eventlog.importers import git_deepened, git_lines, git_missing, git_turns
+from eventlog.blobs.ids import to_text
+from eventlog.importers import git_lines, git_missing, git_turns
 from eventlog.importers.batch import ImportBatch
-from eventlog.importers.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Commit, GitChange, parts
-from eventlog.importers.git_names import earlier_path, tree_path
+from eventlog.importers.git_formats import Commit, GitChange, parts
 from eventlog.importers.git_objects import EMPTY_TREE, GitRepository, open_repository
-from eventlog.importers.git_report import GitImportReport
-from eventlog.importers.git_turns import CommitTurn, FileChange, KnownCommits, TreeFacts
+from eventlog.importers.git_trees import PART_CHANGES, ChangedFile, HistoryTree
+from eventlog.importers.git_turns import CommitTurn, KnownCommits, TreeFacts
 from eventlog.log.retained import retention_in
-from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.secrets import bulk_prefilter
 
 if TYPE_CHECKING:
@@ -43,17 +37,38 @@ WINDOW_BYTES = 32 << 20
 # About 700 bytes an event: 10,000 of them stay below 8 MiB of journal lines.
 _WINDOW_EVENTS = 10_000
 
-# Commits requested of git at once, and changes handled together. Small parts let git work ahead.
+# Commits requested of git at once.
 _CHUNK_COMMITS = 1000
-_PART_CHANGES = 500
-
-_BLOB_BYTES_MAX = 2**32 - 1  # what a pack can hold (docs/design.md §11.2)
-_CONTENTS_MAX = 500_000  # about 100 MB; a forgotten one is only read again
-
-_KIND_OF_MODE = {MODE_SYMLINK: SYMLINK, MODE_SUBMODULE: SUBMODULE}
 _SNAPSHOT_COLUMNS = ("event_id", "tree_hash", "payload")
 
 Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class GitImportReport:
+    """The result of one import. Of `commits + skipped` commits, `skipped` were in the log before.
+
+    `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest commits, not
+    from the root. `missing`: (path, reason) of files that could not be captured. `withheld`: contents that
+    this import was the first to record as holding a secret. `rewritten`: turns of commits that this import
+    found on no line any more. `recorded_again`: those of `commits` that were recorded before from a clone
+    without their parent. `other_parents`: commits that merges brought to the line and that were not
+    requested.
+    """
+
+    repo: str
+    head: str
+    commits: int
+    skipped: int
+    events: int
+    blobs: int
+    sessions: int
+    provisional: bool
+    missing: tuple[tuple[str, str], ...]
+    withheld: int = 0
+    rewritten: int = 0
+    recorded_again: int = 0
+    other_parents: int = 0
 
 
 def import_git(
@@ -107,14 +122,6 @@ def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
         return repository.roots_hash(head)
 
 
-class _Changed(NamedTuple):
-    """A change, with our id and the size of the content after it."""
-
-    change: GitChange
-    id: bytes | None
-    size: int | None  # None: the content is not in this clone
-
-
 class _Import:
     """One run over one line of commits."""
 
@@ -131,18 +138,14 @@ class _Import:
         self._repository = repository
         self._repo = repo
         self._known = known
-        self._without_parent = git_deepened.without_parent(store, repo) if known.commit_turns else set()
+        self._without_parent = git_lines.without_parent(store, repo) if known.commit_turns else set()
         self._take(line, self._turns_of(line))
         self._has_line_indexes = not repository.shallow
         self._met: dict[str, CommitTurn] = {}  # turns of this run, for the branches that begin there
         self._facts_of: dict[str, TreeFacts] = {}  # and their trees
         self._commits: dict[str, Commit] = {}  # those of the current chunk
-        self._contents: dict[str, tuple[bytes | None, int | None]] = {}  # git's id → (ours, size)
-        self._missing: dict[str, str] = {}
-        self._tree = EditedTree(no_trees)
-        self._facts: TreeFacts | None = None  # which commit's tree it is
+        self._tree = HistoryTree(store, repository, window)
         self._window = window
-        self._second: GitRepository | None = None
         self._sessions: set[str] = set()
         self._rewritten = 0
         self._recorded_again = 0
@@ -188,7 +191,7 @@ class _Import:
             marks.append(rewritten)
         self._rewritten = len(dropped)
         if self._has_line_indexes and known.commit_turns:
-            lacking = git_deepened.without_line_index(
+            lacking = git_lines.without_line_index(
                 self._store, self._repo, line, grows or bool(dropped or restored)
             )
             for index, commit in enumerate(line):
@@ -212,7 +215,7 @@ class _Import:
         requested = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
         done = skipped = sum(self._known.is_done(self._repo, commit) for commit in requested)
         try:
-            self._missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
+            self._tree.missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
             if branches:
                 self._met = dict(zip(self._line, self._turns, strict=True))
             for branch in (None, *branches):
@@ -229,8 +232,7 @@ class _Import:
             raise
         finally:
             self._window.close()
-            if self._second is not None:
-                self._second.close()
+            self._tree.close()
         return GitImportReport(
             repo=self._repo,
             head=head,
@@ -240,7 +242,7 @@ class _Import:
             blobs=self._window.blobs_stored,
             sessions=len(self._sessions),
             provisional=bool(self._repository.shallow),
-            missing=tuple(sorted(self._missing.items())),
+            missing=tuple(sorted(self._tree.missing.items())),
             withheld=self._window.secrets_found,
             rewritten=self._rewritten,
             recorded_again=self._recorded_again,
@@ -266,21 +268,17 @@ class _Import:
 
     # -- reading git ---------------------------------------------------------------------------
 
-    def _changed(self, indices: Sequence[int]) -> Iterator[tuple[int, list[_Changed] | None]]:
+    def _changed(self, indices: Sequence[int]) -> Iterator[tuple[int, list[ChangedFile] | None]]:
         """Each commit of `indices` with its changes, None where trees are missing; puts the contents."""
         for start in range(0, len(indices), _CHUNK_COMMITS):
             chunk = indices[start : start + _CHUNK_COMMITS]
             self._read_commits(chunk)
             pairs = [(self._git_tree(index - 1), self._git_tree(index)) for index in chunk]
-            for part in parts(zip(chunk, self._repository.changes(pairs), strict=True), _PART_CHANGES):
+            for part in parts(zip(chunk, self._repository.changes(pairs), strict=True), PART_CHANGES):
                 if not self._can_follow(part):
                     yield from ((index, None) for index, _ in part)
                     continue
-                fresh = self._fresh(change for _, changes in part for change in changes or ())
-                contents = self._repository.contents(fresh, _BLOB_BYTES_MAX)
-                for index, changes in part:
-                    after = [_Changed(change, *self._after(change, contents)) for change in changes or ()]
-                    yield index, after
+                yield from self._tree.contents_of(part)
 
     def _read_commits(self, chunk: Sequence[int]) -> None:
         """Read the commits of a chunk and their parents."""
@@ -291,14 +289,8 @@ class _Import:
     def _commit(self, commit: str) -> Commit:
         """A commit by its id, also one that is not read yet."""
         if commit not in self._commits:
-            self._commits[commit] = self._aside().commits([commit])[0]
+            self._commits[commit] = self._tree.aside().commits([commit])[0]
         return self._commits[commit]
-
-    def _aside(self) -> GitRepository:
-        """A second reader of the repository, for a question in the middle of another answer."""
-        if self._second is None:
-            self._second = GitRepository(self._repository.git_dir)
-        return self._second
 
     def _git_tree(self, index: int) -> str:
         """Git's tree of a commit of the line; the empty tree before its first."""
@@ -306,71 +298,22 @@ class _Import:
             return EMPTY_TREE[len(self._line[0])]
         return self._commits[self._line[index]].tree
 
-    def _fresh(self, changes: Iterable[GitChange]) -> list[str]:
-        """Contents that were not met yet, in the order of reading."""
-        if len(self._contents) > _CONTENTS_MAX:
-            self._contents.clear()
-        fresh: dict[str, None] = {}
-        for change in changes:
-            git_id = change.after_id
-            if git_id is not None and change.after_mode != MODE_SUBMODULE and git_id not in self._contents:
-                fresh[git_id] = None
-        return list(fresh)
-
-    def _after(
-        self, change: GitChange, contents: Iterator[bytes | int | None]
-    ) -> tuple[bytes | None, int | None]:
-        """(id, size) of the content after a change; it comes from `contents` when it is new.
-
-        The id is None where there is no content, or none that a pack can hold; both are None where it is
-        missing.
-        """
-        if change.after_id is None:
-            return None, 0
-        if change.after_mode == MODE_SUBMODULE:
-            return self._window.put(change.after_id.encode("ascii"), change.path), len(change.after_id)
-        content = self._contents.get(change.after_id)
-        if content is None:
-            content = self._stored_content(change.path, next(contents))
-            self._contents[change.after_id] = content
-        return content
-
-    def _stored_content(self, path: bytes, data: bytes | int | None) -> tuple[bytes | None, int | None]:
-        return (self._window.put(data, path), len(data)) if isinstance(data, bytes) else (None, data)
-
     # -- the tree ------------------------------------------------------------------------------
 
     def _can_follow(self, part: "Sequence[tuple[int, list[GitChange] | None]]") -> bool:
         """Set the tree to the one before a part; whether git has what that needs."""
-        if part[0][1] is None:
-            return False
-        try:
-            self._follow(part[0][0])
-        except EventLogError:
-            self._facts = None
-            return False
-        return True
-
-    def _follow(self, index: int) -> None:
-        """Set the tree to the one before a commit: from the previous commit, the store, or git."""
+        index = part[0][0]
         parent = self._line[index - 1] if index else None
-        if self._facts is not None and self._facts.commit == parent:
-            return
-        self._tree = EditedTree(no_trees)
-        files, missing = 0, None
-        if parent is not None:
-            if parent in self._facts_of:
-                self._window.commit()  # its trees are read from packs
-            stored = self._facts_of.get(parent) or self._stored(index - 1)
-            if stored is not None:
-                self._tree, self._facts = (
-                    EditedTree(self._store.blobs.get_tree, from_text(stored.tree_hash)),
-                    stored,
-                )
-                return
-            files, missing = self._read_tree(self._git_tree(index - 1))
-        facts = self._write_tree(parent, self._git_tree(index - 1), files)
-        self._facts = replace(facts, deferred=None if missing is None else to_text(missing))
+        return part[0][1] is not None and self._tree.follow(
+            parent, self._git_tree(index - 1), lambda: self._snapshot_of(index - 1)
+        )
+
+    def _snapshot_of(self, index: int) -> TreeFacts | None:
+        """The snapshot after a commit that was recorded."""
+        if self._line[index] in self._facts_of:
+            self._window.commit()  # its trees are read from packs
+            return self._facts_of[self._line[index]]
+        return self._stored(index)
 
     def _stored(self, index: int) -> TreeFacts | None:
         """The snapshot after a commit, when the log has it and keeps its files."""
@@ -391,134 +334,12 @@ class _Import:
                 return git_turns.facts_of(row, commit)
         return None
 
-    def _read_tree(self, tree: str) -> tuple[int, bytes | None]:
-        """Fill the tree from git; how many files it has, and the list of contents that are missing."""
-        files = 0
-        missing: list[_Changed] = []
-        entries = self._repository.entries(tree)
-        while part := list(islice(entries, _PART_CHANGES)):
-            files += len(part)
-            changes = [GitChange(e.path, None, 0, e.mode, None, e.id, None, None) for e in part]
-            contents = self._repository.contents(self._fresh(changes), _BLOB_BYTES_MAX)
-            for change in changes:
-                changed_file = _Changed(change, *self._after(change, contents))
-                if changed_file.size is None:
-                    missing.append(changed_file)
-                else:
-                    self._put(changed_file, None)
-        list_id = self._list_of(missing)
-        for changed_file in missing:
-            self._put(changed_file, list_id)
-        return files, list_id
-
-    def _write_tree(self, commit: str | None, git_tree: str, files: int) -> TreeFacts:
-        return TreeFacts(to_text(self._tree.write(self._window.put_tree)), files, commit, git_tree)
-
-    def _apply(self, changed: Sequence[_Changed]) -> list[FileChange]:
-        """Apply the changes of one commit to the tree."""
-        list_id = self._list_of(changed)
-        described = [self._describe(changed_file, list_id) for changed_file in changed]
-        for changed_file in changed:  # before anything is put, since a file may give way to a folder
-            if changed_file.change.before_id is not None:
-                old_path = changed_file.change.old_path or changed_file.change.path
-                if changed_file.change.after_id is None or changed_file.change.old_path is not None:
-                    self._tree.remove(self._path_in_tree(old_path), prune=True)
-        for changed_file in changed:
-            if changed_file.change.after_id is not None:
-                self._put(changed_file, list_id)
-        return described
-
-    def _list_of(self, changed: Sequence[_Changed]) -> bytes | None:
-        """The list of the contents that are missing, None for none; a later import may bring them."""
-        rows = {
-            change.path: (
-                _kind_of(change),
-                SIZE_UNKNOWN,
-                0,
-                0,
-                0,
-                bytes.fromhex(change.after_id),
-            )
-            for change, _, size in changed
-            if size is None
-            and change.after_id is not None
-            and tree_path(change.path, _kind_of(change))[1] is None
-        }
-        return self._window.put(encode_list((path, *row) for path, row in rows.items())) if rows else None
-
-    def _put(self, changed_file: _Changed, list_id: bytes | None) -> None:
-        change, id, size = changed_file
-        kind = _kind_of(change)
-        path, reason = tree_path(change.path, kind)
-        if (present_path := self._path_in_tree(change.path)) != path:
-            self._tree.remove(present_path, prune=False)
-        if size is None:
-            self._missing[path_text(change.path)] = git_missing.absent(change.after_id)
-            if reason is None and list_id is not None:
-                self._tree.put(path, SKIPPED, self._window.put(sentence_of(list_id)), SIZE_UNKNOWN)
-                return
-            size = SIZE_UNKNOWN
-        elif id is None:
-            reason = _too_large(size)
-        if reason is not None:
-            self._missing[path_text(change.path)] = reason
-            kind, id = SKIPPED, self._window.put(reason.encode("utf-8", "surrogateescape"))
-        assert id is not None
-        self._tree.put(path, kind, id, size)
-
-    def _path_in_tree(self, path: bytes) -> bytes:
-        """The path in our tree, which may be that of an earlier version."""
-        earlier = earlier_path(path)
-        is_earlier = earlier is not None and self._tree.get(earlier) is not None
-        return earlier if earlier is not None and is_earlier else tree_path(path)[0]
-
-    def _describe(self, changed_file: _Changed, list_id: bytes | None) -> FileChange:
-        change = changed_file.change
-        skipped = None
-        if changed_file.id is None and change.after_id is not None:
-            skipped = (
-                git_missing.absent(change.after_id)
-                if changed_file.size is None
-                else _too_large(changed_file.size)
-            )
-        if change.before_id is None:
-            operation = "add"
-        elif change.after_id is None:
-            operation = "delete"
-        else:
-            operation = "edit" if change.old_path is None else "rename"
-        return FileChange(
-            path=change.path,
-            old_path=change.old_path,
-            operation=operation,
-            before_mode=change.before_mode,
-            after_mode=change.after_mode,
-            before_hash=self._before_hash(change),
-            after_hash=None if changed_file.id is None else to_text(changed_file.id),
-            after_size=None if change.after_id is None else changed_file.size,
-            lines_added=change.lines_added,
-            lines_removed=change.lines_removed,
-            skipped=skipped,
-            deferred=None if changed_file.size is not None or list_id is None else to_text(list_id),
-        )
-
-    def _before_hash(self, change: GitChange) -> str | None:
-        if change.before_id is None:
-            return None
-        entry = self._tree.get(self._path_in_tree(change.old_path or change.path))
-        assert entry is not None, f"{change.path!r} is in git's tree before the change and not in ours"
-        if entry.kind != SKIPPED:
-            return to_text(entry.id)
-        # The tree has the reason why the file is not in it; its content may be in the store.
-        data = next(self._aside().contents([change.before_id], _BLOB_BYTES_MAX))
-        return to_text(blob_id(data)) if isinstance(data, bytes) else None
-
     # -- turns and sessions --------------------------------------------------------------------
 
     def _message(self, index: int) -> None:
         """Add the events of a commit whose files are missing; it still counts as not recorded."""
         commit_turn, commit = self._turns[index], self._commits[self._line[index]]
-        self._missing[f"{commit.id[:12]}:"] = (
+        self._tree.missing[f"{commit.id[:12]}:"] = (
             "git does not have all of its directories, or of those before it"
         )
         self._add(git_turns.master(self._repo, self._project_name()))
@@ -543,16 +364,10 @@ class _Import:
     def _line_index(self, index: int) -> int | None:
         return index if self._has_line_indexes else None
 
-    def _turn(self, index: int, changed: Sequence[_Changed]) -> None:
+    def _turn(self, index: int, changed: Sequence[ChangedFile]) -> None:
         """Add those events of one commit to the window that the log lacks."""
         commit_turn, commit = self._turns[index], self._commits[self._line[index]]
-        before = self._facts
-        assert before is not None
-        described = self._apply(changed)
-        files = before.tracked_files + sum(
-            (c.operation == "add") - (c.operation == "delete") for c in described
-        )
-        after = self._facts = self._write_tree(commit.id, commit.tree, files)
+        before, after, described = self._tree.step(commit, changed)
         if self._met:
             self._met[commit.id], self._facts_of[commit.id] = commit_turn, after
         self._add(git_turns.master(self._repo, self._project_name()))
@@ -642,11 +457,3 @@ class _Import:
         if self._repo == self._store.repo_hash:
             return self._store.project_name
         return self._repository.name
-
-
-def _kind_of(change: GitChange) -> bytes:
-    return _KIND_OF_MODE.get(change.after_mode, EXECUTABLE if change.after_mode & 0o100 else FILE)
-
-
-def _too_large(size: int) -> str:
-    return f"its {size} bytes are more than the {_BLOB_BYTES_MAX} a blob may have"

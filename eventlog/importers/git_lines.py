@@ -5,17 +5,31 @@ amended commit, or one that a rebase or a reset dropped, was on a line and is on
 been met on no ref's line: on a detached HEAD, or in a store from before lines were recorded. It is dropped
 once git knows it and no ref leads to it. A commit that git does not know is not dropped: it may be in another
 clone.
+
+The oldest commit of a shallow clone has no parent there, so all of its files count as added. Once its parent
+is present the commit is recorded again, and the earlier turn counts as rewritten.
 """
 
 from typing import TYPE_CHECKING
 
 from eventlog.importers.git_turns import AGENT, KnownCommits
+from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eventlog.importers.git_objects import GitRepository
     from eventlog.store import Store
+
+_WITHOUT_PARENT = """
+select "commit" from events
+where event_type = 'snapshot' and operation = 'turn_start' and agent = 'git' and repo = $1
+and json_extract_string(payload, '$.git_head') is null
+"""
+_ORDERED = f"""
+select "commit", line_place is null from turns
+where agent = 'git' and repo = $1 and rewritten is not true order by {TURNS_NEWEST_FIRST}
+"""
 
 
 def dropped_commits(
@@ -98,3 +112,22 @@ class _Lines:
                 parent = payload.get("git_head")
                 if isinstance(parent, str):
                     yield str(row["commit"]), parent
+
+
+def without_parent(store: "Store", repo: str) -> set[str]:
+    """The commits that were recorded as the first of their history."""
+    return {commit for (commit,) in store.query(_WITHOUT_PARENT, [repo]).rows}
+
+
+def without_line_index(store: "Store", repo: str, line: "Sequence[str]", grows: bool) -> set[str]:
+    """The commits of the line whose index on it the log lacks and needs.
+
+    It is needed where there are commits to record, and where their times alone give another order.
+    """
+    on_line = set(line)
+    rows = [(commit, lacks) for commit, lacks in store.query(_ORDERED, [repo]).rows if commit in on_line]
+    recorded = [commit for commit, _ in rows]
+    recorded_ids = set(recorded)
+    if not grows and recorded == [commit for commit in reversed(line) if commit in recorded_ids]:
+        return set()
+    return {commit for commit, lacks in rows if lacks}

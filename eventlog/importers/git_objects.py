@@ -308,11 +308,7 @@ class GitRepository:
 
     def holds(self, oid: str) -> bool:
         """Whether an object is present."""
-        cwd, env = self._git_context(oid)
-        return (
-            subprocess.run(["git", "cat-file", "-e", oid], cwd=cwd, env=env, capture_output=True).returncode
-            == 0
-        )
+        return bool(self.present([oid]))
 
     def present(self, ids: Iterable[str]) -> set[str]:
         """Those of these objects that are present."""

@@ -233,8 +233,7 @@ def session_end_id(repo: str, key: str) -> str:
 
 def facts_of(snapshot: Event, commit: str) -> TreeFacts:
     """The facts in a stored snapshot event."""
-    payload = snapshot["payload"]
-    assert isinstance(payload, dict)
+    payload = _payload_of(snapshot)
     return TreeFacts(str(snapshot["tree_hash"]), payload["tracked_files"], commit, payload["git_tree"])
 
 
@@ -270,8 +269,6 @@ def session_link(
     """
     return {
         "event_type": "session",
-        "event_kind": "fact",
-        "source": "system",
         "operation": "update",
         "event_id": session_link_id(repo, commit_turn.key),
         "session_id": commit_turn.session_id,
@@ -347,8 +344,6 @@ def line_index_update(repo: str, commit_turn: CommitTurn, commit: str, line_inde
 def _turn_update(repo: str, commit_turn: CommitTurn, commit: str, update_id: str) -> Event:
     return {
         "event_type": "turn",
-        "event_kind": "observation",
-        "source": "system",
         "operation": "update",
         "event_id": update_id,
         "session_id": commit_turn.session_id,

@@ -12,6 +12,7 @@ import subprocess
 
 from eventlog.base import repository
 from eventlog.base.paths import path_bytes
+from eventlog.replay.git_contents import GitContents
 
 # Files that an agent edits as text are smaller; a larger content is unknown.
 _CONTENT_BYTES_MAX = 16 << 20
@@ -26,7 +27,7 @@ class GitBase:
         self._named = commit
         self._branch = branch
         self._before_us = before_us
-        self._process: "subprocess.Popen[bytes] | None" = None
+        self._contents = GitContents(root, _CONTENT_BYTES_MAX)
         self._commit: str | None = None
         self._is_open = False
 
@@ -34,41 +35,18 @@ class GitBase:
         """The content at a path relative to the root; None when it is unknown."""
         if not self._is_open:
             self._is_open = True
-            self._open()
-        if self._process is None or self._commit is None or "\n" in path:
+            self._commit = self._find_commit()
+        if self._commit is None or "\n" in path:
             return None
         try:
-            name = self._commit.encode() + b":./" + path_bytes(path)
-        except ValueError:
-            return None
-        try:
-            return self._content(name)
-        except OSError:
-            self.close()
-            return None
+            return self._contents.blob(self._commit.encode() + b":./" + path_bytes(path))
+        except (OSError, ValueError):
+            return None  # git has ended, the content is too large, or that is no path
 
     def close(self) -> None:
         """End the process; all contents are unknown from here on. A second call does nothing."""
-        self._is_open = True
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
-
-    def _open(self) -> None:
-        self._commit = self._find_commit()
-        if self._commit is None:
-            return
-        try:
-            self._process = subprocess.Popen(
-                ["git", "-C", self._root, "cat-file", "--batch"],
-                env=repository.git_environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:
-            self._process = None
+        self._is_open, self._commit = True, None
+        self._contents.close()
 
     def _find_commit(self) -> str | None:
         if self._named is not None:
@@ -95,27 +73,3 @@ class GitBase:
             return None
         commit = completed.stdout.decode("ascii", "replace").strip()
         return commit if completed.returncode == 0 and _COMMIT.fullmatch(commit) else None
-
-    def _content(self, name: bytes) -> bytes | None:
-        """Ask for one object. The answer is `<id> <type> <size>`, the bytes, a newline; or that it is
-        missing."""
-        process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        process.stdin.write(name + b"\n")
-        process.stdin.flush()
-        head = process.stdout.readline()
-        if not head:
-            raise OSError("git has ended")
-        facts = head.split()
-        if len(facts) != 3 or facts[1] not in (b"blob", b"tree", b"commit", b"tag") or not facts[2].isdigit():
-            return None  # "<name> missing", also for a name with a blank in it
-        size = int(facts[2])
-        if facts[1] != b"blob" or size > _CONTENT_BYTES_MAX:
-            rest_size = size + 1
-            while rest_size > 0 and (piece := process.stdout.read(min(rest_size, 1 << 20))):
-                rest_size -= len(piece)
-            return None
-        data = process.stdout.read(size + 1)
-        if len(data) != size + 1:
-            raise OSError("git has ended")
-        return data[:-1]

@@ -12,9 +12,14 @@ from typing import Any
 
 from eventlog import agents
 from eventlog.agents.kit.call import object_of, time_of
+from eventlog.base.layout import Layout
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
+from eventlog.hooks import state
+from eventlog.hooks.state import short
 
+_LINES_MAX = 2_048  # of a session at once: late hooks concern its end
+_OF_CALL = ("tool_start", "action", "error")
 _MORE = 8  # equal calls beyond those that the transcript has
 
 
@@ -113,3 +118,58 @@ def _adapter(agent: str) -> Any:
     spec = agents.spec_of(agent)
     assert spec is not None and spec.hooks is not None, "its hooks make ids"
     return agents.loaded(spec.hooks.adapter)
+
+
+class ToHooks:
+    """Notes for hooks that come after the import, from the events that it adds.
+
+    Hooks do not ask the log. What is recorded before them goes to the notes of its session, so that hooks
+    that report it again give it the same ids (docs/hooks.md). The lines stand there before the events do: an
+    import that is killed in between gives the same ids when it is repeated.
+    """
+
+    def __init__(self, layout: Layout, agent: str) -> None:
+        self._layout = layout
+        spec = agents.spec_of(agent)
+        makes_ids = spec is not None and spec.hooks is not None and spec.hooks.makes_ids
+        self._adapter: Any = _adapter(agent) if makes_ids else None
+        self._lines: dict[str, list[list[str]]] = {}
+        self._keys: dict[str, str] = {}  # of the latest calls, by id
+
+    def take(self, event: Event) -> None:
+        """Take an event that is about to be added."""
+        session, turn = event.get("agent_session_id"), event.get("agent_turn_id")
+        if self._adapter is None or not isinstance(session, str) or not isinstance(turn, str):
+            return
+        if turn.startswith(f"{session}:"):
+            return  # hooks named it
+        line = self._line_of(event, turn)
+        if line is not None and all(len(word.split()) == 1 for word in line):
+            self._lines.setdefault(session, []).append(line)
+
+    def write(self) -> None:
+        """Write the notes. If that fails, hooks lack them; nothing else depends on it."""
+        lines, self._lines = self._lines, {}
+        for session, of_session in lines.items():
+            try:
+                state.note_calls(self._layout, session, of_session[-_LINES_MAX:])
+            except OSError:
+                return
+
+    def _line_of(self, event: Event, turn: str) -> "list[str] | None":
+        event_type, occurred_us = str(event["event_type"]), event.get("occurred_at")
+        if event_type == "turn" and event.get("operation") == "start" and isinstance(occurred_us, int):
+            prompt = object_of(event, "payload").get("user_message")
+            return ["imported", turn, str(occurred_us), short(str(prompt))]
+        if event_type in _OF_CALL and event.get("tool") is not None:
+            return ["imported_call", short(turn), self._key_of(event), event_type, str(event["event_id"])]
+        return None
+
+    def _key_of(self, event: Event) -> str:
+        """The hooks' key of the tool call; an error comes after its action, which has the arguments."""
+        call = str(event.get("tool_use_id"))
+        if event["event_type"] != "error":
+            self._keys.clear()
+            args = object_of(event, "payload").get("args")
+            self._keys[call] = short("\0".join((str(event["tool"]), self._adapter.digest_of(args))))
+        return self._keys.get(call, "-")

@@ -24,10 +24,10 @@ from eventlog.blobs.ids import to_text
 from eventlog.importers import completed_lines, foreign, source_stamps
 from eventlog.importers.batch import ImportBatch
 from eventlog.importers.gitbase import GitBase
+from eventlog.importers.hook_matching import ToHooks
 from eventlog.importers.known_sessions import KnownSessions, LogFacts
 from eventlog.importers.session import SourceSession
 from eventlog.importers.sources import Passed
-from eventlog.importers.to_hooks import ToHooks
 from eventlog.recorder import lifecycle
 from eventlog.secrets import bulk_prefilter
 from eventlog.secrets.outside_names import OutsideNames

@@ -5,6 +5,7 @@ added, eight bytes of each id are remembered. One thread.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog import agents
@@ -14,8 +15,7 @@ from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 from eventlog.importers.hook_matching import HookMatcher, prompt_of
-from eventlog.importers.idsets import SortedIds, short
-from eventlog.importers.reused_ids import IdOwners, short_of_answer
+from eventlog.importers.reused_ids import IdOwners, SortedIds, short, short_of_answer
 from eventlog.store import Store
 
 _FACTS = (
@@ -60,6 +60,26 @@ class LogFacts:
                     self.turn_ids.setdefault(agent, {}).setdefault(short(event_id), session)
 
 
+@dataclass(slots=True)
+class LoggedSession:
+    """What the log has of one session: nothing of one that it does not know.
+
+    `nameless_calls` are model calls without the provider's id, by subagent or else turn, prompt tokens and
+    completion tokens. `matcher` is there where hooks and transcript give different names.
+    """
+
+    name: str | None = None
+    ids: set[int] = field(default_factory=set)
+    turn_of: dict[int, str | None] = field(default_factory=dict)
+    is_live: bool = False  # hooks recorded it
+    live_turns: set[str] = field(default_factory=set)
+    live_actions: set[str] = field(default_factory=set)
+    nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = field(default_factory=dict)
+    timeless: set[int] = field(default_factory=set)  # added from a copy
+    of_hooks: set[int] = field(default_factory=set)  # calls whose success only hooks know
+    matcher: HookMatcher | None = None
+
+
 class KnownSessions:
     """What is known of one agent's sessions."""
 
@@ -71,7 +91,6 @@ class KnownSessions:
         self._copies_lack_times = transcripts is not None and transcripts.copies_lack_times
         self._has_outcomes = hooks is not None and hooks.tells_outcome_of_calls
         self._makes_ids = hooks is not None and hooks.makes_ids
-        self._ids: set[int] = set()
         self._added: set[int] = set()
         self._requests: set[int] = set()  # of the answers among these
         self._added_before: list[SortedIds] = []
@@ -81,21 +100,11 @@ class KnownSessions:
         self._turn_ids = facts.turn_ids.get(agent, {})
         self._owner_of_turn: dict[int, str] = {}  # of those added since
         self.id_owners = IdOwners(store, agent, is_empty=not self._sessions, is_added=self._is_added)
-        self._session: str | None = None  # at hand
+        self.here = LoggedSession()  # the session at hand
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
         self.ends: set[tuple[str, int]] = set()  # name of a file, how far an import before had read it
         self._fetched: dict[str, list[tuple[Any, ...]]] = {}
-        self._turn_of: dict[int, str | None] = {}  # of what the log has of the session
-        # Of the session at hand: from hooks.
-        self.is_live = False
-        self.live_turns: set[str] = set()
-        self.live_actions: set[str] = set()
-        # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
-        self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
-        self._timeless: set[int] = set()  # added from a copy
-        self._of_hooks: set[int] = set()  # calls whose success only hooks know
-        self.hooked: HookMatcher | None = None  # where hooks and transcript give different names
 
     def of_these(self, names: "Iterable[object]") -> list[str]:
         """Those of `names` that are ids of sessions in the log."""
@@ -109,16 +118,9 @@ class KnownSessions:
 
     def enter(self, session: str) -> None:
         """A session begins to be read."""
-        self.is_live = False
-        self.live_turns, self.live_actions = set(), set()
-        self.nameless_calls = {}
-        self.hooked = None
-        self._timeless, self._of_hooks = set(), set()
-        self._turn_of = {}
-        self._session, self._ids = session, set()
+        self.here = here = LoggedSession(session)
         if session not in self._sessions:
             return
-        ids: set[int] = set()
         actions: set[tuple[str, str]] = set()
         outcomes: dict[str, bool | None] = {}
         if session not in self._fetched:
@@ -126,51 +128,50 @@ class KnownSessions:
         for row in self._fetched.pop(session):
             event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, *rest = row
             success, lacks_time = rest
-            ids.add(short(event_id))
+            id = short(event_id)
+            here.ids.add(id)
+            here.turn_of[id] = turn
             if lacks_time and self._copies_lack_times:
-                self._timeless.add(short(event_id))
-            self._turn_of[short(event_id)] = turn
+                here.timeless.add(id)
             if message is not None and event_type in ("llm", "llm_copy"):
-                ids.add(short_of_answer(message))
+                here.ids.add(short_of_answer(message))
             if event_type == "snapshot" and has_tree:
-                self.is_live = True
+                here.is_live = True
                 if turn is not None:
-                    self.live_turns.add(turn)
+                    here.live_turns.add(turn)
             elif event_type == "action":
                 actions.add((turn, event_id))
                 outcomes[event_id] = success
             elif event_type == "llm":
-                self._owner_of_call[short(event_id)] = owner
+                self._owner_of_call[id] = owner
                 turn_or_subagent = subagent or turn
                 if success is not None and self._has_outcomes:
-                    self._of_hooks.add(short(event_id))
+                    here.of_hooks.add(id)
                 if message is None and turn_or_subagent is not None:
-                    self.nameless_calls.setdefault((turn_or_subagent, prompt, completion), []).append(
-                        event_id
-                    )
-        self._ids = ids
-        if self._makes_ids and self.is_live:
+                    usage = (turn_or_subagent, prompt, completion)
+                    here.nameless_calls.setdefault(usage, []).append(event_id)
+        if self._makes_ids and here.is_live:
             self._match(session, outcomes)
-        self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
+        here.live_actions = {event_id for turn, event_id in actions if turn in here.live_turns}
 
     def enter_alias(self, session: str) -> None:
         """Another name of the session at hand: what the log has under it is known too."""
         if session in self._sessions:
             rows = self._store.query(_OF_SESSIONS, [self._agent, [session]]).rows
-            self._ids = self._ids | {short(row[0]) for row in rows}
-            self._turn_of.update((short(row[0]), row[2]) for row in rows)
+            self.here.ids |= {short(row[0]) for row in rows}
+            self.here.turn_of.update((short(row[0]), row[2]) for row in rows)
 
     def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
         rows = self._store.query(_STARTS, [self._agent, session]).rows
         turns = [(str(turn), prompt_of(self._agent, jsontext.decode(payload))) for turn, payload in rows]
         named = {turn for turn, _ in turns}
-        self.hooked = HookMatcher(self._agent, turns, outcomes, self.live_turns - named)
-        self.live_turns.update(turn for turn, _ in turns)
+        self.here.matcher = HookMatcher(self._agent, turns, outcomes, self.here.live_turns - named)
+        self.here.live_turns.update(turn for turn, _ in turns)
 
     def has(self, event_id: str) -> bool:
         """Whether the log has the event, or this import added it."""
         id = short(event_id)
-        return id in self._ids or self._is_added(id)
+        return id in self.here.ids or self._is_added(id)
 
     def grows(self, call: Event) -> bool:
         """Whether an answer continues a known model call: this import added it, for the same request, or the
@@ -182,7 +183,7 @@ class KnownSessions:
         is_added = request in self._requests
         self._requests.add(request)
         id = short_of_answer(message_id)
-        return is_added or (id in self._ids and not self._is_added(id))
+        return is_added or (id in self.here.ids and not self._is_added(id))
 
     def _is_added(self, id: int) -> bool:
         return id in self._added or any(id in ids for ids in self._added_before)
@@ -190,33 +191,33 @@ class KnownSessions:
     def is_taken(self, fact: Fact) -> bool:
         """Whether a fact of another session has the id of this one. Raises: as `Store.append`."""
         return self.id_owners.is_taken(
-            fact, (self._ids if self._session in fact.sessions else ()).__contains__
+            fact, (self.here.ids if self.here.name in fact.sessions else ()).__contains__
         )
 
     def is_held(self, tool_use_id: str) -> bool:
         """Whether another session's call has an id, and none of the session at hand."""
         action = event_id_of(self._agent, "action", tool_use_id)
-        return short(action) not in self._ids and self.id_owners.is_held(action, self._session)
+        return short(action) not in self.here.ids and self.id_owners.is_held(action, self.here.name)
 
     def lacks_time(self, event_id: str) -> bool:
         """Whether the log has an event of the current session from a copy, which has no times."""
-        return short(event_id) in self._timeless
+        return short(event_id) in self.here.timeless
 
     def is_of_hook(self, event_id: str) -> bool:
         """Whether a hook recorded a model call under the id that a transcript gives it."""
-        return short(event_id) in self._of_hooks
+        return short(event_id) in self.here.of_hooks
 
     def take(self, event_id: str) -> None:
         """Note that an event of the session was met: its id is no other event's former id."""
-        if self._turn_of:
-            self._turn_of.pop(short(event_id), None)
+        if self.here.turn_of:
+            self.here.turn_of.pop(short(event_id), None)
 
     def takes_former(self, event_id: str, former: str, turn: object) -> bool:
         """Whether the log has an event of the session under its former id; each is taken once."""
         id = short(former)
-        if short(event_id) in self._ids or self._turn_of.get(id, _NONE) != turn:
+        if short(event_id) in self.here.ids or self.here.turn_of.get(id, _NONE) != turn:
             return False
-        del self._turn_of[id]
+        del self.here.turn_of[id]
         return True
 
     def note_added(self, event_id: str, answer: object = None) -> None:
@@ -248,7 +249,7 @@ class KnownSessions:
         """Whether the log has a turn; if another session has it, its model calls are loaded."""
         if short(start_id) not in self._turn_ids:
             return False
-        if short(start_id) in self._ids:
+        if short(start_id) in self.here.ids:
             return True  # in this session
         if turn not in self._loaded:
             self._loaded.add(turn)

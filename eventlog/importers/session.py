@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.agents import formats
 from eventlog.agents.kit.backups import SessionBackups
-from eventlog.agents.kit.call import is_global, title_of
+from eventlog.agents.kit.call import is_global, object_of, title_of
 from eventlog.agents.kit.draft import BACKUP, Draft, FileItem
 from eventlog.agents.kit.lines import FileSource, Line
 from eventlog.base.names import event_id_of, session_context, session_id_of, sessions_context, slugify
@@ -69,8 +69,8 @@ class SourceSession:
             self._known.enter_alias(alias)
             self._aliases += 1
         for item in self._draft.take():
-            if self._known.hooked is not None:
-                self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
+            if self._known.here.matcher is not None:
+                self._known.here.matcher.adopt(item.columns if isinstance(item, FileItem) else item)
             if not isinstance(item, FileItem):
                 self._take_former(item)
             if isinstance(item, FileItem):
@@ -92,7 +92,7 @@ class SourceSession:
             elif item["event_type"] == "error" and (path := self._path_of_call(item)) is not None:
                 item["path"] = path
             # Hooks that need matching report no end of a subagent.
-            is_unreported = item["event_type"] == "subagent" and self._known.hooked is not None
+            is_unreported = item["event_type"] == "subagent" and self._known.here.matcher is not None
             if item.get("operation") == "end" and self._is_live(item) and not is_unreported:
                 item = {**item, "event_type": "transcript"}  # hooks report the ends of what they record
             self._last, self._last_former = item, item.get("former_id")
@@ -114,7 +114,7 @@ class SourceSession:
         if self._source.is_copy:
             return  # both continue in another source
         self._end_turn(is_recorded=False)
-        if self._last is None or self._entered is None or self._known.is_live:
+        if self._last is None or self._entered is None or self._known.here.is_live:
             return
         if "subagent_id" in self._draft.columns:
             return  # its file is no whole session
@@ -166,8 +166,7 @@ class SourceSession:
             owner = self._known.owner_of_turn(str(event["event_id"]), self._draft.session)
             self._draft.owner = None if owner == self._draft.session else owner
         self._known.is_turn_known(str(event["event_id"]), turn)
-        payload = event["payload"]
-        assert isinstance(payload, dict)
+        payload = object_of(event, "payload")
         if payload.get("origin") == "user":
             # Before it is cut: half a secret is no longer recognised.
             message = self._importer.store.redactor.text(str(payload["user_message"]))
@@ -189,7 +188,7 @@ class SourceSession:
         draft, last = self._draft, self._last
         outcome, status = draft.closed.pop(str(self._turn), (draft.outcome, draft.status))
         status = status or "completed"
-        if is_recorded or self._turn in self._known.live_turns:
+        if is_recorded or self._turn in self._known.here.live_turns:
             return
         line_columns = draft.of_line
         draft.of_line = {"agent_turn_id": self._turn}
@@ -200,10 +199,10 @@ class SourceSession:
             )
             draft.of_line["occurred_at"] = followed_at if is_late else occurred_us
         key = ("turn", self._turn, "end", str(last["event_id"]))
-        draft.event("turn", {"outcome": outcome}, *key, source="agent", operation="end", status=status)
+        columns = {"source": "agent", "operation": "end", "status": status}
+        event = draft.event("turn", {"outcome": outcome}, *key, **columns)
         draft.of_line = line_columns
-        event = draft.items.pop()
-        assert not isinstance(event, FileItem)
+        draft.items.pop()
         if self._last_former is not None:
             event["former_id"] = event_id_of(draft.agent, *map(str, key[:-1]), str(self._last_former))
         self._add(event, 0)
@@ -217,7 +216,7 @@ class SourceSession:
         repo = draft.columns.get("repo")
         line_columns = draft.of_line
         draft.of_line = {name: start[name] for name in line_columns if name in start}
-        draft.event(
+        event = draft.event(
             "session",
             {"slug": slug},
             "session",
@@ -229,17 +228,16 @@ class SourceSession:
             extends=None if repo is None else [sessions_context(str(repo))],
         )
         draft.of_line = line_columns
-        event = draft.items.pop()
-        assert not isinstance(event, FileItem)
+        draft.items.pop()
         self._add(event, 0)
 
     # -- comparing with the log ------------------------------------------------------------------
 
     def gaps(self) -> dict[str, int] | None:
         """Counts of tool calls that only one side reported; None when no hooks recorded the session."""
-        if not self._known.is_live:
+        if not self._known.here.is_live:
             return None
-        return {"hooks_missed": self._missed, "transcript_missed": len(self._known.live_actions)}
+        return {"hooks_missed": self._missed, "transcript_missed": len(self._known.here.live_actions)}
 
     def _name_path(self, event: Event) -> None:
         """Give an event of a tool the path that its arguments name, where it is one below the root."""
@@ -259,8 +257,8 @@ class SourceSession:
 
     def _compare_with_hooks(self, action: Event, is_recorded: bool) -> None:
         event_id = str(action["event_id"])
-        if event_id in self._known.live_actions:
-            self._known.live_actions.discard(event_id)
+        if event_id in self._known.here.live_actions:
+            self._known.here.live_actions.discard(event_id)
         elif not is_recorded and self._is_live(action):
             self._missed += 1
 
@@ -278,7 +276,7 @@ class SourceSession:
 
     def _is_live(self, event: Event) -> bool:
         """Whether hooks captured the disk in the turn of an event."""
-        return event.get("agent_turn_id") in self._known.live_turns
+        return event.get("agent_turn_id") in self._known.here.live_turns
 
     def _is_unseen(self, event: Event) -> bool:
         """Whether an event is of a file that hooks never capture: it is outside the work tree."""
@@ -292,7 +290,7 @@ class SourceSession:
             return self._copy_of(event, event_id, "fork")
         turn_or_subagent = event.get("subagent_id") or event.get("agent_turn_id")
         usage = (str(turn_or_subagent), event.get("prompt_tokens"), event.get("completion_tokens"))
-        equal_calls = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
+        equal_calls = self._known.here.nameless_calls.get(usage)  # type: ignore[arg-type]
         former = str(event.get("former_id", event_id))
         recorded_id = next(
             (candidate for candidate in (event_id, former) if self._known.has(candidate)), None
@@ -425,15 +423,13 @@ def _original_of(event: Event) -> Event:
     own_id = event_id_of(str(event["agent"]), "original", event_id)
     if event["event_type"] == "turn":
         return {**event, "event_id": own_id}  # one more end, which is the last
-    full_payload = event["payload"]
-    assert isinstance(full_payload, dict)
     columns = {name: event[name] for name in _OF_ORIGINAL if name in event}
-    payload = {name: value for name, value in full_payload.items() if name in ("told", "changes")}
+    payload = {
+        name: value for name, value in object_of(event, "payload").items() if name in ("told", "changes")
+    }
     return {
         **columns,
         "event_type": "transcript",
-        "event_kind": "observation",
-        "source": "system",
         "event_id": own_id,
         "operation": "original",
         "cause": event_id,

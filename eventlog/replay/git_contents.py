@@ -21,17 +21,17 @@ _HASH_OF = {20: hashlib.sha1, 32: hashlib.sha256}
 class GitContents:
     """Reads the objects of the repository around `directory`."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, size_max: int = BLOB_SIZE_MAX) -> None:
         self._directory = directory
+        self._size_max = size_max
         self._child: subprocess.Popen[bytes] | None = None
 
     def read(self, object: bytes) -> bytes:
         """The content of the blob with this id. Raises: NotFound, with the reason."""
         name = object.hex()
         try:
-            data = self._ask(name.encode())
+            data = self.blob(name.encode())
         except OSError as error:
-            self._end()
             raise NotFound(f"git cannot be asked for {name}: {error.strerror or error}") from error
         if data is None:
             raise NotFound(f"git does not hold {name} any more in {self._directory}")
@@ -55,8 +55,15 @@ class GitContents:
             if line != b"blob"
         }
 
+    def blob(self, name: bytes) -> bytes | None:
+        """The bytes of the blob that git calls `name`, None when it has none. Raises: OSError."""
+        try:
+            return self._ask(name)
+        except OSError:
+            self.close()
+            raise
+
     def _ask(self, name: bytes) -> bytes | None:
-        """The bytes of an object, None when git has no such blob. Raises: OSError."""
         child = self._child or self._start()
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(name + b"\n")
@@ -64,11 +71,11 @@ class GitContents:
         facts = child.stdout.readline().split()
         if not facts:
             raise OSError("there is no repository, or it ended")
-        if len(facts) != 3:
-            return None
+        if len(facts) != 3 or not facts[2].isdigit():
+            return None  # "<name> missing", also for a name with a blank in it
         size = int(facts[2])
-        if size > BLOB_SIZE_MAX:
-            raise OSError(f"it is larger than {BLOB_SIZE_MAX} bytes")
+        if size > self._size_max:
+            raise OSError(f"it is larger than {self._size_max} bytes")
         data = child.stdout.read(size)
         child.stdout.read(1)
         return data if facts[1] == b"blob" and len(data) == size else None
@@ -83,7 +90,8 @@ class GitContents:
         self._child = child
         return child
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End the child; another question starts one."""
         if self._child is not None:
             _end(self._child)
             self._child = None

@@ -144,7 +144,7 @@ def take_back(fs: FileSystem, state: str, claim: str, *, dry_run: bool = False) 
             if _has(lines, claim):
                 with translate_os_errors(lines.exclude, "edit git's list of ignored files"):
                     change, left = _cut(fs, lines, claim)
-                    _write(fs, change, lines.made_directory)
+                    settings_file.carry_out(fs, change, made_directory=lines.made_directory)
                     _write_receipt(fs, directory, left)
                 changes.append(change)
     return changes
@@ -190,9 +190,8 @@ def add_line(fs: FileSystem, exclude: str, line: str, claim: str, directory: str
             made_directory=known.made_directory or not os.path.isdir(os.path.dirname(exclude)),
         )
     _write_receipt(fs, directory, receipt)
-    if after != before:
-        os.makedirs(os.path.dirname(exclude), exist_ok=True)
-        settings_file.replace(fs, SettingsEdit("git", exclude, exclude, before, after), after, 0o644)
+    change = SettingsEdit("git", exclude, exclude, before, after)
+    settings_file.carry_out(fs, change, mode=0o644)
 
 
 def _refuse_odd(exclude: str) -> None:
@@ -238,13 +237,6 @@ def _cut(fs: FileSystem, lines: _Lines, claim: str) -> tuple[SettingsEdit, _Line
 def _is_needed(claim: str) -> bool:
     """Whether the settings file of a claim is there: those of a worktree that was removed need no line."""
     return os.path.lexists(claim.partition(" ")[2])
-
-
-def _write(fs: FileSystem, change: SettingsEdit, made_directory: bool) -> None:
-    if change.kind == "removed":
-        settings_file.remove(fs, change, made_directory)
-    elif change.after is not None and change.kind != "unchanged":
-        settings_file.replace(fs, change, change.after)
 
 
 def _lines_of(data: bytes) -> list[bytes]:

@@ -183,13 +183,7 @@ def edit_text(
             return planned()
         with settings_file.locked(fs, receipts.directory(homes.state)):
             change = planned()
-            if change.kind == "removed":
-                settings_file.refuse_changed(fs, change)
-                fs.unlink(change.file)
-                fs.fsync_dir(os.path.dirname(change.file))
-            elif change.after is not None and change.kind != "unchanged":
-                os.makedirs(os.path.dirname(change.file), exist_ok=True)
-                settings_file.replace(fs, change, change.after)
+            settings_file.carry_out(fs, change)
             return change
 
 
@@ -398,9 +392,5 @@ def _carry_out(
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:
         receipts.write(fs, directory, change.path, change.file, change.after, receipt)
-    if change.after is None:
-        settings_file.remove(fs, change, made_directory)
-    else:
-        os.makedirs(os.path.dirname(change.file), exist_ok=True)
-        settings_file.replace(fs, change, change.after)
+    settings_file.carry_out(fs, change, made_directory=made_directory)
     receipts.forget(fs, directory, change.file, change.after if receipt is not None else None)

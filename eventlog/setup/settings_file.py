@@ -78,6 +78,17 @@ def read(fs: FileSystem, path: str, file: str) -> bytes | None:
         raise Refused(f"{error}. That is no settings file; nothing was written.") from error
 
 
+def carry_out(
+    fs: FileSystem, change: SettingsEdit, *, made_directory: bool = False, mode: int = 0o600
+) -> None:
+    """Make the file what the edit says; `mode` is for one that was not there. Raises: as `replace`."""
+    if change.kind == "removed":
+        remove(fs, change, made_directory)
+    elif change.after is not None and change.kind != "unchanged":
+        os.makedirs(os.path.dirname(change.file), exist_ok=True)
+        replace(fs, change, change.after, mode)
+
+
 def remove(fs: FileSystem, change: SettingsEdit, made_directory: bool) -> None:
     """Remove a file that an edit made, and its directory where the edit made that too and nothing is in it.
 

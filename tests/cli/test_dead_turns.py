@@ -14,7 +14,7 @@ from eventlog import agents
 from eventlog.base import activity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.hooks import closing, state
+from eventlog.hooks import captured, closing, state
 from eventlog.hooks import record as live
 from eventlog.hooks.state import short
 from eventlog.store import Store
@@ -422,9 +422,9 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
     client.start()
     client.prompt("Go")
     client.begin("make half.txt")
-    real = live.HookRecorder._capture
+    real = captured.DirectoryCapture._capture
 
-    def capture(self: live.HookRecorder, *args: Any) -> Any:
+    def capture(self: captured.DirectoryCapture, *args: Any) -> Any:
         done = real(self, *args)
         if client.process is not None and client.process.poll() is None:
             (work / "half.txt").write_text("half")
@@ -438,7 +438,7 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
     other = Client("claude-code", work)
     other.turn = "turn of the other"
     with monkeypatch.context() as patched:
-        patched.setattr(live.HookRecorder, "_capture", capture)
+        patched.setattr(captured.DirectoryCapture, "_capture", capture)
         record(other.payload("prompt", prompt="Go"))
     assert [e["status"] for e in events(work, "turn")] == ["active", "active"]
     record(other.payload("stop"))

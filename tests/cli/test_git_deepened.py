@@ -105,7 +105,7 @@ def earlier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, locus: Locus) -> Pa
     assert locus("init").code == 0
     with monkeypatch.context() as patched:
         patched.setattr(git_history._Import, "_line_index", lambda _self, _index: None)
-        patched.setattr(git_history.git_deepened, "without_line_index", lambda *_: set())
+        patched.setattr(git_history.git_lines, "without_line_index", lambda *_: set())
         assert locus("import", "git", "--limit", "2").code == 0
         assert locus("import", "git").code == 0
     return path

@@ -12,8 +12,7 @@ from eventlog.base import names
 from eventlog.base.errors import NotFound
 from eventlog.base.types import Event
 from eventlog.blobs.ids import blob_id, to_text
-from eventlog.importers.git_history import import_git
-from eventlog.importers.git_report import GitImportReport
+from eventlog.importers.git_history import GitImportReport, import_git
 from eventlog.store import Store
 from tests.agents.histories import EXECUTABLE, SUBMODULE_MODE, SYMLINK, History, git, line_of
 from tests.conftest import closed_later

@@ -7,9 +7,9 @@ told by the document before. The agent is `atif`, the one that ran is in the ses
 
 from typing import Any
 
-from eventlog.agents.kit.call import object_of, text_of
+from eventlog.agents.kit.call import object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, counts, left_of, objects_of, others_in, text_in
+from eventlog.agents.kit.steps import Steps, counts, objects_of, others_in, text_in
 
 AGENT = "atif"
 SUFFIXES = (".json",)
@@ -55,7 +55,7 @@ class AtifReader:
             draft.leave_session()
         version = " ".join(str(agent[name]) for name in ("name", "version") if agent.get(name))
         draft.columns["agent_version"] = version[:200] or "unknown"
-        draft.begin_session(session, left_of(trajectory, "steps", "subagent_trajectories", "final_metrics"))
+        draft.begin_session(session, without(trajectory, "steps", "subagent_trajectories", "final_metrics"))
 
     def end(self) -> None:
         self._tell.end()
@@ -83,7 +83,7 @@ class AtifReader:
             self._tell.begin(own, subagent_id=own)
             agent = object_of(child, "agent")
             self._draft.event(
-                "subagent", left_of(child, "steps", "subagent_trajectories", "final_metrics"), "subagent",
+                "subagent", without(child, "steps", "subagent_trajectories", "final_metrics"), "subagent",
                 f"{self._draft.session}:{own}", "start", operation="start", source="agent",
                 title=text_of(agent, "name"), tool_use_id=children.get(own),
             )  # fmt: skip
@@ -96,7 +96,7 @@ class AtifReader:
         if step.get("is_copied_context") is True:
             tell.rest(step, "copied_context")
             return
-        text, rest = text_in(message), left_of(step, *_OF_STEP)
+        text, rest = text_in(message), without(step, *_OF_STEP)
         if source == "user" and subagent is None:
             tell.prompt(text, {**rest, "content": others_in(message)})
         elif source == "agent":
@@ -116,17 +116,17 @@ class AtifReader:
                 prefix + call_id,
                 text_of(call, "function_name"),
                 call.get("arguments"),
-                **left_of(call, *_OF_CALL),
+                **without(call, *_OF_CALL),
             )
         observation = object_of(step, "observation")
-        tell.rest(left_of(observation, "results"), "observation")
+        tell.rest(without(observation, "results"), "observation")
         for result in objects_of(observation.get("results")):
             call_id = text_of(result, "source_call_id") or (calls[0] if len(calls) == 1 else "")
             for ref in objects_of(result.get("subagent_trajectory_ref")):
                 children[str(ref.get("trajectory_id"))] = prefix + call_id
             if call_id:
                 tell.result(
-                    prefix + call_id, result.get("content"), **left_of(result, "source_call_id", "content")
+                    prefix + call_id, result.get("content"), **without(result, "source_call_id", "content")
                 )
             else:
                 tell.rest(result, "observation")

@@ -8,23 +8,8 @@ background subagent reports through a prompt of its own, which no person wrote. 
 
 from blake3 import blake3
 
-from eventlog.agents.kit.call import (
-    SESSION,
-    SESSION_END,
-    TOOL,
-    TOOL_START,
-    TURN_END,
-    TURN_START,
-    Call,
-    EditedFile,
-    columns_of,
-    int_of,
-    object_of,
-    raw,
-    text_of,
-    without,
-)
-from eventlog.agents.kit.tools import QUIET, AgentTools
+from eventlog.agents.kit.call import Call, EditedFile, ToolUse, columns_of, int_of, raw, text_of, without
+from eventlog.agents.kit.tools import AgentTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,11 +41,11 @@ TOOLS = AgentTools(
     quiet="Read Grep Glob LS NotebookRead WebFetch WebSearch ToolSearch TodoWrite ListAgents AskUserQuestion "
     "ReportFindings ScheduleWakeup TaskCreate TaskGet TaskList TaskUpdate SendMessage KillShell TaskStop",
 )
-_ORIGINALS = ("originalFile", "originalFileContents")
+ORIGINALS = ("originalFile", "originalFileContents")  # in results of edits: the former text
 
 _OF_COMPACTION = ("PreCompact", "PostCompact")
-_NOTIFICATION = "<task-notification>"
-_TOOL_ERROR = "<tool_use_error>"
+NOTIFICATION = "<task-notification>"
+TOOL_ERROR = "<tool_use_error>"
 
 
 def interpret(payload: "Payload") -> Call:
@@ -88,110 +73,48 @@ def _raw(call: Call, payload: "Payload", name: "str | None") -> None:
 
 
 def _session_start(call: Call, payload: "Payload") -> None:
-    source = text_of(payload, "source") or "startup"
-    begins = source in ("startup", "clear")
-    call.add(
-        "session",
-        without(payload, *_SHARED[:-1], "model"),
-        *(("session", call.session) if begins else ()),
-        operation="start" if begins else source,
-        status="active",
-        model=text_of(payload, "model"),
-    )
-    if source != "compact":  # which happens in the middle of a turn
-        call.moment = SESSION
+    source, facts = text_of(payload, "source") or "startup", without(payload, *_SHARED[:-1], "model")
+    call.begin_session(source, facts, model=text_of(payload, "model"))
 
 
 def _session_end(call: Call, payload: "Payload") -> None:
-    reason = text_of(payload, "reason") or "other"
-    call.add(
-        "session",
-        {**without(payload, *_SHARED, "reason"), "end_reason": reason},
-        operation="end",
-        status="closed",
-    )
-    call.moment = SESSION_END
-    _read_transcript(call, payload, "transcript_path")
+    call.end_session(text_of(payload, "reason") or "other", without(payload, *_SHARED, "reason"))
+    call.read_transcript(text_of(payload, "transcript_path"))
 
 
 def _prompt(call: Call, payload: "Payload") -> None:
     prompt = payload.get("prompt")
     message = prompt if isinstance(prompt, str) else ""
     origin = text_of(payload, "source") or "user"
-    if message.lstrip().startswith(_NOTIFICATION):
+    if message.lstrip().startswith(NOTIFICATION):
         origin = "task_notification"
-    by_person = origin in ("user", "sdk")
-    turn = call.turn
-    call.add(
-        "turn",
-        {"user_message": message, "origin": origin},
-        "turn",
-        turn,
-        "start",
-        operation="start",
-        status="active",
-        title=None if by_person else f"({origin.replace('_', ' ')})",
-    )
-    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
-    call.add(
-        "intent",
-        {"message": message, "origin": origin, **without(payload, *_SHARED, "prompt", "source")},
-        "intent",
-        turn,
-        source="user" if by_person else "system",
-    )
-    call.moment = TURN_START
-    call.prompt = message if by_person else None
+    call.begin_turn(message, without(payload, *_SHARED, "prompt", "source"), origin=origin)
+
+
+def _use(payload: "Payload") -> ToolUse:
+    return ToolUse(text_of(payload, "tool_name"), text_of(payload, "tool_use_id"), payload.get("tool_input"))
 
 
 def _tool_start(call: Call, payload: "Payload") -> None:
-    tool_use_id = text_of(payload, "tool_use_id")
-    call.add_of_tool(
-        "tool_start",
-        {"args": payload.get("tool_input"), **without(payload, *_OF_TOOL)},
-        tool_use_id,
-        payload.get("tool_input"),
-        source="agent",
-        tool=text_of(payload, "tool_name"),
-    )
-    call.moment = TOOL_START
-    TOOLS.describe(call, text_of(payload, "tool_name"), payload.get("tool_input"))
+    TOOLS.begin(call, _use(payload), without(payload, *_OF_TOOL))
 
 
 def _tool_end(call: Call, payload: "Payload") -> None:
-    tool, tool_use_id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
+    use, result, error = _use(payload), payload.get("tool_response"), payload.get("error")
     failed = payload.get("hook_event_name") == "PostToolUseFailure"
-    result = payload.get("tool_response")
     if isinstance(result, dict):
         result = dict(result)  # the text of the file that it may hold is taken out below
         failed = failed or result.get("interrupted") is True
-    args = payload.get("tool_input")
-    call.add_of_tool(
-        "action",
-        {"args": args, "result": result, **without(payload, *_OF_TOOL)},
-        tool_use_id,
-        args,
-        tool=tool,
+    TOOLS.end(
+        call,
+        use,
+        {"result": result, **without(payload, *_OF_TOOL)},
         duration_ms=int_of(payload, "duration_ms"),
         success=not failed,
+        error=error if isinstance(error, str) else None,
+        error_type="interrupted" if payload.get("is_interrupt") is True else "tool_failure",
     )
-    call.cause = call.ended[0] if call.ended else None
-    error = payload.get("error")
-    if isinstance(error, str):
-        call.add_of_tool(
-            "error",
-            {"message": error, "tool": tool, "command": object_of(payload, "tool_input").get("command")},
-            tool_use_id,
-            args,
-            tool=tool,
-            error_type="interrupted" if payload.get("is_interrupt") is True else "tool_failure",
-            resolved=False,
-            related_to=["errors"],
-        )
-    TOOLS.describe(call, tool, args)
-    if call.kind != QUIET:
-        call.moment = TOOL
-    if tool in TOOLS.edits and isinstance(result, dict):
+    if use.name in TOOLS.edits and isinstance(result, dict):
         _take_out_text(call, result)
 
 
@@ -199,7 +122,7 @@ def _take_out_text(call: Call, result: "Payload") -> None:
     """The file event names the former text of the edited file by its hash: the result need not hold it."""
     named = call.named[0] if call.named else EditedFile("")
     named.added, named.removed = _count_lines(result.get("structuredPatch"))
-    for name in _ORIGINALS:
+    for name in ORIGINALS:
         original = result.get(name)
         if isinstance(original, str):
             named.original = original
@@ -228,25 +151,15 @@ def _tool_batch(call: Call, payload: "Payload") -> None:
     for call_payload in calls:
         if not isinstance(call_payload, dict):
             continue
-        tool_use_id = text_of(call_payload, "tool_use_id")
-        call.add_of_tool(
-            "action",
-            {
-                "args": call_payload.get("tool_input"),
-                "result": call_payload.get("tool_response"),
-                "told_by": "PostToolBatch",
-                "tool_error": _is_tool_error(call_payload.get("tool_response")) or None,
-                **without(call_payload, *_OF_TOOL),
-            },
-            tool_use_id,
-            call_payload.get("tool_input"),
-            tool=text_of(call_payload, "tool_name"),
-            success=False,
-        )
-
-
-def _is_tool_error(result: object) -> bool:
-    return isinstance(result, str) and result.startswith(_TOOL_ERROR)
+        use, result = _use(call_payload), call_payload.get("tool_response")
+        fields = {
+            "args": use.args,
+            "result": result,
+            "told_by": "PostToolBatch",
+            "tool_error": True if isinstance(result, str) and result.startswith(TOOL_ERROR) else None,
+            **without(call_payload, *_OF_TOOL),
+        }
+        call.add_of_tool("action", use, fields, success=False)
 
 
 def _stop(call: Call, payload: "Payload") -> None:
@@ -256,20 +169,10 @@ def _stop(call: Call, payload: "Payload") -> None:
         details = payload.get("error_details")
         message = details if isinstance(details, str) else error_type
         call.add("error", {"message": message}, error_type=error_type, resolved=False, related_to=["errors"])
-    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
     outcome = payload.get("last_assistant_message")
-    call.add(
-        "turn",
-        {
-            "outcome": outcome if isinstance(outcome, str) else None,
-            **without(payload, *_SHARED, "last_assistant_message"),
-        },
-        source="agent",
-        operation="end",
-        status="failed" if failed else "completed",
-    )
-    call.moment = TURN_END
-    _read_transcript(call, payload, "transcript_path")
+    rest = without(payload, *_SHARED, "last_assistant_message")
+    call.end_turn(outcome, rest, status="failed" if failed else "completed")
+    call.read_transcript(text_of(payload, "transcript_path"))
 
 
 def _subagent(call: Call, payload: "Payload") -> None:
@@ -288,13 +191,7 @@ def _subagent(call: Call, payload: "Payload") -> None:
         source="agent",
     )
     if ended:
-        _read_transcript(call, payload, "agent_transcript_path")
-
-
-def _read_transcript(call: Call, payload: "Payload", name: str) -> None:
-    path = text_of(payload, name)
-    if path is not None:
-        call.transcripts.append(path)
+        call.read_transcript(text_of(payload, "agent_transcript_path"))
 
 
 _MEANINGS: "dict[str, Callable[[Call, Payload], None]]" = {

@@ -2,13 +2,14 @@
 
 import re
 
+from eventlog.agents.claude_code.hooks import NOTIFICATION as NOTIFICATION
+
 INTERRUPTED = "[Request interrupted"
 # A command that the model gets, and one that the client runs itself, as a rule.
 COMMAND_OF_MODEL, COMMAND_OF_CLIENT = "<command-message>", "<command-name>"
 OUTPUT_OF_CLIENT = ("<local-command-stdout", "<local-command-stderr")
 SHELL = "<bash-"
 SHELL_SIGN = "! "  # what a person types before such a command
-NOTIFICATION = "<task-notification>"
 
 _NO_PROMPTS = ("<local-command-", SHELL, INTERRUPTED, "Caveat:", "<system-reminder>")
 _REFUSALS = (

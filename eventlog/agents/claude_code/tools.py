@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from eventlog.agents.claude_code.hooks import ORIGINALS, TOOL_ERROR, TOOLS
 from eventlog.agents.kit.call import int_of, object_of, text_of
 from eventlog.agents.kit.draft import REPLACE, SEEN, WRITE, FileEdit
 
-WRITES = frozenset(("Write", "Edit", "MultiEdit", "NotebookEdit"))
-_ORIGINALS = ("originalFile", "originalFileContents", "original_file")
+_ORIGINALS = (*ORIGINALS, "original_file")
 # Lines that are longer have been shown cut by some versions.
 _SEEN_LINE_MAX = 2_000
 # How versions number the lines of a file that they show to the model.
@@ -32,7 +32,7 @@ def edits_of(tool: "str | None", args: object, outcome: object) -> "list[FileEdi
     result = outcome if isinstance(outcome, dict) else {}
     if tool == "Read":
         return _seen(path, result)
-    if tool not in WRITES:
+    if tool not in TOOLS.edits:
         return []
     original = next((result[name] for name in _ORIGINALS if isinstance(result.get(name), str)), None)
     patch, added, removed = _patch(result.get("structuredPatch"))
@@ -118,7 +118,7 @@ def lean(tool: "str | None", result: object, args: object) -> object:
 
     Where the content before is named by its hash, the patch follows from it and from the content after.
     """
-    if tool not in WRITES or not isinstance(result, dict) or not isinstance(args, dict):
+    if tool not in TOOLS.edits or not isinstance(result, dict) or not isinstance(args, dict):
         return result
     arguments = {value for value in args.values() if isinstance(value, str)}
     rest: "dict[str, object]" = {}
@@ -148,7 +148,7 @@ def beyond(shown: object, outcome: object) -> object:
         return shown
     if isinstance(outcome, str):
         error = outcome.removeprefix("Error: ")
-        return None if text in (error, f"<tool_use_error>{error}</tool_use_error>") else shown
+        return None if text in (error, f"{TOOL_ERROR}{error}</tool_use_error>") else shown
     if not isinstance(outcome, dict):
         return shown
     if text in (outcome.get("stdout"), outcome.get("content")):

@@ -23,8 +23,8 @@ from eventlog.agents.claude_code.subagents import LAUNCHERS, Subagents
 from eventlog.agents.claude_code.texts import texts_of
 from eventlog.agents.claude_code.tools import beyond, edits_of, is_work, lean
 from eventlog.agents.claude_code.usage_tail import call_of, message_id_of, plain_id_of
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
-from eventlog.agents.kit.draft import Draft
+from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
+from eventlog.agents.kit.draft import Draft, rest_of
 from eventlog.agents.kit.times import time_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -131,11 +131,8 @@ class ClaudeCodeReader:
         self._early = []
         for tool_use_id, call in [(name, call) for name, calls in self._tools.items() for call in calls]:
             draft.of_line = call.columns
-            draft.event(
-                "tool_start", {"args": call.args, **call.rest},
-                *draft.call_key("tool_start", tool_use_id, call.args),
-                source="agent", tool=call.name, tool_use_id=tool_use_id,
-            )  # fmt: skip
+            use = ToolUse(call.name, tool_use_id, call.args)
+            draft.tool_event("tool_start", use, {"args": call.args, **call.rest}, source="agent")
         self._tools.clear()
         self._tell_shell()
         self._flush_calls()
@@ -302,11 +299,8 @@ class ClaudeCodeReader:
         draft = self._draft
         self._flush_calls()
         self._turns.add(turn)
-        draft.begin_turn(turn, message, origin=origin, wordless=wordless)
-        intent = draft.items[-1]
-        assert isinstance(intent, dict)
-        payload = intent["payload"]
-        assert isinstance(payload, dict)
+        intent = draft.begin_turn(turn, message, origin=origin, wordless=wordless)
+        payload = object_of(intent, "payload")
         for name, value in rest.items():
             payload.setdefault(name, value)
 
@@ -348,9 +342,9 @@ class ClaudeCodeReader:
         if event_type == "action":
             payload["result"] = {name.removeprefix("bash-"): value for name, value in tags.items()} or text
         draft = self._draft
-        draft.event(event_type, payload, event_type, key, source="user", tool="Bash", tool_use_id=key)
-        event = draft.items.pop()
-        assert isinstance(event, dict)
+        columns = {"source": "user", "tool": "Bash", "tool_use_id": key}
+        event = draft.event(event_type, payload, event_type, key, **columns)
+        draft.items.pop()
         self._of_shell.append(event)
         if uuid is not None:
             self._event_of[uuid] = str(event["event_id"]), event.get("agent_turn_id")  # type: ignore[assignment]
@@ -370,15 +364,8 @@ class ClaudeCodeReader:
             self._raw(record)
             return
         meta, tool_use_id, kind = begun
-        self._draft.event(
-            "subagent",
-            {**self._rest(record), **meta, "prompt": text},
-            *("subagent", subagent, "start"),
-            operation="start",
-            source="agent",
-            title=kind,
-            tool_use_id=tool_use_id,
-        )
+        payload = {**self._rest(record), **meta, "prompt": text}
+        self._draft.subagent("start", subagent, payload, title=kind, tool_use_id=tool_use_id)
 
     # -- what tools gave -------------------------------------------------------------------------
 
@@ -418,19 +405,18 @@ class ClaudeCodeReader:
     def _result(
         self, call: _Call, tool_use_id: str | None, block: _Object, outcome: object, record: _Object
     ) -> None:
-        draft = self._draft
+        draft, use = self._draft, ToolUse(call.name, tool_use_id, call.args)
         shown = block.get("content")
         structured: _Object = outcome if isinstance(outcome, dict) else {}
         failed = block.get("is_error") is True
         interrupted = structured.get("interrupted") is True
-        payload = {**record, **_beside(block, _OF_RESULT), "args": call.args, "shown": beyond(shown, outcome)}
+        payload = {**record, **rest_of(block, _OF_RESULT), "args": call.args, "shown": beyond(shown, outcome)}
         payload["result"] = shown if outcome is None else lean(call.name, outcome, call.args)
-        action = draft.event(
+        action = draft.tool_event(
             "action",
+            use,
             payload,
-            *draft.call_key("action", tool_use_id, call.args, called_at=call.columns.get("occurred_at")),
-            tool=call.name,
-            tool_use_id=tool_use_id,
+            called_at=call.columns.get("occurred_at"),
             message_id=call.columns.get("message_id"),
             duration_ms=int_of(structured, "durationMs"),
             success=not (failed or interrupted),
@@ -438,7 +424,10 @@ class ClaudeCodeReader:
         if call.uuid is not None and self._event_of.get(call.uuid, ("",))[0] == call.uuid:
             self._event_of[call.uuid] = str(action["event_id"]), call.columns.get("agent_turn_id")  # type: ignore[assignment]
         if failed:
-            self._failure(call, tool_use_id, "\n".join(texts_of(shown)), payload)
+            text = "\n".join(texts_of(shown))
+            refused = "toolDenialKind" in payload or own.is_refusal(text)
+            otherwise = "interrupted" if text.startswith(own.INTERRUPTED) else "tool_failure"
+            draft.tool_failed(use, text, error_type="refused" if refused else otherwise)
         else:
             for edit in edits_of(call.name, call.args, outcome):
                 draft.file(action, edit)
@@ -446,26 +435,8 @@ class ClaudeCodeReader:
             shown = "\n".join(texts_of(structured.get("content")))
             ended = self._subagents.ended(tool_use_id, structured, shown)
             if ended is not None:
-                key = ("subagent", ended[0], "end", ended[1])
                 draft.of_line = {**draft.of_line, "subagent_id": ended[0]}
-                draft.event("subagent", {}, *key, operation="end", source="agent", tool_use_id=tool_use_id)
-
-    def _failure(self, call: _Call, tool_use_id: str | None, text: str, payload: _Object) -> None:
-        if "toolDenialKind" in payload or own.is_refusal(text):
-            error_type = "refused"
-        else:
-            error_type = "interrupted" if text.startswith(own.INTERRUPTED) else "tool_failure"
-        command = call.args.get("command") if isinstance(call.args, dict) else None
-        self._draft.event(
-            "error",
-            {"message": text, "tool": call.name, "command": command},
-            *self._draft.call_key("error", tool_use_id, call.args),
-            tool=call.name,
-            tool_use_id=tool_use_id,
-            error_type=error_type,
-            resolved=False,
-            related_to=["errors"],
-        )
+                draft.subagent("end", ended[0], {}, ended[1], tool_use_id=tool_use_id)
 
     # -- what the model says ---------------------------------------------------------------------
 
@@ -504,7 +475,7 @@ class ClaudeCodeReader:
             draft.status = None
         rest = self._rest(record)
         if len(message) > 7:
-            rest.update(_beside(message, _OF_MESSAGE))
+            rest.update(rest_of(message, _OF_MESSAGE))
         content = message.get("content")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         for number, block in enumerate(blocks):
@@ -519,7 +490,7 @@ class ClaudeCodeReader:
             self._tool_use(tool_use_id, block, rest, uuid)
         elif kind in ("text", "thinking") and isinstance(text, str):
             if len(block) > 2:
-                rest = {**rest, **_beside(block, _OF_TEXT)}
+                rest = {**rest, **rest_of(block, _OF_TEXT)}
             operation = "text" if kind == "text" else "reasoning"
             payload = {"text": text, **rest}
             draft.event("message", payload, "message", uuid, str(number), source="agent", operation=operation)
@@ -534,7 +505,7 @@ class ClaudeCodeReader:
     def _tool_use(self, tool_use_id: str, block: _Object, rest: _Object, uuid: str | None) -> None:
         args, name = block.get("input"), text_of(block, "name")
         if len(block) > 4:
-            rest = {**rest, **_beside(block, _OF_CALL)}
+            rest = {**rest, **rest_of(block, _OF_CALL)}
             if rest.get("caller") == _PLAIN_CALLER:
                 del rest["caller"]
         columns = self._draft.of_line
@@ -550,14 +521,9 @@ class ClaudeCodeReader:
             self._raw(record, "synthetic")
             return
         self._draft.status = "failed"
-        self._draft.event(
-            "error",
-            {**self._rest(record), "message": "\n".join(texts_of(message.get("content")))},
-            *("error", text_of(record, "uuid")),
-            error_type=text_of(record, "error") or "api_error",
-            resolved=False,
-            related_to=["errors"],
-        )
+        payload = {**self._rest(record), "message": "\n".join(texts_of(message.get("content")))}
+        error_type = text_of(record, "error") or "api_error"
+        self._draft.error(payload, "error", text_of(record, "uuid"), error_type=error_type)
 
     def _flush_calls(self) -> None:
         """Tell the calls whose lines are all read."""
@@ -580,7 +546,7 @@ class ClaudeCodeReader:
                 # What a person said while the model worked.
                 rest = self._rest(record)
                 if isinstance(attachment.get("prompt"), str):
-                    rest["attachment"] = _beside(attachment, _OF_QUEUED)
+                    rest["attachment"] = rest_of(attachment, _OF_QUEUED)
                 self._intent(text, rest, text_of(record, "uuid"))
                 return
         self._raw(record)
@@ -608,11 +574,6 @@ def _time_of(record: _Object) -> int | None:
     """When a line was written; that of a `file-history-snapshot` stands in what it is about."""
     at = time_of(record.get("timestamp"))
     return time_of(object_of(record, "snapshot").get("timestamp")) if at is None else at
-
-
-def _beside(record: _Object, known: frozenset[str]) -> _Object:
-    """What a part of a line says beside what is known."""
-    return {name: value for name, value in record.items() if name not in known and value is not None}
 
 
 READER = ClaudeCodeReader

@@ -9,22 +9,8 @@ one is named by its turn and figures (`call_key`), and their input counts what c
 hook path.
 """
 
-from eventlog.agents.kit.call import (
-    SESSION,
-    SESSION_END,
-    TOOL,
-    TOOL_START,
-    TURN_END,
-    TURN_START,
-    Call,
-    columns_of,
-    int_of,
-    object_of,
-    raw,
-    text_of,
-    without,
-)
-from eventlog.agents.kit.tools import QUIET, AgentTools
+from eventlog.agents.kit.call import Call, ToolUse, columns_of, int_of, object_of, raw, text_of, without
+from eventlog.agents.kit.tools import AgentTools
 from eventlog.base import jsontext
 
 TYPE_CHECKING = False
@@ -56,7 +42,7 @@ TOOLS = AgentTools(
 )
 _EXIT_CODE = "Exit code: "
 _SCRIPT_COMPLETED, _SCRIPT_FAILED = "Script completed", "Script failed"
-_ERROR_SIZE_MAX = 2_000
+ERROR_SIZE_MAX = 2_000
 _KEY_SIZE = 4  # of a model call whose place and figures are known
 _FIGURES = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
@@ -92,94 +78,33 @@ def words_of(args: object) -> object:
 
 
 def _session_start(call: Call, payload: "Payload") -> None:
-    source = text_of(payload, "source") or "startup"
-    begins = source in ("startup", "clear")
-    call.add(
-        "session",
-        without(payload, *_SHARED[:-1]),
-        *(("session", call.session) if begins else ()),
-        operation="start" if begins else source,
-        status="active",
-    )
-    if source != "compact":
-        call.moment = SESSION
+    call.begin_session(text_of(payload, "source") or "startup", without(payload, *_SHARED[:-1]))
 
 
 def _session_end(call: Call, payload: "Payload") -> None:
-    reason = text_of(payload, "reason") or "other"
-    call.add(
-        "session",
-        {**without(payload, *_SHARED, "reason"), "end_reason": reason},
-        operation="end",
-        status="closed",
-    )
-    call.moment = SESSION_END
+    call.end_session(text_of(payload, "reason") or "other", without(payload, *_SHARED, "reason"))
 
 
 def _prompt(call: Call, payload: "Payload") -> None:
     prompt = payload.get("prompt")
-    message = prompt if isinstance(prompt, str) else ""
-    turn = call.turn
-    call.add(
-        "turn",
-        {"user_message": message},
-        "turn",
-        turn,
-        "start",
-        operation="start",
-        status="active",
-    )
-    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
-    call.add("intent", {"message": message, **without(payload, *_SHARED, "prompt")}, "intent", turn)
-    call.moment = TURN_START
-    call.prompt = message
+    call.begin_turn(prompt if isinstance(prompt, str) else "", without(payload, *_SHARED, "prompt"))
+
+
+def _use(payload: "Payload") -> ToolUse:
+    args = payload.get("tool_input")
+    return ToolUse(TOOLS.name(payload), text_of(payload, "tool_use_id"), args, words_of(args))
 
 
 def _tool_start(call: Call, payload: "Payload") -> None:
-    tool, tool_use_id = TOOLS.name(payload), text_of(payload, "tool_use_id")
-    call.add_of_tool(
-        "tool_start",
-        {"args": payload.get("tool_input"), **without(payload, *_OF_TOOL)},
-        tool_use_id,
-        words_of(payload.get("tool_input")),
-        source="agent",
-        tool=tool,
-    )
-    call.moment = TOOL_START
-    TOOLS.describe(call, tool, payload.get("tool_input"))
+    TOOLS.begin(call, _use(payload), without(payload, *_OF_TOOL))
 
 
 def _tool_end(call: Call, payload: "Payload") -> None:
-    tool, tool_use_id = TOOLS.name(payload), text_of(payload, "tool_use_id")
     result = payload.get("tool_response")
-    success, words = _success_of(result), words_of(payload.get("tool_input"))
-    call.add_of_tool(
-        "action",
-        {"args": payload.get("tool_input"), "result": result, **without(payload, *_OF_TOOL)},
-        tool_use_id,
-        words,
-        tool=tool,
-        success=success,
-    )
-    call.cause = call.ended[0] if call.ended else None
-    if success is False:
-        call.add_of_tool(
-            "error",
-            {
-                "message": "\n".join(_texts_of(result))[:_ERROR_SIZE_MAX],
-                "tool": tool,
-                "command": object_of(payload, "tool_input").get("command"),
-            },
-            tool_use_id,
-            words,
-            tool=tool,
-            error_type="tool_failure",
-            resolved=False,
-            related_to=["errors"],
-        )
-    TOOLS.describe(call, tool, payload.get("tool_input"))
-    if call.kind != QUIET:
-        call.moment = TOOL
+    success = _success_of(result)
+    error = "\n".join(_texts_of(result))[:ERROR_SIZE_MAX] if success is False else None
+    fields = {"result": result, **without(payload, *_OF_TOOL)}
+    TOOLS.end(call, _use(payload), fields, success=success, error=error)
 
 
 def _success_of(result: object) -> "bool | None":
@@ -254,19 +179,9 @@ def call_key(scope: "str | None", usage: "Mapping[str, object]", number: int = 0
 
 def _stop(call: Call, payload: "Payload") -> None:
     interrupted = payload.get("hook_event_name") == "Interrupt"
-    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
     outcome = payload.get("last_assistant_message")
-    call.add(
-        "turn",
-        {
-            "outcome": outcome if isinstance(outcome, str) else None,
-            **without(payload, *_SHARED, "last_assistant_message"),
-        },
-        source="agent",
-        operation="end",
-        status="interrupted" if interrupted else "completed",
-    )
-    call.moment = TURN_END
+    rest = without(payload, *_SHARED, "last_assistant_message")
+    call.end_turn(outcome, rest, status="interrupted" if interrupted else "completed")
 
 
 def _subagent(call: Call, payload: "Payload") -> None:

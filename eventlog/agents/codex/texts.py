@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from eventlog.agents.kit.draft import rest_of
+
 ITEM, EVENT = 0, 1  # where a text stands: in an item of the conversation, or in an event of the client
 
 # Of items and events, what columns hold or what another event records.
@@ -42,10 +44,6 @@ def is_of_client(text: str, *, bare: bool) -> bool:
     return text.lstrip().startswith(_OF_CLIENT_BARE if bare else _OF_CLIENT)
 
 
-def rest_of(record: "dict[str, Any]", known: "frozenset[str]") -> "dict[str, Any]":
-    return {name: value for name, value in record.items() if name not in known and value is not None}
-
-
 def prompt_rest(item: "dict[str, Any]") -> "dict[str, Any]":
     """What an item says of a prompt besides its text; the content where there is more than texts."""
     rest = rest_of(item, OF_MESSAGE)
@@ -55,13 +53,3 @@ def prompt_rest(item: "dict[str, Any]") -> "dict[str, Any]":
     ):
         rest["content"] = content
     return rest
-
-
-def texts_in(content: object) -> str:
-    """The texts of a message's content."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [block.get("text") for block in content if isinstance(block, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))

@@ -9,10 +9,12 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from eventlog.agents.codex.hooks import script_success, words_of
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
-from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit
+from eventlog.agents.codex.hooks import ERROR_SIZE_MAX, script_success, words_of
+from eventlog.agents.codex.texts import PASSTHROUGH
+from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
+from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit, rest_of
 from eventlog.agents.kit.patches import edits_of, patch_in
+from eventlog.agents.kit.steps import text_in
 from eventlog.base import jsontext
 from eventlog.base.types import Event
 
@@ -31,11 +33,8 @@ _ENDS = {
     "McpToolCall": "mcp",
     "WebSearch": "web_search",
 }
-_PASSTHROUGH = "internal_chat_message_metadata_passthrough"
-_OF_CALL = frozenset(
-    ("type", "name", "arguments", "input", "action", "call_id", "status", "id", _PASSTHROUGH)
-)
-_OF_OUTPUT = frozenset(("type", "call_id", "output", "id", "status", _PASSTHROUGH))
+_OF_CALL = frozenset(("type", "name", "arguments", "input", "action", "call_id", "status", "id", PASSTHROUGH))
+_OF_OUTPUT = frozenset(("type", "call_id", "output", "id", "status", PASSTHROUGH))
 _OF_DETAILS = frozenset(("type", "call_id", "id", "turn_id", "duration", "changes", "parsed_cmd"))
 _OUTPUT_TEXTS = ("aggregated_output", "formatted_output", "stdout", "stderr")
 _EXIT_CODES = ("Exit code: ", "Process exited with code ")
@@ -48,7 +47,6 @@ _FAILURES = (
     "failed to parse",
     "execution error",
 )
-_ERROR_SIZE_MAX = 2_000
 
 
 class _Call(NamedTuple):
@@ -86,7 +84,7 @@ class PendingCalls:
         if kind in _OUTPUTS:
             self._output(call, item)
             return
-        rest = {name: value for name, value in item.items() if name not in _OF_CALL and value is not None}
+        rest = rest_of(item, _OF_CALL)
         name = text_of(item, "name") or kind.removesuffix("_call")
         if kind == "web_search_call":
             self._search(call, item, rest)
@@ -154,14 +152,8 @@ class PendingCalls:
             if details:
                 self._action(call, name, args, None, rest, details, None)
                 continue
-            self._draft.event(
-                "tool_start",
-                {"args": args, **rest},
-                *self._draft.call_key("tool_start", call, words_of(args)),
-                source="agent",
-                tool=name,
-                tool_use_id=call,
-            )
+            use = ToolUse(name, call, args, words_of(args))
+            self._draft.tool_event("tool_start", use, {"args": args, **rest}, source="agent")
         self._open.clear()
 
     def _output(self, call: str | None, item: "dict[str, Any]") -> None:
@@ -170,7 +162,7 @@ class PendingCalls:
             self._draft.raw(item, f"response_item/{text_of(item, 'type')}")
             return
         name, args, rest, columns, details = waiting or (None, None, {}, {}, {})
-        extra = {key: value for key, value in item.items() if key not in _OF_OUTPUT and value is not None}
+        extra = rest_of(item, _OF_OUTPUT)
         output = item.get("output")
         if output is None and "tools" in extra:
             output = extra.pop("tools")
@@ -211,30 +203,22 @@ class PendingCalls:
         half: Event | None = None
         if details and columns is not None:
             half = {"occurred_at": called_at, "payload": {"args": args}}
-        action = draft.event(
+        use = ToolUse(name, call, args, words_of(args))
+        action = draft.tool_event(
             "action",
+            use,
             payload,
-            *draft.call_key("action", call, words_of(args), called_at=called_at),
+            called_at=called_at,
             half=half,
-            tool=name,
-            tool_use_id=call,
             duration_ms=_duration_of(details, text),
             success=success,
         )
         if success is False:
             by_client = _output_of(details.get("aggregated_output") or details.get("stderr"))[0]
-            failed_call = {"tool": name, "command": _command_of(args)}
-            draft.event(
-                "error",
-                {"message": (text or by_client)[:_ERROR_SIZE_MAX], **failed_call},
-                *draft.call_key("error", call, words_of(args)),
-                half=half and {**half, "payload": {"message": by_client[:_ERROR_SIZE_MAX], **failed_call}},
-                tool=name,
-                tool_use_id=call,
-                error_type="tool_failure",
-                resolved=False,
-                related_to=["errors"],
-            )
+            command = _command_of(args)
+            failed_call = {"message": by_client[:ERROR_SIZE_MAX], "tool": name, "command": command}
+            half = half and {**half, "payload": failed_call}
+            draft.tool_failed(use, (text or by_client)[:ERROR_SIZE_MAX], command=command, half=half)
             return
         if isinstance(changes, dict):
             edits = [edit for path, change in changes.items() for edit in _edit_of(path, change)]
@@ -279,8 +263,7 @@ def _output_of(output: object) -> "tuple[str, bool | None]":
                 return parsed["output"], None if not isinstance(code, int) else code == 0
         return output, _success_in(output)
     if isinstance(output, list):
-        texts = [block.get("text") for block in output if isinstance(block, dict)]
-        text = "\n".join(block for block in texts if isinstance(block, str))
+        text = text_in(output)
         return text, _success_in(text)
     if isinstance(output, dict):
         success = output.get("success")
@@ -329,7 +312,7 @@ def _duration_of(details: "dict[str, Any]", text: str) -> int | None:
 
 def _lean(details: "dict[str, Any]", output: str, args: object) -> "dict[str, Any]":
     """What the client reported, without what the arguments or the output say too."""
-    rest = {name: value for name, value in details.items() if name not in _OF_DETAILS and value is not None}
+    rest = rest_of(details, _OF_DETAILS)
     for name in _OUTPUT_TEXTS:
         text = rest.get(name)
         if isinstance(text, str) and text in output:

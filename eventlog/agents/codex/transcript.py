@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.codex import copies, texts, tools, usage
-from eventlog.agents.codex.texts import EVENT, ITEM, prompt_rest, rest_of, texts_in
-from eventlog.agents.kit.call import int_of, object_of, text_of
-from eventlog.agents.kit.draft import Draft, digest_of
+from eventlog.agents.codex.texts import EVENT, ITEM, prompt_rest
+from eventlog.agents.kit.call import int_of, object_of, text_of, without
+from eventlog.agents.kit.draft import Draft, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource
+from eventlog.agents.kit.steps import text_in
 from eventlog.agents.kit.times import time_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -161,8 +162,8 @@ class CodexReader:
         return columns
 
     def _raw(self, record: "dict[str, Any]", kind: str | None) -> None:
-        self._draft.raw(record, kind, *self._key("transcript", record)[1:])
-        self._name_former("transcript", self._draft.session or "", record)
+        event = self._draft.raw(record, kind, *self._key("transcript", record)[1:])
+        self._name_former(event, self._draft.session or "", record)
 
     def _key(self, event_type: str, record: "dict[str, Any]") -> "tuple[str, ...]":
         """The key of a line without an id, which a copy of it in another file has too."""
@@ -170,11 +171,9 @@ class CodexReader:
         nth = self._raws[turn, digest] = self._raws.get((turn, digest), 0) + 1
         return event_type, self._draft.session or "", self._thread, turn, digest, str(nth)
 
-    def _name_former(self, event_type: str, session: str, record: "dict[str, Any]") -> None:
-        """The id that versions before 0.2 gave the last event, with the number of its line."""
-        key = (event_type, session, self._thread, str(self._number), digest_of(record))
-        event = self._draft.items[-1]
-        assert isinstance(event, dict)
+    def _name_former(self, event: Event, session: str, record: "dict[str, Any]") -> None:
+        """The id that versions before 0.2 gave an event, with the number of its line."""
+        key = (str(event["event_type"]), session, self._thread, str(self._number), digest_of(record))
         event["former_id"] = event_id_of(AGENT, *[part for part in key if part])
 
     # -- the session -----------------------------------------------------------------------------
@@ -211,7 +210,7 @@ class CodexReader:
         session = text_of(payload, "session_id")
         if session is None or session == thread:
             session = parent
-        details = {name: value for name, value in payload.items() if name not in _OF_SESSION}
+        details = without(payload, *_OF_SESSION)
         if text_of(payload, "session_id") not in (None, thread):
             details["session_id"] = payload["session_id"]
         branch = text_of(git, "branch")
@@ -240,9 +239,7 @@ class CodexReader:
         draft.columns["subagent_id"] = thread
         role = object_of(spawn, "thread_spawn")
         title = text_of(role, "agent_role") or text_of(role, "agent_nickname")
-        draft.event(
-            "subagent", details, "subagent", thread, "start", operation="start", title=title, source="agent"
-        )
+        draft.subagent("start", thread, details, title=title)
 
     def _pass_over(self, payload: "dict[str, Any]") -> None:
         """A copied line: it says where the thread's own begin, and nothing more."""
@@ -293,9 +290,7 @@ class CodexReader:
             turn = f"{self._thread}:{self._prompts}"
             self._texts.clear()
         self._begun.add(turn)
-        draft.begin_turn(turn, text, occurred_at=copies.made_at(turn, after=self._thread))
-        intent = draft.items[-1]
-        assert isinstance(intent, dict)
+        intent = draft.begin_turn(turn, text, occurred_at=copies.made_at(turn, after=self._thread))
         intent["payload"] = {**object_of(intent, "payload"), **rest}
 
     def _works(self) -> None:
@@ -308,7 +303,7 @@ class CodexReader:
 
     def _end_turn(self, payload: "dict[str, Any]") -> None:
         draft = self._draft
-        rest = {name: value for name, value in payload.items() if name not in _OF_END}
+        rest = without(payload, *_OF_END)
         kind = text_of(payload, "type") or ""
         last, duration_ms = payload.get("last_agent_message"), int_of(payload, "duration_ms")
         repeats = self._usage.take_repeats()
@@ -317,10 +312,7 @@ class CodexReader:
         turn = self._turn or draft.turn
         if self._subagent is not None:
             own = text_of(payload, "turn_id") or str(self._number)
-            draft.event(
-                "subagent", {"outcome": last, **rest}, "subagent", self._subagent, "end", own,
-                operation="end", source="agent", duration_ms=duration_ms,
-            )  # fmt: skip
+            draft.subagent("end", self._subagent, {"outcome": last, **rest}, own, duration_ms=duration_ms)
             return
         if turn is None or turn not in self._begun:
             self._raw(payload, f"event_msg/{kind}")
@@ -358,7 +350,7 @@ class CodexReader:
         kind = item.get("type")
         if kind == "message" and item.get("role") == "assistant":
             self._settle_held(item)
-            self._answer(texts_in(item.get("content")), ITEM, rest_of(item, texts.OF_MESSAGE))
+            self._answer(text_in(item.get("content")), ITEM, rest_of(item, texts.OF_MESSAGE))
             return
         self._settle_held()
         if kind == "message" and item.get("role") == "user":
@@ -380,7 +372,7 @@ class CodexReader:
         now, draft.of_line = draft.of_line, columns
         here, self._number = self._number, number
         if kind == "user":
-            text = texts_in(held.get("content"))
+            text = text_in(held.get("content"))
             if texts.is_of_client(text, bare=self._bare):
                 self._raw(held, "response_item/message/user")
             else:
@@ -388,7 +380,7 @@ class CodexReader:
                 self._prompt(text, prompt_rest(held))
         else:
             text = held["message"]
-            same = item is not None and texts_in(item.get("content")) == text
+            same = item is not None and text_in(item.get("content")) == text
             rest = rest_of(held, texts.OF_USER)
             more = rest_of(item, texts.OF_MESSAGE) if same and item else {}
             self._answer(text, EVENT, {**more, **rest})
@@ -433,7 +425,7 @@ class CodexReader:
         """A prompt as the client's event has it; the item before it may be the same one."""
         rest = {name: value for name, value in payload.items() if name not in texts.OF_USER and value}
         held = self._held
-        if held is not None and held[0] == "user" and text in texts_in(held[1].get("content")):
+        if held is not None and held[0] == "user" and text in text_in(held[1].get("content")):
             self._held = None
             item = prompt_rest(held[1])
             if "content" in item:
@@ -459,7 +451,7 @@ class CodexReader:
         if kind == "item_completed" and self._turn is None:
             self._enter_turn(payload)
         if kind == "item_completed" and item.get("type") == "UserMessage":
-            self._prompt_event(texts_in(item.get("content")), {})
+            self._prompt_event(text_in(item.get("content")), {})
             return
         self._settle_held()
         self._last_prompt = None
@@ -481,7 +473,7 @@ class CodexReader:
         kind = text_of(item, "type") or ""
         if kind == "AgentMessage":
             rest = rest_of(item, frozenset(("type", "content")))
-            self._hold("agent", {"message": texts_in(item.get("content")), **rest})
+            self._hold("agent", {"message": text_in(item.get("content")), **rest})
         elif self._tools.ends(kind):
             self._works()
             self._tools.details(kind, item, text_of(item, "id"))
@@ -505,11 +497,9 @@ class CodexReader:
         self._raw(payload, "event_msg/thread_settings_applied")
 
     def _failure(self, payload: "dict[str, Any]") -> None:
-        self._draft.event(
-            "error", rest_of(payload, frozenset(("type",))), *self._key("error", payload),
-            error_type="api_error", resolved=False, related_to=["errors"],
-        )  # fmt: skip
-        self._name_former("error", "", payload)
+        fields, key = rest_of(payload, ("type",)), self._key("error", payload)
+        event = self._draft.error(fields, *key, error_type="api_error")
+        self._name_former(event, "", payload)
 
     def _usage_record(self, payload: "dict[str, Any]") -> None:
         if self._turn is None:

@@ -7,9 +7,9 @@ at the end of its file. The rounds of a request hold what the model said and cal
 
 from typing import Any
 
-from eventlog.agents.kit.call import object_of, text_of
+from eventlog.agents.kit.call import object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, left_of, objects_of
+from eventlog.agents.kit.steps import Steps, objects_of
 from eventlog.base import jsontext
 
 _Object = dict[str, Any]
@@ -36,9 +36,9 @@ class Chat:
             self._document, self._odd = record, []
             if record.get("kind") == 0:
                 self._document = object_of(record, "v")
-                self._odd = [rest] if (rest := left_of(record, "kind", "v")) else []
+                self._odd = [rest] if (rest := without(record, "kind", "v")) else []
             self._draft.begin_session(
-                text_of(self._document, "sessionId") or self._first(), left_of(self._document, "requests")
+                text_of(self._document, "sessionId") or self._first(), without(self._document, "requests")
             )
         elif not _change(self._document, record):
             self._odd.append(record)
@@ -67,17 +67,17 @@ class Chat:
         tell.begin(key or number, at, model=model)
         message = object_of(request, "message")
         text = message.get("text")
-        tell.prompt(text if isinstance(text, str) else "", left_of(message, "text"), key)
+        tell.prompt(text if isinstance(text, str) else "", without(message, "text"), key)
         tell.begin(key or number, at, model=model, agent_turn_id=self._draft.turn)
         for round_ in rounds:
             thought = object_of(round_, "thinking")
             thinking: Any = thought.get("text")
             text = "\n".join(thinking) if _is_texts(thinking) else thinking
-            tell.say("reasoning", text, **left_of(thought, "text"))
-            tell.say("text", round_.get("response"), **left_of(round_, "response", "toolCalls", "thinking"))
+            tell.say("reasoning", text, **without(thought, "text"))
+            tell.say("text", round_.get("response"), **without(round_, "response", "toolCalls", "thinking"))
             for call in objects_of(round_.get("toolCalls")):
                 call_id = text_of(call, "id") or digest_of(call)
-                others = left_of(call, "id", "name", "arguments")
+                others = without(call, "id", "name", "arguments")
                 tell.call(call_id, text_of(call, "name"), _arguments(call), **others)
                 if call_id in results:
                     tell.result(call_id, results.pop(call_id))
@@ -85,9 +85,9 @@ class Chat:
             self._shown(objects_of(request.get("response")))
         if request.get("isCanceled") is True:
             self._draft.status = "interrupted"
-        rest = left_of(request, *_OF_REQUEST, *(() if rounds else ("response",)))
+        rest = without(request, *_OF_REQUEST, *(() if rounds else ("response",)))
         if metadata:
-            about = left_of(metadata, "toolCallRounds", "toolCallResults")
+            about = without(metadata, "toolCallRounds", "toolCallResults")
             rest["result"] = {
                 **result,
                 "metadata": {**about, **({"toolCallResults": results} if results else {})},
@@ -102,7 +102,7 @@ class Chat:
             if part.get("kind") == "toolInvocationSerialized" and call_id is not None:
                 self._tell.call(call_id, text_of(part, "toolId"), None)
                 self._tell.result(
-                    call_id, part.get("resultDetails"), **left_of(part, "resultDetails", "kind")
+                    call_id, part.get("resultDetails"), **without(part, "resultDetails", "kind")
                 )
             elif "kind" in part:
                 self._tell.rest(part, text_of(part, "kind"))

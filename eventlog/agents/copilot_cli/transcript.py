@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from eventlog.agents.copilot_cli import chat
-from eventlog.agents.kit.call import int_of, object_of, text_of
+from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import Steps, counts, left_of, objects_of, text_in
+from eventlog.agents.kit.steps import Steps, counts, objects_of, text_in
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
@@ -80,7 +80,7 @@ class CopilotCliReader:
             self._chat.take(record)
             return
         draft = self._draft
-        data = {**object_of(record, "data"), **left_of(record, *_OF_LINE)}
+        data = {**object_of(record, "data"), **without(record, *_OF_LINE)}
         kind = text_of(record, "type")
         context = object_of(data, "context")
         self._tell.begin(
@@ -96,20 +96,20 @@ class CopilotCliReader:
             self._model = text_of(data, "selectedModel")
             draft.begin_session(text_of(data, "sessionId") or digest_of(data), data)
         elif kind == "user.message":
-            self._tell.prompt(text_in(data.get("content")), left_of(data, "content"), text_of(record, "id"))
+            self._tell.prompt(text_in(data.get("content")), without(data, "content"), text_of(record, "id"))
         elif kind == "assistant.message":
             self._answer(data)
         elif kind == "assistant.reasoning":
             self._reasoned = data.get("content")
-            self._tell.say("reasoning", self._reasoned, **left_of(data, "content"))
+            self._tell.say("reasoning", self._reasoned, **without(data, "content"))
         elif kind == "tool.execution_start" and (call_id := text_of(data, "toolCallId")):
-            others = left_of(data, "toolCallId", "toolName", "arguments", "parentToolCallId")
+            others = without(data, "toolCallId", "toolName", "arguments", "parentToolCallId")
             self._tell.started(call_id, text_of(data, "toolName"), data.get("arguments"), **others)
         elif kind == "tool.execution_complete" and (call_id := text_of(data, "toolCallId")):
             self._result(call_id, data)
         elif kind == "session.error":
             self._tell.error(data.get("message"), text_of(data, "errorType") or "client")
-            self._tell.rest(left_of(data, "message", "errorType"), kind)
+            self._tell.rest(without(data, "message", "errorType"), kind)
         else:
             if kind == "abort":
                 draft.status = "interrupted"
@@ -130,10 +130,10 @@ class CopilotCliReader:
         if reasoning != self._reasoned:
             tell.say("reasoning", reasoning)
         self._reasoned = None
-        tell.say("text", data.get("content"), **left_of(data, *_OF_MESSAGE))
+        tell.say("text", data.get("content"), **without(data, *_OF_MESSAGE))
         for call in objects_of(data.get("toolRequests")):
             if (call_id := text_of(call, "toolCallId")) is not None:
-                others = left_of(call, "toolCallId", "name", "arguments")
+                others = without(call, "toolCallId", "name", "arguments")
                 tell.call(call_id, text_of(call, "name"), call.get("arguments"), **others)
         usage = {
             **({"outputTokens": data["outputTokens"]} if "outputTokens" in data else {}),
@@ -153,7 +153,7 @@ class CopilotCliReader:
         success = data.get("success")
         success = success if isinstance(success, bool) else None
         result = data.get("result", data.get("error"))
-        action = self._tell.result(call_id, result, success, **left_of(data, *_OF_RESULT))
+        action = self._tell.result(call_id, result, success, **without(data, *_OF_RESULT))
         if success is False:
             shown = data.get("error", result)
             message = shown.get("message", shown) if isinstance(shown, dict) else shown

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.kit.call import text_of
+from eventlog.agents.kit.call import text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import Steps, left_of, objects_of, others_in, text_in
+from eventlog.agents.kit.steps import Steps, objects_of, others_in, text_in
 
 AGENT = "cursor"
 _Object = dict[str, Any]
@@ -65,7 +65,7 @@ class CursorReader:
         if not recognises(record) or not isinstance(message, dict):
             self._tell.rest(record, text_of(record, "type") or text_of(record, "role"))
             return
-        rest = {**left_of(record, "role", "message", "timestamp"), **left_of(message, "content", "role")}
+        rest = {**without(record, "role", "message", "timestamp"), **without(message, "content", "role")}
         content = message["content"]
         blocks = objects_of(content) or [{"type": "text", "text": text_in(content)}]
         if record["role"] == "user":
@@ -94,12 +94,12 @@ class CursorReader:
             shown, hidden, after = text.partition(_HIDDEN)
             is_hidden = bool(hidden) and not after.strip()
             text = shown.rstrip("\n") if is_hidden else text
-            self._tell.say("text", text, **left_of(block, "type", "text"))
+            self._tell.say("text", text, **without(block, "type", "text"))
             self._tell.say("reasoning", _HIDDEN if is_hidden else None)
         elif kind == "tool_use":
             call_id = text_of(block, "id") or f"{self._step}.{number}"
             self._tell.call(call_id, text_of(block, "name"), block.get("input"))
-            self._tell.result(call_id, None, **left_of(block, "type", "id", "name", "input"))
+            self._tell.result(call_id, None, **without(block, "type", "id", "name", "input"))
         else:
             self._tell.rest(block, text_of(block, "type"))
 

@@ -11,14 +11,9 @@ prompt is not the person's. On the hook path.
 from blake3 import blake3
 
 from eventlog.agents.kit.call import (
-    SESSION,
-    SESSION_END,
-    TOOL,
-    TOOL_START,
-    TURN_END,
-    TURN_START,
     Call,
     EditedFile,
+    ToolUse,
     columns_of,
     int_of,
     object_of,
@@ -26,7 +21,7 @@ from eventlog.agents.kit.call import (
     text_of,
     without,
 )
-from eventlog.agents.kit.tools import QUIET, AgentTools
+from eventlog.agents.kit.tools import AgentTools
 from eventlog.base import jsontext
 
 TYPE_CHECKING = False
@@ -41,15 +36,16 @@ _COLUMNS = (("agent_session_id", "session_id"), ("cwd", "cwd"))
 _SHARED = ("session_id", "cwd", "hook_event_name", "transcript_path", "timestamp")
 _OF_TOOL = (*_SHARED, "tool_name", "tool_input", "tool_response")
 
+WRITE_FILE = "write_file"
 TOOLS = AgentTools(
-    edits={"write_file": ("file_path",), "replace": ("file_path",)},
+    edits={WRITE_FILE: ("file_path",), "replace": ("file_path",)},
     waits="codebase_investigator cli_help",
     quiet="read_file read_many_files list_directory glob grep_search search_file_content google_web_search "
     "web_fetch write_todos ask_user update_topic complete_task get_internal_docs activate_skill "
     "enter_plan_mode exit_plan_mode read_mcp_resource list_mcp_resources",
 )
 _SHELL = "run_shell_command"
-_CONTENTS = ("originalContent", "newContent")
+CONTENTS = ("originalContent", "newContent")
 _EXIT_CODE = "Exit Code: "
 _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
 
@@ -102,104 +98,52 @@ def exit_code_of(tool: "str | None", output: object) -> "int | None":
 
 
 def _session_start(call: Call, payload: "Payload") -> None:
-    source = text_of(payload, "source") or "startup"
-    begins = source in ("startup", "clear")
-    call.add(
-        "session",
-        without(payload, *_SHARED[:3], "timestamp"),
-        *(("session", call.session) if begins else ()),
-        operation="start" if begins else source,
-        status="active",
-    )
-    call.moment = SESSION
+    call.begin_session(text_of(payload, "source") or "startup", without(payload, *_SHARED[:3], "timestamp"))
 
 
 def _session_end(call: Call, payload: "Payload") -> None:
-    call.add(
-        "session",
-        {**without(payload, *_SHARED, "reason"), "end_reason": text_of(payload, "reason") or "other"},
-        operation="end",
-        status="closed",
-    )
-    call.moment = SESSION_END
-    _read_chat(call, payload)
+    call.end_session(text_of(payload, "reason") or "other", without(payload, *_SHARED, "reason"))
+    call.read_transcript(text_of(payload, "transcript_path"))
 
 
 def _prompt(call: Call, payload: "Payload") -> None:
     prompt = payload.get("prompt")
     injected, message = without_context(prompt if isinstance(prompt, str) else "")
-    turn = None
     if call.session is not None and call.called_at is not None:
-        turn = call.columns["agent_turn_id"] = turn_of(call.session, call.called_at)
-    call.add("turn", {"user_message": message}, "turn", turn, "start", operation="start", status="active")
-    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
-    call.add(
-        "intent",
-        {"message": message, "hook_context": injected or None, **without(payload, *_SHARED, "prompt")},
-        "intent",
-        turn,
-    )
-    call.moment = TURN_START
-    call.prompt = message
+        call.columns["agent_turn_id"] = turn_of(call.session, call.called_at)
+    call.begin_turn(message, {"hook_context": injected or None, **without(payload, *_SHARED, "prompt")})
+
+
+def _use(call: Call, payload: "Payload") -> ToolUse:
+    """The tool, which names the call in place of an id."""
+    use = ToolUse(text_of(payload, "tool_name"), None, payload.get("tool_input"))
+    if use.name is not None:
+        call.tool_call = (use.name, digest_of(use.args))
+    return use
 
 
 def _tool_start(call: Call, payload: "Payload") -> None:
-    tool = text_of(payload, "tool_name")
-    call.add(
-        "tool_start",
-        {"args": payload.get("tool_input"), **without(payload, *_OF_TOOL)},
-        source="agent",
-        tool=tool,
-    )
-    call.moment = TOOL_START
-    _name_tool(call, payload, tool)
+    TOOLS.begin(call, _use(call, payload), without(payload, *_OF_TOOL))
 
 
 def _tool_end(call: Call, payload: "Payload") -> None:
-    tool = text_of(payload, "tool_name")
-    result, error = payload.get("tool_response"), object_of(object_of(payload, "tool_response"), "error")
-    shown = object_of(object_of(payload, "tool_response"), "returnDisplay")
-    output = object_of(payload, "tool_response").get("llmContent")
+    use, result = _use(call, payload), payload.get("tool_response")
+    response = object_of(payload, "tool_response")
+    error, shown = object_of(response, "error"), object_of(response, "returnDisplay")
+    output = response.get("llmContent")
     if shown and isinstance(result, dict):
         result = {**result, "returnDisplay": _lean(shown)}
-    code = exit_code_of(tool, output)
-    failed = bool(error) or bool(code)
-    call.add(
-        "action",
-        {
-            "args": payload.get("tool_input"),
-            "result": result,
-            "exit_code": code,
-            **without(payload, *_OF_TOOL),
-        },
-        tool=tool,
+    code = exit_code_of(use.name, output)
+    failed, message = bool(error) or bool(code), error.get("message") if error else output
+    TOOLS.end(
+        call,
+        use,
+        {"result": result, "exit_code": code, **without(payload, *_OF_TOOL)},
         success=not failed,
+        error=(message if isinstance(message, str) else "") if failed else None,
     )
-    if failed:
-        message = error.get("message") if error else output
-        call.add(
-            "error",
-            {
-                "message": message if isinstance(message, str) else "",
-                "tool": tool,
-                "command": object_of(payload, "tool_input").get("command"),
-            },
-            tool=tool,
-            error_type="tool_failure",
-            resolved=False,
-            related_to=["errors"],
-        )
-    _name_tool(call, payload, tool)
-    if call.kind != QUIET:
-        call.moment = TOOL
     if call.named and shown:
         _count(call.named[0], shown)
-
-
-def _name_tool(call: Call, payload: "Payload", tool: "str | None") -> None:
-    if tool is not None:
-        call.tool_call = (tool, digest_of(payload.get("tool_input")))
-    TOOLS.describe(call, tool, payload.get("tool_input"))
 
 
 def _count(named: EditedFile, shown: "Payload") -> None:
@@ -214,7 +158,7 @@ def _count(named: EditedFile, shown: "Payload") -> None:
 def _lean(shown: "Payload") -> "Payload":
     """What was shown, without the contents of the file: the file event names them by their hashes."""
     lean = dict(shown)
-    for name in _CONTENTS:
+    for name in CONTENTS:
         text = lean.get(name)
         if isinstance(text, str):
             lean[name] = {"size": len(text.encode("utf-8", "replace"))}
@@ -222,30 +166,13 @@ def _lean(shown: "Payload") -> "Payload":
 
 
 def _agent_end(call: Call, payload: "Payload") -> None:
-    words = payload.get("prompt_response")
-    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
-    call.add(
-        "turn",
-        {
-            "outcome": words if isinstance(words, str) else None,
-            **without(payload, *_SHARED, "prompt", "prompt_response"),
-        },
-        *("turn", call.session, call.called_at, "end"),
-        source="agent",
-        operation="end",
-        status="completed",
-    )
+    rest = without(payload, *_SHARED, "prompt", "prompt_response")
+    key = ("turn", call.session, call.called_at, "end")
+    call.end_turn(payload.get("prompt_response"), rest, *key, status="completed")
     prompt = payload.get("prompt")
     call.answers = without_context(prompt)[1] if isinstance(prompt, str) else None
-    call.moment = TURN_END
     call.tools_settled = True
-    _read_chat(call, payload)
-
-
-def _read_chat(call: Call, payload: "Payload") -> None:
-    path = text_of(payload, "transcript_path")
-    if path is not None:
-        call.transcripts.append(path)
+    call.read_transcript(text_of(payload, "transcript_path"))
 
 
 _MEANINGS: "dict[str, Callable[[Call, Payload], None]]" = {

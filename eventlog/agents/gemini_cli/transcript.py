@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.agents.gemini_cli.chat_tail import columns_of, key_of
-from eventlog.agents.gemini_cli.hooks import exit_code_of, without_context
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of, time_of
-from eventlog.agents.kit.draft import REPLACE, WRITE, Draft, FileEdit, digest_of
+from eventlog.agents.gemini_cli.hooks import CONTENTS, TOOLS, WRITE_FILE, exit_code_of, without_context
+from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of, time_of, without
+from eventlog.agents.kit.draft import REPLACE, WRITE, Draft, FileEdit, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource, head_of
+from eventlog.agents.kit.steps import objects_of, text_in
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.names import event_id_of
@@ -32,7 +33,6 @@ _OF_MESSAGE = frozenset(("id", "timestamp", "type", "content", "thoughts", "toke
 _OF_TOOL = frozenset(("id", "name", "args", "result", "status", "timestamp", "resultDisplay"))
 _DONE = frozenset(("success", "error", "cancelled"))
 _NO_PROMPTS = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
-_WRITES = ("write_file", "replace")
 _IS_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -118,7 +118,7 @@ class GeminiReader:
             self._begin_subagent(part)
         if "projectHash" in record and draft.session is None:
             self._begin(record)
-            for message in _list_of(record, "messages"):
+            for message in objects_of(record.get("messages")):
                 self._message(message)
         elif "$set" in record:
             self._set(object_of(record, "$set"))
@@ -140,24 +140,17 @@ class GeminiReader:
         self._tell_waiting()
         if self._chat.head and self._chat.subagent is None:
             self._begin_subagent(part)
-        for call in _list_of(waiting or {}, "toolCalls"):
+        for call in objects_of((waiting or {}).get("toolCalls")):
             tool_use_id = text_of(call, "id")
             if tool_use_id is not None and self._name_of(tool_use_id, call) not in self._tools:
-                self._draft.event(
-                    "tool_start",
-                    {"args": call.get("args")},
-                    *self._draft.call_key("tool_start", tool_use_id, call.get("args")),
-                    source="agent",
-                    tool=text_of(call, "name"),
-                    tool_use_id=tool_use_id,
-                )
+                use = ToolUse(text_of(call, "name"), tool_use_id, call.get("args"))
+                self._draft.tool_event("tool_start", use, {"args": use.args}, source="agent")
 
     def _begin(self, record: "dict[str, Any]") -> None:
         draft = self._draft
         at = time_of(text_of(record, "startTime"))
         draft.of_line = {} if at is None else {"occurred_at": at}
-        rest = {name: value for name, value in record.items() if name not in _OF_HEAD}
-        draft.begin_session(str(record.get("sessionId")), rest)
+        draft.begin_session(str(record.get("sessionId")), without(record, *_OF_HEAD))
 
     def _begin_subagent(self, part: int) -> None:
         """A subagent in the turn under way; the call that launched it stands in the message that waits."""
@@ -166,14 +159,12 @@ class GeminiReader:
             self._settle(self._own)
         named = os.path.basename(draft.parts[part]).removesuffix(".jsonl")
         chat.subagent, chat.turn = text_of(chat.head, "sessionId") or named, draft.turn
-        launch = next((c for c in _list_of(main, "toolCalls") if c.get("agentId") == chat.subagent), {})
+        launch = next((c for c in objects_of(main.get("toolCalls")) if c.get("agentId") == chat.subagent), {})
         draft.of_line = self._columns_of_message({"timestamp": chat.head.get("startTime")})
-        draft.event(
-            "subagent",
-            {name: value for name, value in chat.head.items() if name not in _OF_HEAD},
-            *("subagent", chat.subagent, "start"),
-            operation="start",
-            source="agent",
+        draft.subagent(
+            "start",
+            chat.subagent,
+            without(chat.head, *_OF_HEAD),
             title=text_of(object_of(launch, "args"), "agent_name"),
             tool_use_id=text_of(launch, "id"),
         )
@@ -181,14 +172,14 @@ class GeminiReader:
     def _set(self, changed: "dict[str, Any]") -> None:
         """Fields of the head, written again; of messages that were recorded before only what tools did
         since."""
-        for message in _list_of(changed, "messages"):
+        for message in objects_of(changed.get("messages")):
             if text_of(message, "id") not in self._chat.written:
                 self._message(message)
                 continue
             self._draft.of_line, self._written = self._columns_of_message(message), message.get("timestamp")
-            for call in _list_of(message, "toolCalls"):
+            for call in objects_of(message.get("toolCalls")):
                 self._tool(call)
-        rest = {name: value for name, value in changed.items() if name not in ("messages", "lastUpdated")}
+        rest = without(changed, "messages", "lastUpdated")
         if rest:
             self._draft.of_line = self._columns_of_message({})
             self._draft.raw(rest, "$set")
@@ -211,15 +202,8 @@ class GeminiReader:
         elif kind == "gemini":
             self._answer(record)
         elif kind == "error":
-            self._draft.event(
-                "error",
-                {"message": _text_of(record.get("content")), **_rest(record)},
-                "error",
-                text_of(record, "id"),
-                error_type="client",
-                resolved=False,
-                related_to=["errors"],
-            )
+            payload = {"message": text_in(record.get("content")), **rest_of(record, _OF_MESSAGE)}
+            self._draft.error(payload, "error", text_of(record, "id"), error_type="client")
         else:
             self._raw(record)
 
@@ -244,7 +228,7 @@ class GeminiReader:
         return columns
 
     def _raw(self, record: "dict[str, Any]") -> None:
-        rest = {name: value for name, value in record.items() if name not in ("type", "timestamp")}
+        rest = without(record, "type", "timestamp")
         self._draft.raw(rest, text_of(record, "type"), text_of(record, "id"), digest_of(rest))
 
     def _user(self, record: "dict[str, Any]") -> None:
@@ -252,38 +236,38 @@ class GeminiReader:
         parts = content if isinstance(content, list) else []
         if any(isinstance(part, dict) and "functionResponse" in part for part in parts):
             return  # what tools gave back stands with their calls
-        text = _text_of(content)
+        text = text_in(content)
         if text.startswith(_NO_PROMPTS):
             if self._draft.cwd is None:
                 self._draft.cwd = _workspace_in(text)
             self._raw(record)
             return
         if self._chat.subagent is not None:
-            self._draft.raw({"text": text, **_rest(record)}, "prompt", text_of(record, "id"))
+            self._draft.raw({"text": text, **rest_of(record, _OF_MESSAGE)}, "prompt", text_of(record, "id"))
             return
         injected, text = without_context(text)
         self._draft.begin_turn(str(record.get("id")), text)
         if injected:
             self._draft.raw({"text": injected}, "hook_context", text_of(record, "id"))
         others = [part for part in parts if not (isinstance(part, dict) and set(part) == {"text"})]
-        rest = {**_rest(record), **({"content": others} if others else {})}
+        rest = {**rest_of(record, _OF_MESSAGE), **({"content": others} if others else {})}
         if rest:
             self._draft.raw(rest, "user", text_of(record, "id"))
 
     def _answer(self, record: "dict[str, Any]") -> None:
         draft, key = self._draft, text_of(record, "id")
-        rest = _rest(record)
-        for number, thought in enumerate(_list_of(record, "thoughts")):
+        rest = rest_of(record, _OF_MESSAGE)
+        for number, thought in enumerate(objects_of(record.get("thoughts"))):
             subject, words = thought.get("subject"), thought.get("description")
             text = "\n".join(part for part in (subject, words) if isinstance(part, str))
             draft.message("reasoning", text, key, "thought", str(number))
-        text = _text_of(record.get("content"))
+        text = text_in(record.get("content"))
         if text:
             draft.message("text", text, key, "0", **rest)
         elif rest:
             draft.raw(rest, "gemini", key, digest_of(rest))
         self._usage(record, key)
-        for call in _list_of(record, "toolCalls"):
+        for call in objects_of(record.get("toolCalls")):
             self._tool(call)
 
     def _usage(self, record: "dict[str, Any]", key: "str | None") -> None:
@@ -326,43 +310,28 @@ class GeminiReader:
             for chat in [other for other in self._chats.values() if other.subagent == subagent]:
                 self._settle(chat)
         draft.of_line = {**draft.of_line, **self._columns_of_message(call)}
-        args, shown, result = call.get("args"), call.get("resultDisplay"), call.get("result")
+        use = ToolUse(tool, tool_use_id, call.get("args"))
+        shown, result = call.get("resultDisplay"), call.get("result")
         output = _output_of(result)
         code = exit_code_of(tool, output)
         failed = status in ("error", "cancelled") or bool(code)
-        edit = None if failed else _edit(tool, args, shown)
+        edit = None if failed else _edit(use, shown)
         payload = {
-            "args": args,
+            "args": use.args,
             "result": result,
             "exit_code": code,
             "shown": _lean(shown) if edit is not None else shown,
             "status": status,
-            **{name: value for name, value in call.items() if name not in _OF_TOOL},
+            **without(call, *_OF_TOOL),
         }
-        action = draft.event(
-            "action",
-            payload,
-            *draft.call_key("action", tool_use_id, args),
-            tool=tool,
-            tool_use_id=tool_use_id,
-            success=None if status not in _DONE else not failed,
-        )
+        success = None if status not in _DONE else not failed
+        action = draft.tool_event("action", use, payload, success=success)
         if failed:
-            draft.event(
-                "error",
-                {"message": output, "tool": tool, "command": object_of(call, "args").get("command")},
-                *draft.call_key("error", tool_use_id, args),
-                tool=tool,
-                tool_use_id=tool_use_id,
-                error_type="refused" if status == "cancelled" else "tool_failure",
-                resolved=False,
-                related_to=["errors"],
-            )
+            draft.tool_failed(use, output, error_type="refused" if status == "cancelled" else "tool_failure")
         if edit is not None:
             draft.file(action, edit)
         if subagent is not None:
-            of_end = ("subagent", subagent, "end", tool_use_id)
-            draft.event("subagent", {}, *of_end, operation="end", source="agent", subagent_id=subagent)
+            draft.subagent("end", subagent, {}, tool_use_id, subagent_id=subagent)
 
 
 def _is_same(before: "dict[str, Any]", record: "dict[str, Any]") -> bool:
@@ -370,9 +339,10 @@ def _is_same(before: "dict[str, Any]", record: "dict[str, Any]") -> bool:
     return all(before.get(name) == record.get(name) for name in ("id", "type", "timestamp"))
 
 
-def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
+def _edit(use: ToolUse, shown: object) -> "FileEdit | None":
     """What a tool did to its file, by its result or, in older chats, by its arguments."""
-    if tool not in _WRITES or not isinstance(args, dict):
+    args = use.args
+    if use.name not in TOOLS.edits or not isinstance(args, dict):
         return None
     result = shown if isinstance(shown, dict) else {}
     path = text_of(result, "filePath") or text_of(args, "file_path")
@@ -391,7 +361,7 @@ def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
             added=_sum_of(stat, "model_added_lines", "user_added_lines"),
             removed=_sum_of(stat, "model_removed_lines", "user_removed_lines"),
         )
-    if tool == "write_file" and isinstance(args.get("content"), str):
+    if use.name == WRITE_FILE and isinstance(args.get("content"), str):
         return FileEdit(WRITE, path, content=args["content"])
     old, new = args.get("old_string"), args.get("new_string")
     if isinstance(old, str) and isinstance(new, str):
@@ -402,13 +372,7 @@ def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
 
 def _lean(shown: object) -> object:
     """A displayed result without the contents that the file event names."""
-    if not isinstance(shown, dict):
-        return shown
-    return {
-        name: value
-        for name, value in shown.items()
-        if name not in ("originalContent", "newContent", "fileDiff")
-    }
+    return without(shown, *CONTENTS, "fileDiff") if isinstance(shown, dict) else shown
 
 
 def _sum_of(stat: "dict[str, Any]", *names: str) -> int | None:
@@ -427,29 +391,11 @@ def _output_of(result: object) -> str:
     return ""
 
 
-def _text_of(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(
-        part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
-    )
-
-
 def _workspace_in(text: str) -> str | None:
     """The first directory that the client lists as its workspace."""
     _, mark, rest = text.partition("Workspace Directories:**\n  - ")
     directory = rest.partition("\n")[0].strip()
     return directory if mark and directory.startswith("/") else None
-
-
-def _rest(record: "dict[str, Any]") -> "dict[str, Any]":
-    return {name: value for name, value in record.items() if name not in _OF_MESSAGE and value is not None}
-
-
-def _list_of(record: "Mapping[str, Any]", name: str) -> "list[dict[str, Any]]":
-    value = record.get(name)
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 READER = GeminiReader

@@ -12,11 +12,12 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
-from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.base.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
 # The moments at which a working directory is looked at.
 SESSION, TURN_START, TOOL_START, TOOL, TURN_END, SESSION_END = (
@@ -44,17 +45,40 @@ class EditedFile:
 
     __slots__ = ("added", "original", "path", "removed")
 
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.original: "str | None" = None
+        self.added: "int | None" = None
+        self.removed: "int | None" = None
+
+
+class ToolUse:
+    """One use of a tool: the id that the agent gave it, if any, and its arguments.
+
+    `words` stand for the arguments in ids, where hooks spell them otherwise than transcripts do. `scope` is
+    what the ids of its calls are unique in, where that is not the agent.
+    """
+
+    __slots__ = ("args", "id", "name", "scope", "words")
+
     def __init__(
         self,
-        path: str,
-        original: "str | None" = None,
-        added: "int | None" = None,
-        removed: "int | None" = None,
+        name: "str | None",
+        id: "str | None",
+        args: object,
+        words: object = None,
+        scope: "tuple[str, ...]" = (),
     ) -> None:
-        self.path = path
-        self.original = original
-        self.added = added
-        self.removed = removed
+        self.name = name
+        self.id = id
+        self.args = args
+        self.words = args if words is None else words
+        self.scope = scope
+
+    @property
+    def command(self) -> object:
+        """The command that a shell is to run, where the arguments name one."""
+        return self.args.get("command") if isinstance(self.args, dict) else None
 
 
 class Call:
@@ -67,8 +91,7 @@ class Call:
     edit tool names. `prompt` is a person's message, which names the turn (whose start is the first event) and
     may name the session. `ended` are the actions of tools that are known to have ended; `may_duplicate` says
     that their actions may have been recorded before, `tools_settled` that every tool of the turn has ended by
-    now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
-    calls are unique in, where that is not the agent.
+    now. `transcripts` are files in which the agent keeps its model calls.
 
     An agent that gives its turns and tool calls no ids says `called_at`, the time of the call, and
     `tool_call`, the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call.
@@ -77,29 +100,6 @@ class Call:
     names. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
     turn.
     """
-
-    __slots__ = (
-        "agent",
-        "answers",
-        "called_at",
-        "cause",
-        "columns",
-        "counted",
-        "ended",
-        "events",
-        "kind",
-        "may_duplicate",
-        "model_call",
-        "moment",
-        "named",
-        "prompt",
-        "scope",
-        "started_action_id",
-        "tool_call",
-        "tools_settled",
-        "transcripts",
-        "unheard",
-    )
 
     def __init__(self, agent: str, columns: Event) -> None:
         self.agent = agent
@@ -111,7 +111,6 @@ class Call:
         self.may_duplicate = False
         self.tools_settled = False
         self.cause: "str | None" = None
-        self.scope: "str | None" = None
         self.prompt: "str | None" = None
         self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
         self.transcripts: "list[str]" = []
@@ -131,21 +130,70 @@ class Call:
     def turn(self) -> "str | None":
         return text_of(self.columns, "agent_turn_id")
 
+    # -- what the moments of all agents say ------------------------------------------------------
+
+    def begin_session(self, source: str, payload: "Mapping[str, object]", **columns: object) -> None:
+        """A session begins or, by its `source`, goes on."""
+        begins = source in ("startup", "clear")
+        key = ("session", self.session) if begins else ()
+        operation = "start" if begins else source
+        self.add("session", payload, *key, operation=operation, status="active", **columns)
+        if source != "compact":  # which happens in the middle of a turn
+            self.moment = SESSION
+
+    def end_session(self, reason: str, payload: "Mapping[str, object]") -> None:
+        self.add("session", {**payload, "end_reason": reason}, operation="end", status="closed")
+        self.moment = SESSION_END
+
+    def begin_turn(
+        self, message: str, payload: "Mapping[str, object]", *, origin: "str | None" = None
+    ) -> None:
+        """A turn begins with `message`.
+
+        Args: payload: what else is said of the prompt; origin: who wrote it, where the agent tells.
+        """
+        turn, by_person = self.turn, origin in (None, "user", "sdk")
+        self.add(
+            "turn",
+            {"user_message": message, "origin": origin},
+            "turn",
+            turn,
+            "start",
+            operation="start",
+            status="active",
+            title=None if by_person else f"({str(origin).replace('_', ' ')})",
+        )
+        fields = {"snapshot_type": "turn_start"}
+        self.add("snapshot", fields, "snapshot", turn, "start", operation="turn_start")
+        words = {"message": message, "origin": origin, **payload}
+        self.add("intent", words, "intent", turn, source="user" if by_person else "system")
+        self.moment = TURN_START
+        self.prompt = message if by_person else None
+
+    def end_turn(
+        self, outcome: object, payload: "Mapping[str, object]", *key: "str | None", status: str
+    ) -> None:
+        """A turn ends; `outcome` are the last words of the model."""
+        self.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
+        words = {"outcome": outcome if isinstance(outcome, str) else None, **payload}
+        self.add("turn", words, *key, source="agent", operation="end", status=status)
+        self.moment = TURN_END
+
+    def read_transcript(self, path: "str | None") -> None:
+        """Model calls stand in the file at `path`."""
+        self.transcripts += [] if path is None else [path]
+
+    # -- events ----------------------------------------------------------------------------------
+
     def add_of_tool(
-        self,
-        event_type: str,
-        payload: "Mapping[str, object]",
-        tool_use_id: "str | None",
-        args: object,
-        **columns: object,
+        self, event_type: str, use: ToolUse, payload: "Mapping[str, object]", **columns: object
     ) -> Event:
-        """One more event, of a tool call made with `args`; its action is what this begins or ends."""
-        if tool_use_id is None:
-            return self.add(event_type, payload, None, **columns)
-        scope = () if self.scope is None else (self.scope,)
-        key = call_key(event_type, tool_use_id, self.session, args, scope)
-        event = self.add(event_type, payload, *key, tool_use_id=tool_use_id, **columns)
-        self.count(event, key, tool_use_id)
+        """One more event, of a tool call; its action is what this begins or ends."""
+        if use.id is None:
+            return self.add(event_type, payload, None, tool=use.name, **columns)
+        key = call_key(event_type, use.id, self.session, use.words, use.scope)
+        event = self.add(event_type, payload, *key, tool=use.name, tool_use_id=use.id, **columns)
+        self.count(event, key, use.id)
         if event_type == "action":
             self.ended.append(str(event["event_id"]))
         elif event_type == "tool_start":
@@ -170,11 +218,7 @@ class Call:
         self, event_type: str, payload: "Mapping[str, object]", *key: "str | None", **columns: object
     ) -> Event:
         """One more event. `key` makes its id (docs/event-ids.md); a random id when a part is unknown."""
-        event: Event = {
-            "event_type": event_type,
-            "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
-            "source": SOURCE_OF_TYPE.get(event_type, "system"),
-        }
+        event: Event = {"event_type": event_type}
         event.update((name, value) for name, value in columns.items() if value is not None)
         event["payload"] = {name: value for name, value in payload.items() if value is not None}
         known = [part for part in key if part]
@@ -214,7 +258,8 @@ def object_of(fields: "Mapping[str, object]", name: str) -> "dict[str, object]":
     return value if isinstance(value, dict) else {}
 
 
-def without(fields: "Mapping[str, object]", *names: str) -> "dict[str, object]":
+def without(fields: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
+    """What an object says besides `names`."""
     return {name: value for name, value in fields.items() if name not in names}
 
 

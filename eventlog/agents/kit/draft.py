@@ -4,12 +4,13 @@ A `Draft` belongs to one source and one thread. Readers call it in the order of 
 `items` after each line. Pure.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from blake3 import blake3
 
-from eventlog.agents.kit.call import args_digest, is_global, numbered
+from eventlog.agents.kit.call import ToolUse, args_digest, is_global, numbered, object_of
 from eventlog.agents.kit.fact import Fact, words_in
 from eventlog.agents.kit.lines import Line
 from eventlog.base import jsontext
@@ -24,6 +25,7 @@ WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "se
 BACKUP = "backup"
 
 
+@dataclass(slots=True, kw_only=True)
 class FileEdit:
     """What a tool did to a file, or showed of it; which of the fields count follows from `kind`.
 
@@ -41,63 +43,28 @@ class FileEdit:
     kept for an edit whose content cannot be computed. `added` and `removed` are its counts of lines.
     """
 
-    __slots__ = (
-        "added",
-        "backup",
-        "content",
-        "created",
-        "first_line",
-        "kind",
-        "loose",
-        "old_path",
-        "original",
-        "patch",
-        "path",
-        "removed",
-        "replacements",
-    )
-
-    def __init__(
-        self,
-        kind: str,
-        path: str,
-        *,
-        content: str | bytes | None = None,
-        original: str | bytes | None = None,
-        created: bool | None = None,
-        replacements: "tuple[tuple[str, str, bool], ...]" = (),
-        patch: str | None = None,
-        old_path: str | None = None,
-        added: int | None = None,
-        removed: int | None = None,
-        loose: bool = False,
-        first_line: int | None = None,
-        backup: str | None = None,
-    ) -> None:
-        self.kind = kind
-        self.path = path
-        self.content = content
-        self.original = original
-        self.created = created
-        self.replacements = replacements
-        self.patch = patch
-        self.old_path = old_path
-        self.added = added
-        self.removed = removed
-        self.loose = loose
-        self.first_line = first_line
-        self.backup = backup
+    kind: str = field(kw_only=False)
+    path: str = field(kw_only=False)
+    content: str | bytes | None = None
+    original: str | bytes | None = None
+    created: bool | None = None
+    replacements: "tuple[tuple[str, str, bool], ...]" = ()
+    patch: str | None = None
+    old_path: str | None = None
+    added: int | None = None
+    removed: int | None = None
+    loose: bool = False
+    first_line: int | None = None
+    backup: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class FileItem:
     """A file edit in its place among the events: `cause` is the action that made it."""
 
-    __slots__ = ("cause", "columns", "edit")
-
-    def __init__(self, cause: Event, edit: FileEdit, columns: Event) -> None:
-        self.cause = cause
-        self.edit = edit
-        self.columns = columns
+    cause: Event
+    edit: FileEdit
+    columns: Event
 
 
 class Draft:
@@ -113,36 +80,6 @@ class Draft:
     `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether another
     session has another fact under the id of one, `is_held` whether it has a call with the id of a tool call.
     """
-
-    __slots__ = (
-        "_answers",
-        "_apart",
-        "_calls",
-        "_contents",
-        "_taken",
-        "_tool_use_ids",
-        "_turns",
-        "agent",
-        "aliases",
-        "closed",
-        "columns",
-        "commit",
-        "cwd",
-        "former",
-        "is_copy",
-        "is_held",
-        "is_taken",
-        "items",
-        "line",
-        "of_line",
-        "outcome",
-        "owner",
-        "parts",
-        "reused",
-        "session",
-        "status",
-        "turn",
-    )
 
     def __init__(self, agent: str, parts: Sequence[str] = (), *, is_copy: bool = False) -> None:
         self.agent = agent
@@ -195,8 +132,9 @@ class Draft:
 
     def begin_turn(
         self, key: str, message: str, *, origin: str = "user", wordless: str | None = None, **columns: object
-    ) -> None:
-        """A turn begins with `message`: its start, and the intent. `key` is the agent's id of the turn.
+    ) -> Event:
+        """A turn begins with `message`: its start, and the intent, which is returned. `key` is the agent's id
+        of the turn.
 
         `wordless` is its title when the message has no words.
         """
@@ -220,7 +158,7 @@ class Draft:
             title=wordless or "(no words)" if origin == "user" else f"({origin.replace('_', ' ')})",
             **columns,
         )
-        self.event(
+        return self.event(
             "intent",
             {"message": message, "origin": origin},
             "intent",
@@ -234,6 +172,47 @@ class Draft:
         self.event("message", payload, *(("message", *key) if key else ()), source="agent", operation=kind)
         if kind == "text" and "subagent_id" not in self.of_line:
             self.outcome = text
+
+    def tool_event(
+        self,
+        event_type: str,
+        use: ToolUse,
+        payload: Mapping[str, object],
+        *,
+        called_at: object = None,
+        **columns: Any,
+    ) -> Event:
+        """What a tool was asked for, or gave; as `event`."""
+        key = self._call_key(event_type, use, called_at=called_at)
+        return self.event(event_type, payload, *key, tool=use.name, tool_use_id=use.id, **columns)
+
+    def tool_failed(
+        self,
+        use: ToolUse,
+        message: str,
+        *,
+        error_type: str = "tool_failure",
+        command: object = None,
+        half: Any = None,
+    ) -> Event:
+        """The last action of a tool failed."""
+        payload = {"message": message, "tool": use.name, "command": command or use.command}
+        key = self._call_key("error", use)
+        columns = {"tool": use.name, "tool_use_id": use.id, "half": half}
+        return self.error(payload, *key, error_type=error_type, **columns)
+
+    def error(
+        self, payload: Mapping[str, object], *key: str | None, resolved: bool = False, **columns: Any
+    ) -> Event:
+        """Something failed; `columns` has its `error_type`."""
+        return self.event("error", payload, *key, resolved=resolved, related_to=["errors"], **columns)
+
+    def subagent(
+        self, operation: str, subagent: str, payload: Mapping[str, object], *key: str | None, **columns: Any
+    ) -> Event:
+        """A subagent starts or ends."""
+        key = ("subagent", subagent, operation, *key)
+        return self.event("subagent", payload, *key, operation=operation, source="agent", **columns)
 
     def event(
         self,
@@ -298,29 +277,28 @@ class Draft:
             self._answers[message_id] = f"{self.session}:{message_id}" if is_taken else message_id
         return self._answers[message_id]
 
-    def call_key(
-        self, event_type: str, tool_use_id: str | None, args: object, *scope: str, called_at: object = None
-    ) -> tuple[str | None, ...]:
-        """The key of an event of a tool call made with `args`; of an error that of the last action.
+    def _call_key(self, event_type: str, use: ToolUse, *, called_at: object = None) -> tuple[str | None, ...]:
+        """The key of an event of a tool call; of an error that of the last action.
 
         `called_at`: when the call was made, where that is known and `of_line` is its result's.
         """
-        if tool_use_id is None:
-            return (event_type, *scope, None)
-        session, tells = self._sessions()[1], is_global(tool_use_id)
-        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args, called_at):
-            return (event_type, *scope, tool_use_id)
-        key: tuple[str, ...] = (event_type, *scope, tool_use_id, session, args_digest(args))
+        if use.id is None:
+            return (event_type, *use.scope, None)
+        own = (*use.scope, use.id)
+        session, tells = self._sessions()[1], is_global(use.id)
+        if tells and not self._is_apart(event_type, own, use.words, called_at):
+            return (event_type, *own)
+        key: tuple[str, ...] = (event_type, *own, session, args_digest(use.words))
         plain, number = key[1:], self._calls.get(key[1:], 0)
         key = numbered(key, max(0, number - 1) if event_type == "error" else number)
         event_id = event_id_of(self.agent, *key)
         if event_type != "error":
             self._calls[plain] = number + 1
-            if tells or tool_use_id in self._tool_use_ids:
+            if tells or use.id in self._tool_use_ids:
                 self.reused.add(event_id)
-            self._tool_use_ids.add(tool_use_id)
+            self._tool_use_ids.add(use.id)
         if not tells:
-            self.was(event_id, event_id_of(self.agent, event_type, *scope, tool_use_id))
+            self.was(event_id, event_id_of(self.agent, event_type, *own))
         return key
 
     def _sessions(self) -> tuple[str, str]:
@@ -439,12 +417,15 @@ def _content_of(event: Event) -> bytes:
     A copy that a fork or a subagent begins with differs in the place where it stands.
     """
     get = event.get
-    payload = event["payload"]
-    assert isinstance(payload, dict)
-    words = words_in(payload)
+    words = words_in(object_of(event, "payload"))
     identity = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
     return jsontext.encode_without_floats([*identity, words])
 
 
 def digest_of(value: Any) -> str:
     return blake3(jsontext.encode_fast(value)).hexdigest()[:32]
+
+
+def rest_of(record: "Mapping[str, Any]", known: "Collection[str]") -> "dict[str, Any]":
+    """What a line, or a part of one, says beside what is known."""
+    return {name: value for name, value in record.items() if name not in known and value is not None}

@@ -1,5 +1,6 @@
 """A fact as a reader of transcripts met it, and what its payload says. Pure."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from eventlog.base.types import Event
@@ -14,6 +15,7 @@ def words_in(payload: "dict[str, Any]") -> object:
     return texts or {name: value for name, value in payload.items() if name != "parent"}
 
 
+@dataclass(frozen=True, slots=True)
 class Fact:
     """A fact as a reader met it: the event with its payload, or the columns of a model call.
 
@@ -22,21 +24,9 @@ class Fact:
     answer.
     """
 
-    __slots__ = ("called_at", "event", "grows", "message_id", "sessions", "tool_call")
-
-    def __init__(
-        self,
-        event: Event,
-        sessions: "tuple[str, ...]",
-        *,
-        tool_call: "tuple[str, ...] | None" = None,
-        called_at: object = None,
-        message_id: str | None = None,
-        grows: bool = False,
-    ) -> None:
-        self.event = event
-        self.sessions = sessions
-        self.tool_call = tool_call
-        self.called_at = called_at
-        self.message_id = message_id
-        self.grows = grows  # the line is not the last of its answer
+    event: Event
+    sessions: "tuple[str, ...]"
+    tool_call: "tuple[str, ...] | None" = None
+    called_at: object = None
+    message_id: str | None = None
+    grows: bool = False  # the line is not the last of its answer

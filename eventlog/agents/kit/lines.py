@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 import orjson
@@ -36,6 +37,7 @@ _COMPRESSED = {
 }
 
 
+@dataclass(slots=True)
 class Line:
     """A line of a source.
 
@@ -45,25 +47,13 @@ class Line:
     `piece` comes by itself, numbered from 0; of any other it is None.
     """
 
-    __slots__ = ("data", "is_imported", "number", "offset", "part", "piece", "record")
-
-    def __init__(
-        self,
-        part: int,
-        number: int,
-        offset: int,
-        data: bytes,
-        record: "dict[str, Any] | None",
-        is_imported: bool,
-        piece: int | None = None,
-    ) -> None:
-        self.part = part
-        self.number = number
-        self.offset = offset
-        self.data = data
-        self.record = record
-        self.is_imported = is_imported
-        self.piece = piece
+    part: int
+    number: int
+    offset: int
+    data: bytes
+    record: "dict[str, Any] | None"
+    is_imported: bool
+    piece: int | None = None
 
 
 class Doubles:

@@ -131,11 +131,8 @@ class Steps:
         """What stands in for the id of a message that has none."""
         return f"{self._draft.session}:{self._step}"
 
-    def error(self, message: object, kind: str, **columns: object) -> None:
-        self._draft.event(
-            "error", {"message": message}, "error", *self._key(message), error_type=kind, resolved=False,
-            related_to=["errors"], **columns,
-        )  # fmt: skip
+    def error(self, message: object, kind: str, **columns: Any) -> None:
+        self._draft.error({"message": message}, "error", *self._key(message), error_type=kind, **columns)
 
     def rest(self, fields: "Mapping[str, Any]", kind: str | None) -> None:
         """Keep what nothing else records, unless it is nothing."""
@@ -193,8 +190,3 @@ def others_in(content: object) -> "list[Any] | None":
     blocks = content if isinstance(content, list) else []
     others = [block for block in blocks if not (isinstance(block, dict) and set(block) <= {"type", "text"})]
     return others or None
-
-
-def left_of(fields: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
-    """What an object says besides `names`."""
-    return {name: value for name, value in fields.items() if name not in names}

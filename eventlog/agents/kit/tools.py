@@ -3,7 +3,7 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
-from eventlog.agents.kit.call import EditedFile, object_of, text_of
+from eventlog.agents.kit.call import TOOL, TOOL_START, EditedFile, ToolUse, object_of, text_of
 from eventlog.base.paths import patch_paths
 
 TYPE_CHECKING = False
@@ -60,10 +60,38 @@ class AgentTools:
             return EDITS
         return QUIET if tool in self.quiet else WAITS if tool in self.waits else ANY
 
-    def describe(self, call: "Call", tool: "str | None", arguments: object) -> None:
+    def begin(self, call: "Call", use: ToolUse, payload: "Mapping[str, object]") -> None:
+        """A tool begins. Args: payload: what the agent says besides its arguments."""
+        call.add_of_tool("tool_start", use, {"args": use.args, **payload}, source="agent")
+        call.moment = TOOL_START
+        self._describe(call, use)
+
+    def end(
+        self,
+        call: "Call",
+        use: ToolUse,
+        payload: "Mapping[str, object]",
+        *,
+        success: "bool | None",
+        error: "str | None" = None,
+        error_type: str = "tool_failure",
+        **columns: object,
+    ) -> None:
+        """A tool has ended. Args: payload: its result, and what else is said; error: why it failed."""
+        call.add_of_tool("action", use, {"args": use.args, **payload}, success=success, **columns)
+        call.cause = call.ended[0] if call.ended else None
+        if error is not None:
+            failure = {"message": error, "tool": use.name, "command": use.command}
+            marks = {"error_type": error_type, "resolved": False, "related_to": ["errors"]}
+            call.add_of_tool("error", use, failure, **marks)
+        self._describe(call, use)
+        if call.kind != QUIET:
+            call.moment = TOOL
+
+    def _describe(self, call: "Call", use: ToolUse) -> None:
         """Say in `call` what its tool may change."""
-        call.kind = self.kind(tool)
-        call.named = list(map(EditedFile, self.paths(tool, arguments)))
+        call.kind = self.kind(use.name)
+        call.named = list(map(EditedFile, self.paths(use.name, use.args)))
         if call.kind == EDITS and not call.named:
             call.kind = ANY  # nobody knows what it edits
 

@@ -7,22 +7,8 @@ that throws is reported by its part, any other by `tool.execute.after`; a model 
 part, whose input leaves the cache out and whose output leaves reasoning out. On the hook path.
 """
 
-from eventlog.agents.kit.call import (
-    SESSION,
-    SESSION_END,
-    TOOL,
-    TOOL_START,
-    TURN_END,
-    TURN_START,
-    Call,
-    columns_of,
-    int_of,
-    object_of,
-    raw,
-    text_of,
-    without,
-)
-from eventlog.agents.kit.tools import QUIET, AgentTools
+from eventlog.agents.kit.call import Call, ToolUse, columns_of, int_of, object_of, raw, text_of, without
+from eventlog.agents.kit.tools import AgentTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +46,6 @@ _ABORTED = "MessageAbortedError"
 def interpret(payload: "Payload") -> Call:
     """The call that the plugin makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
-    call.scope = text_of(payload, "agent_id") or call.session
     name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
@@ -153,14 +138,7 @@ def _session_start(call: Call, payload: "Payload") -> None:
         _subagent_start(call, info)
         return
     begins = payload.get("hook_event_name") == "session.created"
-    call.add(
-        "session",
-        head_of(info),
-        *(("session", call.session) if begins else ()),
-        operation="start" if begins else "resume",
-        status="active",
-    )
-    call.moment = SESSION
+    call.begin_session("startup" if begins else "resume", head_of(info))
 
 
 def head_of(info: "Payload") -> "Payload":
@@ -189,93 +167,46 @@ def _prompt(call: Call, payload: "Payload") -> None:
     if call.columns.get("subagent_id") is not None:
         raw(call, payload, "chat.message", text_of(message, "id"))
         return
-    prompt, turn = prompt_of(parts) or "", call.turn
     others = [part for part in parts if part.get("type") != "text" or part.get("synthetic") is True]
-    call.add(
-        "turn",
-        {"user_message": prompt, "origin": "user"},
-        "turn",
-        turn,
-        "start",
-        operation="start",
-        status="active",
-    )
-    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
-    call.add(
-        "intent",
-        {
-            "message": prompt,
-            "origin": "user",
-            "parts": others or None,
-            **without(message, "id", "sessionID", "role", "time"),
-        },
-        "intent",
-        turn,
-    )
-    call.moment = TURN_START
-    call.prompt = prompt
+    rest = {"parts": others or None, **without(message, "id", "sessionID", "role", "time")}
+    call.begin_turn(prompt_of(parts) or "", rest, origin="user")
+
+
+def _use(call: Call, payload: "Payload") -> ToolUse:
+    scope = text_of(payload, "agent_id") or call.session
+    name, id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
+    return ToolUse(name, id, payload.get("args"), scope=() if scope is None else (scope,))
 
 
 def _tool_start(call: Call, payload: "Payload") -> None:
-    tool, tool_use_id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
-    call.add_of_tool(
-        "tool_start",
-        {"args": payload.get("args")},
-        tool_use_id,
-        payload.get("args"),
-        source="agent",
-        tool=tool,
-    )
-    call.moment = TOOL_START
-    TOOLS.describe(call, tool, payload.get("args"))
+    TOOLS.begin(call, _use(call, payload), {})
 
 
 def _tool_end(call: Call, payload: "Payload") -> None:
-    tool, tool_use_id = text_of(payload, "tool_name"), text_of(payload, "tool_use_id")
+    use, metadata = _use(call, payload), object_of(payload, "metadata")
     failed = payload.get("hook_event_name") == "tool.error"
-    metadata = object_of(payload, "metadata")
-    call.add_of_tool(
-        "action",
-        {
-            "args": payload.get("args"),
-            "result": payload.get("error") if failed else payload.get("output"),
-            "title": payload.get("title"),
-            "metadata": lean(metadata) or None,
-            **without(payload, *_OF_TOOL),
-        },
-        tool_use_id,
-        payload.get("args"),
-        tool=tool,
+    fields = {
+        "result": payload.get("error") if failed else payload.get("output"),
+        "title": payload.get("title"),
+        "metadata": lean(metadata) or None,
+        **without(payload, *_OF_TOOL),
+    }
+    TOOLS.end(
+        call,
+        use,
+        fields,
         success=False if failed else success_of(metadata),
+        error=error_text(payload.get("error")) if failed else None,
         duration_ms=duration_of(object_of(payload, "time")),
         title=text_of(payload, "title"),
     )
-    if failed:
-        call.add_of_tool(
-            "error",
-            {
-                "message": error_text(payload.get("error")),
-                "tool": tool,
-                "command": object_of(payload, "args").get("command"),
-            },
-            tool_use_id,
-            payload.get("args"),
-            tool=tool,
-            error_type="tool_failure",
-            resolved=False,
-            related_to=["errors"],
-        )
     child = text_of(metadata, "sessionId")
-    if tool == SUBAGENT_TOOL and child is not None:
+    if use.name == SUBAGENT_TOOL and child is not None:
         call.add(
-            "subagent", {}, "subagent", child, "end", tool_use_id,
+            "subagent", {}, "subagent", child, "end", use.id,
             operation="end", source="agent", subagent_id=child,
         )  # fmt: skip
-    call.cause = call.ended[0] if call.ended else None
-    TOOLS.describe(call, tool, payload.get("args"))
-    if call.kind != QUIET:
-        call.moment = TOOL
-    if tool in TOOLS.edits and call.named:
+    if use.name in TOOLS.edits and call.named:
         shown, named = object_of(metadata, "filediff"), call.named[0]
         before = shown.get("before")
         named.original = before if isinstance(before, str) else None
@@ -304,16 +235,8 @@ def usage_payload(part: "Payload", model: "Payload") -> "Payload":
 
 
 def _turn_end(call: Call, payload: "Payload") -> None:
-    outcome = payload.get("last_assistant_message")
-    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
-    call.add(
-        "turn",
-        {"outcome": outcome if isinstance(outcome, str) else None, "error": payload.get("error")},
-        source="agent",
-        operation="end",
-        status=status_of(payload.get("error")),
-    )
-    call.moment = TURN_END
+    error = payload.get("error")
+    call.end_turn(payload.get("last_assistant_message"), {"error": error}, status=status_of(error))
 
 
 def _message_error(call: Call, payload: "Payload") -> None:
@@ -332,13 +255,7 @@ def _message_error(call: Call, payload: "Payload") -> None:
 
 def _session_end(call: Call, payload: "Payload") -> None:
     deleted = payload.get("hook_event_name") == "session.deleted"
-    call.add(
-        "session",
-        {"end_reason": "deleted" if deleted else "exit", **without(payload, *_SHARED, "info")},
-        operation="end",
-        status="closed",
-    )
-    call.moment = SESSION_END
+    call.end_session("deleted" if deleted else "exit", without(payload, *_SHARED, "info"))
 
 
 def _list_of(payload: "Payload", name: str) -> "list[object]":

@@ -12,9 +12,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.kit.call import int_of, object_of, text_of
+from eventlog.agents.kit.call import ToolUse, int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
+from eventlog.agents.kit.steps import objects_of
 from eventlog.agents.opencode.edits import edits_of, seen_in
 from eventlog.agents.opencode.hooks import (
     SUBAGENT_TOOL,
@@ -111,12 +112,7 @@ class OpenCodeReader:
         self._totals(info)
         for message in document["messages"]:
             if isinstance(message, dict) and isinstance(message.get("info"), dict):
-                parts = message.get("parts")
-                parts_of_message = parts if isinstance(parts, list) else []
-                self._message, self._parts = (
-                    message["info"],
-                    [part for part in parts_of_message if isinstance(part, dict)],
-                )
+                self._message, self._parts = message["info"], objects_of(message.get("parts"))
                 self._tell_message()
             else:
                 self._draft.of_line = {}
@@ -142,11 +138,8 @@ class OpenCodeReader:
         draft.of_line["subagent_id"] = session
         if draft.turn is not None:
             draft.of_line["agent_turn_id"] = draft.turn
-        key = ("subagent", session, "start")
         payload = {"session": session, **head_of(info)}
-        draft.event(
-            "subagent", payload, *key, operation="start", title=text_of(info, "title"), source="agent"
-        )
+        draft.subagent("start", session, payload, title=text_of(info, "title"))
 
     def _totals(self, info: "dict[str, Any]") -> None:
         """What changes while a session goes on: its title, sums, state."""
@@ -169,24 +162,14 @@ class OpenCodeReader:
             draft.of_line["subagent_id"] = session
         if draft.turn is not None:
             draft.of_line["agent_turn_id"] = draft.turn
-        if created is not None and created < self._began.get(session or "", 0):
-            draft.raw(
-                {"info": message, "parts": parts},
-                "copied",
-                text_of(message, "id"),
-                digest_of([message, parts]),
-            )
-        elif message.get("role") == "user":
+        is_copied = created is not None and created < self._began.get(session or "", 0)
+        if not is_copied and message.get("role") == "user":
             self._user(message, parts)
-        elif message.get("role") == "assistant":
+        elif not is_copied and message.get("role") == "assistant":
             self._assistant(message, parts)
         else:
-            draft.raw(
-                {"info": message, "parts": parts},
-                "message",
-                text_of(message, "id"),
-                digest_of([message, parts]),
-            )
+            kind, key = "copied" if is_copied else "message", text_of(message, "id")
+            draft.raw({"info": message, "parts": parts}, kind, key, digest_of([message, parts]))
 
     def _user(self, message: "dict[str, Any]", parts: "list[dict[str, Any]]") -> None:
         draft, key = self._draft, text_of(message, "id")
@@ -200,7 +183,7 @@ class OpenCodeReader:
             for part in parts
             if not begins or part.get("type") != "text" or part.get("synthetic") is True
         ]
-        rest = {name: value for name, value in message.items() if name not in _OF_USER}
+        rest = without(message, *_OF_USER)
         if not begins:
             rest["parts"] = [_bare(part) for part in others]
             draft.raw(rest, "user", key, digest_of(rest))
@@ -234,16 +217,13 @@ class OpenCodeReader:
                 "provider": text_of(message, "providerID"),
             }
             self._llm(key, key, None, payload, tokens)
-        rest = {name: value for name, value in message.items() if name not in _OF_ASSISTANT}
+        rest = without(message, *_OF_ASSISTANT)
         if rest:
             draft.raw(rest, "assistant", key, digest_of(rest))
         error = message.get("error")
         if error:
             failure = {"message": error_text(error), "error": error}
-            draft.event(
-                "error", failure, "error", key, message_id=key,
-                error_type=error_type_of(error), resolved=False, related_to=["errors"],
-            )  # fmt: skip
+            draft.error(failure, "error", key, message_id=key, error_type=error_type_of(error))
         if "subagent_id" not in of_message:
             status = status_of(error)
             draft.status = None if status == "completed" else status
@@ -257,7 +237,7 @@ class OpenCodeReader:
             draft.of_line["occurred_at"] = began * 1000
         text = part.get("text")
         if kind in ("text", "reasoning") and isinstance(text, str):
-            rest = {name: value for name, value in part.items() if name not in _OF_TEXT}
+            rest = without(part, *_OF_TEXT)
             if text or rest:
                 draft.message("text" if kind == "text" else "reasoning", text, key, **rest)
         elif kind == "tool":
@@ -269,9 +249,7 @@ class OpenCodeReader:
         elif kind == "retry":
             error = part.get("error")
             payload = {"message": error_text(error), **_bare(part)}
-            draft.event(
-                "error", payload, "error", key, error_type="api_error", resolved=True, related_to=["errors"]
-            )
+            draft.error(payload, "error", key, error_type="api_error", resolved=True)
         else:
             self._raw_part(part)
 
@@ -281,7 +259,7 @@ class OpenCodeReader:
 
     def _step(self, part: "dict[str, Any]", message: "dict[str, Any]") -> None:
         tokens, key = object_of(part, "tokens"), text_of(part, "id")
-        rest = {name: value for name, value in part.items() if name not in _OF_STEP}
+        rest = without(part, *_OF_STEP)
         payload = {**usage_payload(part, message), "snapshot_before": self._snapshot, **rest}
         self._snapshot = None
         ended = int_of(object_of(message, "time"), "completed")
@@ -308,12 +286,10 @@ class OpenCodeReader:
     def _tool(self, part: "dict[str, Any]") -> None:
         draft, state = self._draft, object_of(part, "state")
         scope = (text_of(part, "sessionID") or draft.session or "",)
-        tool, tool_use_id = text_of(part, "tool"), text_of(part, "callID")
         status, args = state.get("status"), state.get("input")
-        columns: dict[str, Any] = {"tool": tool, "tool_use_id": tool_use_id}
+        use = ToolUse(text_of(part, "tool"), text_of(part, "callID"), args, scope=scope)
         if status not in ("completed", "error"):
-            key = draft.call_key("tool_start", tool_use_id, args, *scope)
-            draft.event("tool_start", {"args": args or state.get("raw")}, *key, source="agent", **columns)
+            draft.tool_event("tool_start", use, {"args": args or state.get("raw")}, source="agent")
             return
         failed = status == "error"
         metadata, time = object_of(state, "metadata"), object_of(state, "time")
@@ -326,33 +302,26 @@ class OpenCodeReader:
             "result": output,
             "title": state.get("title"),
             "metadata": lean(metadata) or None,
-            **{name: value for name, value in state.items() if name not in _OF_STATE},
-            **{name: value for name, value in part.items() if name not in _OF_TOOL},
+            **without(state, *_OF_STATE),
+            **without(part, *_OF_TOOL),
         }
-        edits = [] if failed else edits_of(tool, args if isinstance(args, dict) else {}, metadata)
-        action = draft.event(
+        edits = [] if failed else edits_of(use.name, args if isinstance(args, dict) else {}, metadata)
+        action = draft.tool_event(
             "action",
+            use,
             payload,
-            *draft.call_key("action", tool_use_id, args, *scope),
             success=False if failed else success_of(metadata),
             duration_ms=duration_of(time),
             title=text_of(state, "title"),
-            **columns,
         )
         if failed:
-            command = args.get("command") if isinstance(args, dict) else None
-            error = {"message": error_text(output), "tool": tool, "command": command}
-            draft.event(
-                "error", error, *draft.call_key("error", tool_use_id, args, *scope),
-                error_type="tool_failure", resolved=False, related_to=["errors"], **columns,
-            )  # fmt: skip
+            draft.tool_failed(use, error_text(output))
         child = text_of(metadata, "sessionId")
-        if tool == SUBAGENT_TOOL and child is not None:
-            of_end = ("subagent", child, "end", tool_use_id)
-            draft.event("subagent", {}, *of_end, operation="end", source="agent", subagent_id=child)
+        if use.name == SUBAGENT_TOOL and child is not None:
+            draft.subagent("end", child, {}, use.id, subagent_id=child)
         for edit in edits:
             draft.file(action, edit)
-        if tool == "read" and not failed and (shown := seen_in(args, metadata)) is not None:
+        if use.name == "read" and not failed and (shown := seen_in(args, metadata)) is not None:
             draft.file(action, shown)
 
 

@@ -7,9 +7,9 @@ message of its own; `input` excludes what came from the cache. A branch that was
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.kit.call import int_of, object_of, text_of
+from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, left_of, objects_of, others_in, text_in
+from eventlog.agents.kit.steps import Steps, objects_of, others_in, text_in
 
 AGENT = "pi"
 _Object = dict[str, Any]
@@ -43,7 +43,7 @@ class PiReader:
             draft.cwd = text_of(record, "cwd")
             self._tell.begin("session", record.get("timestamp"), cwd=draft.cwd)
             draft.begin_session(
-                text_of(record, "id") or digest_of(record), left_of(record, "type", "id", "timestamp")
+                text_of(record, "id") or digest_of(record), without(record, "type", "id", "timestamp")
             )
             for number, early in enumerate(self._early):
                 self._tell.begin(f"early-{number}", early.get("updatedAt"))
@@ -59,10 +59,10 @@ class PiReader:
         self._previous = record.get("id", self._previous)
         message = record.get("message")
         if record.get("type") == "message" and isinstance(message, dict):
-            self._message(record, message, {**left_of(record, *_OF_LINE), **branch})
+            self._message(record, message, {**without(record, *_OF_LINE), **branch})
         elif not self._is_start(record):
             self._tell.rest(
-                {**left_of(record, "type", "parentId", "timestamp"), **branch}, text_of(record, "type")
+                {**without(record, "type", "parentId", "timestamp"), **branch}, text_of(record, "type")
             )
 
     def end(self) -> None:
@@ -86,13 +86,13 @@ class PiReader:
         role, tell = message.get("role"), self._tell
         if role == "user":
             content = message.get("content")
-            rest = {**rest, **left_of(message, "role", "content", "timestamp"), "content": others_in(content)}
+            rest = {**rest, **without(message, "role", "content", "timestamp"), "content": others_in(content)}
             key = text_of(line, "id")
             tell.prompt(text_in(content), rest, None if key is None else f"{self._draft.session}:{key}")
         elif role == "assistant":
-            self._answer(message, {**rest, **left_of(message, *_OF_ANSWER)})
+            self._answer(message, {**rest, **without(message, *_OF_ANSWER)})
         elif role == "toolResult" and text_of(message, "toolCallId") is not None:
-            self._result(message, {**rest, **left_of(message, *_OF_RESULT)})
+            self._result(message, {**rest, **without(message, *_OF_RESULT)})
         else:
             tell.rest({**message, **rest}, text_of(message, "role"))
 
@@ -101,13 +101,13 @@ class PiReader:
         for block in objects_of(message.get("content")):
             kind, call_id = block.get("type"), text_of(block, "id")
             if kind == "text":
-                tell.say("text", block.get("text"), **left_of(block, "type", "text"))
+                tell.say("text", block.get("text"), **without(block, "type", "text"))
             elif kind == "thinking":
-                tell.say("reasoning", block.get("thinking"), **left_of(block, "type", "thinking"))
+                tell.say("reasoning", block.get("thinking"), **without(block, "type", "thinking"))
             elif kind == "toolCall" and call_id is not None:
-                others, args = left_of(block, "type", "id", "name", "arguments"), block.get("arguments")
+                others, args = without(block, "type", "id", "name", "arguments"), block.get("arguments")
                 executed = self._started.pop(call_id, {}).get("args")
-                if executed is not None and executed != left_of(object_of(block, "arguments"), "i"):
+                if executed is not None and executed != without(object_of(block, "arguments"), "i"):
                     others["executed"] = executed
                 tell.call(call_id, text_of(block, "name"), args, **others)
             else:

@@ -7,9 +7,9 @@ token counts are those of the whole run.
 
 from typing import Any
 
-from eventlog.agents.kit.call import int_of, object_of, text_of
+from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, left_of, objects_of, text_in
+from eventlog.agents.kit.steps import Steps, objects_of, text_in
 from eventlog.base import jsontext
 
 AGENT = "swe-agent"
@@ -45,7 +45,7 @@ class SweAgentReader:
             draft.raw(record, "document", digest_of(record))
             return
         if draft.session is None:
-            about = left_of(record, "trajectory", "history", "info")
+            about = without(record, "trajectory", "history", "info")
             draft.begin_session(session_of(history, self._steps, record.get("environment")), about)
         for number, message in enumerate(history):
             self._tell.begin(number)
@@ -68,14 +68,14 @@ class SweAgentReader:
             (call, step), *self._open = self._open
             given = step.get("observation", text)
             shown = None if given == text else text
-            self._tell.result(call, given, shown=shown, **left_of(message, *_OF_MESSAGE))
+            self._tell.result(call, given, shown=shown, **without(message, *_OF_MESSAGE))
         elif (
             role == "user"
             and not self._is_answered
             and self._draft.turn is None
             and not message.get("is_demo")
         ):
-            self._tell.prompt(text, left_of(message, *_OF_MESSAGE))
+            self._tell.prompt(text, without(message, *_OF_MESSAGE))
         else:
             self._tell.rest(message, role if isinstance(role, str) else None)
 
@@ -96,8 +96,8 @@ class SweAgentReader:
         text = text_in(message.get("content")) or step.get("response") or thought
         more = thought if isinstance(text, str) and isinstance(thought, str) and thought not in text else None
         calls = objects_of(message.get("tool_calls"))
-        action, rest = step.get("action") or message.get("action"), left_of(step, *_OF_STEP)
-        self._tell.say("text", text, thought=more, **left_of(message, *_OF_MESSAGE))
+        action, rest = step.get("action") or message.get("action"), without(step, *_OF_STEP)
+        self._tell.say("text", text, thought=more, **without(message, *_OF_MESSAGE))
         for nth, call in enumerate(calls):
             function = object_of(call, "function")
             call_id = text_of(call, "id") or f"{number}.{nth}"

@@ -1,0 +1,424 @@
+"""A capture of the working directory at a hook call, and the frame that records it (docs/design.md §23).
+
+Under the lock of the directory: capture, contents into one pack, one frame, and then the notes for the next
+capture. Captures of one directory follow one another; the order of these steps is what makes a kill between
+any two of them harmless. On the hook path.
+"""
+
+import os
+import time
+
+from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, object_of
+from eventlog.agents.kit.spec import FrozenRecord
+from eventlog.base.errors import Corruption, NotFound
+from eventlog.base.locks import WORKTREE, acquire
+from eventlog.base.types import Event
+from eventlog.hooks import state
+from eventlog.hooks.context import LOCK_WAIT_S_MIN, EventWriter, HookContext
+from eventlog.hooks.state import CaptureCheckpoint, SessionNotes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from eventlog.blobs.store import BlobStore
+    from eventlog.blobs.writer import BlobWriter
+    from eventlog.hooks.closing import Closing, Ends
+    from eventlog.hooks.deferred_lists import Start, Started
+    from eventlog.hooks.state import Running
+    from eventlog.worktree.capture import Capture
+
+# Seconds from the end of the input until a capture reads no more files.
+BUDGET_S = {
+    SESSION: 2.0, TURN_START: 2.0, TOOL_START: 0.05, TOOL: 0.4, TURN_END: 2.0, SESSION_END: 0.3,
+}  # fmt: skip
+# Moments that come after the turns which their capture closes; all others are within a turn, or end it.
+_ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
+# Moments whose capture counts in the turn of the call.
+_CAPTURED_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
+_SHOWN_MAX = 50
+# Seconds to wait for git's answer to what differs from the commit.
+_GIT_S = 0.5
+
+
+class LogRefused(Exception):
+    """The log took nothing."""
+
+    def __init__(self, reason: Exception) -> None:
+        self.reason = reason
+
+
+class Captured(FrozenRecord):
+    """What became of a capture whose events are in the log."""
+
+    is_whole: bool
+    is_noted: bool  # the notes for the next capture are written, the turn under way among them
+    closed_count: int  # turns
+
+
+class ContentStarter:
+    """Starts the process that stores what a capture defers, and waits for the copies that it makes.
+
+    They are made while the event is written; the wait ends when an agent would notice it.
+    """
+
+    def __init__(self, start: "Start | None") -> None:
+        self.start = start
+        self.started: "Started | None" = None
+        self.wait_until = 0.0
+
+    def let_go(self) -> None:
+        if self.started is not None:
+            self.started.wait(self.wait_until - time.monotonic())
+            self.started.close()
+
+
+class _Found(FrozenRecord):
+    """What a capture found."""
+
+    capture: "Capture"
+    previous: "bytes | None"  # the tree that its changes start from
+    switched: "bool | None"  # whether ignored files are kept from now on; None where that did not change
+    closing: "Closing | None"  # the turns that it closes
+    under_way: "list[Running]"  # the tools that may have made a change
+
+
+def closing_of(context: HookContext, checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
+    """The turns that a whole capture closes: their process is gone, or their session left them."""
+    abandoned = state.abandoned_turns(checkpoint, context.call, context.fs.time_ns() / 1e9)
+    if not abandoned:
+        return None
+    from eventlog.hooks.closing import Closing
+
+    return Closing(abandoned, by)
+
+
+class DirectoryCapture:
+    """The capture at one call. `by` names who closes turns."""
+
+    def __init__(
+        self,
+        context: HookContext,
+        writer: EventWriter,
+        notes: SessionNotes,
+        starter: ContentStarter,
+        *,
+        by: str = "hook",
+    ) -> None:
+        assert context.directory is not None and context.call.moment is not None
+        self._context = context
+        self._call = context.call
+        self._directory = context.directory
+        self._writer = writer
+        self._notes = notes
+        self._starter = starter
+        self._by = by
+        self._budget_s = BUDGET_S[context.call.moment] * context.patience
+        self._deadline = starter.wait_until = context.began_s + self._budget_s
+
+    def append(self, events: "list[Event]") -> Captured:
+        """Append `events` with what changed in the directory.
+
+        Raises: LogRefused when the append failed, anything else before it.
+        """
+        layout, key, deadline = self._context.layout, self._directory.key, self._deadline
+        # A process that waited for the lock still needs time to capture.
+        timeout_s = max(LOCK_WAIT_S_MIN, deadline - self._budget_s / 4 - time.monotonic())
+        captured: "Captured | None" = None
+        try:
+            with (
+                acquire(self._context.fs, layout, WORKTREE + key, timeout_s=timeout_s),
+                self._writer.open_blobs() as blobs,
+                blobs.writer(lock_timeout_s=max(LOCK_WAIT_S_MIN, deadline - time.monotonic())) as pack,
+            ):
+                checkpoint = state.read_checkpoint(layout, key)
+                closing = closing_of(self._context, checkpoint, self._by)
+                found = self._capture(blobs, pack, checkpoint, closing)
+                events = self._writer.moved(events, pack)
+                self._store_later(found.capture)
+                files = self._files(found, checkpoint, blobs, pack)
+                pack.flush()
+                ends = self._ends(found, checkpoint)
+                frame = self._frame(events, files, found, checkpoint, ends, blobs)
+                self._write(frame)
+                captured = Captured(
+                    is_whole=not found.capture.partial,
+                    is_noted=self._note(found, checkpoint, ends),
+                    closed_count=0 if ends is None else ends.count,
+                )
+        except Exception as error:
+            if captured is None:
+                raise
+            self._context.note(error)
+        assert captured is not None
+        return captured
+
+    def _write(self, frame: "list[Event]") -> None:
+        if not frame:
+            return
+        lines = self._writer.lines(frame)
+        try:
+            self._writer.write(lines)
+        except Exception as error:
+            raise LogRefused(error) from error
+
+    # -- the capture ---------------------------------------------------------------------------
+
+    def _capture(
+        self,
+        blobs: "BlobStore",
+        pack: "BlobWriter",
+        checkpoint: CaptureCheckpoint,
+        closing: "Closing | None",
+    ) -> _Found:
+        from eventlog.worktree.capture import FILE_SIZE_MAX, capture
+        from eventlog.worktree.contents import Deferral
+
+        root, settings = self._directory.root, self._context.settings
+        options: "dict[str, Any]" = {
+            "include": settings.include,
+            "keep_ignored": self._keeps_ignored(checkpoint, closing),
+            "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
+            "deadline": self._deadline,
+            "may_fork": True,  # a hook has one thread, and ends soon
+            "deferral": Deferral(self._context.named()),
+        }
+        previous, switched = checkpoint.tree, None
+        try:
+            captured = capture(blobs, pack, root, previous=previous, **options)
+            if previous is not None and checkpoint.keeps is not checkpoint.tree_keeps:
+                from eventlog.hooks.switch import changes_without
+
+                captured.changes = changes_without(captured, root, checkpoint.keeps)
+                switched = checkpoint.keeps
+        except (NotFound, Corruption) as error:
+            if previous is None:
+                raise
+            self._context.note(error)  # the last recorded tree cannot be read: begin anew
+            captured, previous = capture(blobs, pack, root, **options), None
+        dead = closing.dead() if closing is not None else frozenset()
+        under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
+        return _Found(
+            capture=captured, previous=previous, switched=switched, closing=closing, under_way=under_way
+        )
+
+    def _keeps_ignored(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
+        """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""
+        wanted = self._context.keeps_ignored
+        if checkpoint.tree is None:
+            checkpoint.keeps = wanted
+        elif checkpoint.keeps is not wanted:
+            from eventlog.hooks.switch import may_switch
+
+            if may_switch(checkpoint, self._call, closing):
+                checkpoint.keeps = wanted
+        return checkpoint.keeps
+
+    def _store_later(self, capture: "Capture") -> None:
+        """Make sure that some process stores the contents that the tree lacks."""
+        from eventlog.hooks import deferred_lists
+
+        layout, root, starter = self._context.layout, self._directory.root, self._starter
+        try:
+            is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
+            if starter.start is None or not is_open:
+                return
+            if capture.new_deferred or not deferred_lists.is_being_done(self._context.fs, layout):
+                starter.started = starter.start(deferred_lists.Job(layout, root, capture.new_deferred))
+        except OSError as error:
+            self._context.note(error)  # the next capture finds them open
+
+    # -- its events ----------------------------------------------------------------------------
+
+    def _frame(
+        self,
+        events: "list[Event]",
+        files: "list[Event]",
+        found: _Found,
+        checkpoint: CaptureCheckpoint,
+        ends: "Ends | None",
+        blobs: "BlobStore",
+    ) -> "list[Event]":
+        """The events of the call with those of the capture, in the order in which they are written."""
+        call, capture, facts = self._call, found.capture, self._facts(found, files)
+        of_turn = self._facts_of_turn(capture, blobs) if call.moment in (TURN_START, TURN_END) else {}
+        events = [self._with_facts(event, found, facts, of_turn) for event in events]
+        differs = (
+            capture.changes
+            or capture.modes_changed
+            or found.previous is None
+            or call.session in checkpoint.passed
+        )
+        before, after = ([], []) if ends is None else (ends.before, ends.after)
+        if call.moment in _ENDS_FIRST:
+            return [*before, *files, *after, *events]
+        if call.moment == TOOL:
+            if state.is_another_turn(checkpoint, call) or (differs and not capture.partial):
+                events += [*files, self._with_tree(self.tool_snapshot(), found, facts)]
+        elif call.moment == TOOL_START:
+            if differs and not capture.partial:
+                events = [*files, self._with_tree(self.tool_snapshot(), found, facts), *events]
+        else:
+            first = next((i for i, event in enumerate(events) if is_of_capture(event)), 0)
+            events[first:first] = files
+        return [*before, *events, *after]
+
+    def _files(
+        self, found: _Found, checkpoint: CaptureCheckpoint, blobs: "BlobStore", pack: "BlobWriter"
+    ) -> "list[Event]":
+        """The file events of a capture, as they will be written."""
+        from eventlog.hooks.file_events import FILES_MAX, FileEventBuilder
+
+        call = self._call
+        changes = [] if found.capture.partial else found.capture.changes
+        if len(changes) > FILES_MAX or not changes:
+            return []
+        is_end = call.moment == SESSION_END
+        turn = state.open_turn(checkpoint, call, self._notes.calls) if is_end else call.turn
+        named = self._context.named()
+        builder = FileEventBuilder(call, turn, checkpoint, found.capture, named, found.under_way, pack)
+        return [self._writer.admit(event) for change in changes for event in builder.build(change, blobs)]
+
+    def _ends(self, found: _Found, checkpoint: CaptureCheckpoint) -> "Ends | None":
+        """What closes turns and calls that are dead; None where none is."""
+        if found.closing is None and not any(tool.dead for tool in found.under_way):
+            return None
+        from eventlog.hooks import closing
+
+        return closing.ends_of(
+            self._context,
+            found.closing,
+            found.under_way,
+            found.capture,
+            found.previous,
+            checkpoint,
+            self._writer.admit,
+            lambda event, facts: self._with_tree(event, found, facts),
+        )
+
+    def _facts(self, found: _Found, files: "list[Event]") -> Event:
+        """What a snapshot reports of a capture that is not whole; empty for one that is."""
+        facts: "dict[str, object]" = {}
+        capture = found.capture
+        if capture.partial:
+            from eventlog.base.paths import path_text
+
+            facts["state"] = "partial"
+            facts["pending"] = capture.pending_count
+            facts["pending_paths"] = [path_text(path) for path in capture.pending[:_SHOWN_MAX]]
+        elif found.previous is None:
+            facts["state"] = "baseline"
+        if capture.warning is not None:
+            facts["warning"] = capture.warning
+        if found.previous is not None and not capture.partial and len(files) < len(capture.changes):
+            facts["changes"] = len(capture.changes)
+            facts["told"] = len(files)
+        return facts
+
+    def _facts_of_turn(self, capture: "Capture", blobs: "BlobStore") -> "dict[str, object]":
+        """The facts of the snapshot at a turn's start or end beside its tree (S1-36, S1-37), null where
+        unknown. The notes receive the tree of a start, which the end counts from."""
+        from eventlog.worktree.capture import git_facts
+
+        call, directory = self._call, self._directory
+        until = min(self._deadline, time.monotonic() + _GIT_S * self._context.patience)
+        in_git = directory.commit is not None or directory.branch is not None
+        facts = git_facts(os.fsencode(directory.root), until) if in_git else {}
+        if call.turn is None or capture.partial:
+            return facts
+        turn = state.short(call.turn)
+        if call.moment == TURN_START:
+            self._notes.lines.append(["tree", turn, capture.root.hex()])
+        elif turn in self._notes.calls.trees:
+            facts["files_changed"] = capture.count_changed(blobs, self._notes.calls.trees[turn])
+        return facts
+
+    def _with_facts(
+        self, event: Event, found: _Found, facts: "dict[str, object]", of_turn: "dict[str, object]"
+    ) -> Event:
+        """`event` with the result of the capture: its tree in a snapshot, its gaps in the moment's event."""
+        if is_of_capture(event):
+            return self._with_tree(event, found, facts, of_turn)
+        if facts and event["event_type"] == "action":
+            return {**event, "payload": {**object_of(event, "payload"), "capture": facts}}
+        return event
+
+    def tool_snapshot(self) -> Event:
+        """The snapshot after a tool call that changed something, without its tree."""
+        event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self._call.cause}
+        event["payload"] = {"snapshot_type": "tool"}
+        return self._writer.admit(event)
+
+    def _with_tree(
+        self,
+        event: Event,
+        found: _Found,
+        facts: "dict[str, object]",
+        of_turn: "dict[str, object] | None" = None,
+    ) -> Event:
+        from eventlog.blobs.ids import to_text
+
+        capture, tree = found.capture, to_text(found.capture.root)
+        filled = {
+            **object_of(event, "payload"),
+            "git_head": self._directory.commit,
+            "git_branch": self._directory.branch,
+            "keep_ignored": found.switched,
+            **capture.facts(),
+            **(of_turn or {}),
+            "capture": {**facts, **capture.deferred_facts()} or None,
+        }
+        return {
+            **event,
+            "tree_hash": tree,
+            "success": not capture.partial,
+            "blobs": [tree, *capture.lists()],
+            "payload": {name: value for name, value in filled.items() if value is not None},
+        }
+
+    # -- after the append ----------------------------------------------------------------------
+
+    def _note(self, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> bool:
+        """Write the notes for the next capture, which may be lost; whether they were."""
+        try:
+            self._write_notes(found, checkpoint, ends)
+            return True
+        except Exception as error:
+            self._context.note(error)
+            return False
+
+    def _write_notes(self, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> None:
+        context, call, capture, key = self._context, self._call, found.capture, self._directory.key
+        layout, is_whole = context.layout, not found.capture.partial
+        late = [tool.cause for tool in found.under_way if tool.late]
+        if ends is not None:
+            late += ends.causes
+            ends.forget(layout, checkpoint)
+        if call.session is not None:
+            now_ns = context.fs.time_ns()
+            state.note_turn(layout, checkpoint, call, is_whole, context.process, now_ns)
+        if is_whole:  # else the next one reports all changes since the last recorded tree
+            turn = call.turn if call.moment in _CAPTURED_IN_TURN else None
+            checkpoint.note_capture(call.session, turn, capture.root)
+            checkpoint.tree, checkpoint.tree_keeps = capture.root, checkpoint.keeps
+            checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
+        state.write_checkpoint(layout, key, checkpoint)
+        if capture.kept_ignored or has_ignored_values(context):
+            from eventlog.hooks import ignored_values
+
+            ignored_values.note(layout, key, capture.kept_contents())
+        if is_whole:
+            state.note_ended(layout, key, late)
+        if call.moment == TURN_START and len(checkpoint.open) == 1:
+            state.trim_running(layout, key)
+
+
+def has_ignored_values(context: HookContext) -> bool:
+    """Whether files with settings are kept that git ignores."""
+    directory = context.directory
+    return directory is not None and os.path.exists(context.layout.live(f"{directory.key}.kept"))
+
+
+def is_of_capture(event: Event) -> bool:
+    """Whether an event is the snapshot of this capture, and not of one that was missed."""
+    return event["event_type"] == "snapshot" and event.get("success") is None
