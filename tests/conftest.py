@@ -1,5 +1,6 @@
 """Fixtures that more than one room uses. They return things, never modules."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -41,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(mark.name in LEVELS for mark in item.iter_markers()):
             item.add_marker(level_of(item.nodeid.partition("::")[0], item.name))
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay to the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 class Closable(Protocol):
