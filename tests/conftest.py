@@ -1,5 +1,6 @@
 """Fixtures that more than one room uses. They return things, never modules."""
 
+import atexit
 import gc
 import os
 import signal
@@ -36,6 +37,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 STORE_ID = bytes(range(16))
 
 
+def _leave(process_id: int = os.getpid()) -> None:
+    if os.getpid() == process_id:
+        os._exit(0)
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on
+    # standard error each of its functions that something still refers to then: no leak, as the process ends.
+    atexit.register(_leave)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test a level, before `-m` chooses by it."""
@@ -48,6 +60,10 @@ def pytest_collection_finish() -> None:
     """Tests and modules stay to the end: the garbage collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 class Closable(Protocol):
