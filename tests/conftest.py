@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from eventlog.base.layout import DIRECTORIES, Layout
-from tests.levels import LEVELS, level_of
+from tests.levels import LEVELS, level_of, may_be_fast
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
 # of examples bounds it, so that a busy machine changes no verdict.
@@ -46,6 +46,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on
     # standard error each of its functions that something still refers to then: no leak, as the process ends.
     atexit.register(_leave)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m fast` need not import the files that have no fast test."""
+    if config.option.markexpr != "fast" or collection_path.suffix != ".py":
+        return None
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    return True if not may_be_fast(path, collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)
