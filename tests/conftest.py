@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from eventlog.base.layout import DIRECTORIES, Layout
-from tests.levels import LEVELS, level_of, may_be_fast
+from tests.levels import LEVELS, level_of, may_be_fast, rank_of
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
 # of examples bounds it, so that a busy machine changes no verdict.
@@ -58,7 +58,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test a level, before `-m` chooses by it."""
+    """Give each test a level, before `-m` chooses by it; long ones come first."""
+    items.sort(key=lambda item: rank_of(item.nodeid.partition("::")[0]))
     for item in items:
         if not any(mark.name in LEVELS for mark in item.iter_markers()):
             item.add_marker(level_of(item.nodeid.partition("::")[0], item.name))

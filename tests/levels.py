@@ -46,6 +46,14 @@ _FAST = {
     "undo": "merge take_back",
     "worktree": "capture git rules stat_all statcache",
 }  # fmt: skip
+# Files with tests that take ten seconds: they come first, so that no worker is left with one at the end.
+_FIRST = frozenset(
+    f"tests/{name}.py" for name in (
+        "acceptance/test_sessions", "agents/test_codex_copies", "cli/test_bad_input",
+        "exports/test_one_session", "exports/test_people", "exports/test_send", "log/test_crash_points",
+        "mcp/test_server", "mcp/test_tools", "projections/test_joins", "test_faults", "test_golden_stores",
+    )
+)  # fmt: skip
 # Below tests/: of these files, the tests that are slow all the same.
 _LONG = {
     "agents/captured_sessions": "a_captured_session_is_recorded_whole",
@@ -120,6 +128,11 @@ def level_of(path: str, test: str) -> str:
         return "hunt"
     is_long = (path, test.partition("[")[0]) in _LONG_TESTS
     return "fast" if path in FAST_FILES and not is_long else "slow"
+
+
+def rank_of(path: str) -> int:
+    """Where in a run the tests of a file come: those of the lowest rank first."""
+    return 0 if path in _FIRST else 1
 
 
 def may_be_fast(path: str, text: str) -> bool:
