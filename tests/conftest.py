@@ -1,5 +1,7 @@
 """Fixtures that more than one room uses. They return things, never modules."""
 
+import atexit
+import gc
 import os
 import signal
 import tempfile
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from eventlog.base.layout import DIRECTORIES, Layout
-from tests.levels import LEVELS, level_of
+from tests.levels import LEVELS, level_of, may_be_fast, rank_of
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
 # of examples bounds it, so that a busy machine changes no verdict.
@@ -35,12 +37,42 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 STORE_ID = bytes(range(16))
 
 
+def _leave(process_id: int = os.getpid()) -> None:
+    if os.getpid() == process_id:
+        os._exit(0)
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on
+    # standard error each of its functions that something still refers to then: no leak, as the process ends.
+    atexit.register(_leave)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m fast` need not import the files that have no fast test."""
+    if config.option.markexpr != "fast" or collection_path.suffix != ".py":
+        return None
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    return True if not may_be_fast(path, collection_path.read_text(encoding="utf-8")) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test a level, before `-m` chooses by it."""
+    """Give each test a level, before `-m` chooses by it; long ones come first."""
+    items.sort(key=lambda item: rank_of(item.nodeid.partition("::")[0]))
     for item in items:
         if not any(mark.name in LEVELS for mark in item.iter_markers()):
             item.add_marker(level_of(item.nodeid.partition("::")[0], item.name))
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay to the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 class Closable(Protocol):

@@ -1,23 +1,29 @@
 """The programs in processes of their own, each forked from one that has imported what it imports.
 
-Imports take most of the time of a hook and of a command, and tests run thousands. Tests of what a hook
-imports, of its limits and of its start run `locus_cli.hook_entry` as a new process. Any thread may call; each
-has a server for each program, which ends with the thread or the process.
+Imports take most of the time of a hook and of a command, and tests run thousands. Tests of what a program
+imports, of its limits and of its start run it as a new process. Any thread may call; each has a server for
+each program, which ends with the thread or the process. With `LOCUS_TEST_STARTS=1` every run starts anew.
 """
 
+import gc
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 _ROOT = Path(__file__).resolve().parent.parent
 _REQUEST_SIZE_MAX = 1 << 20
-_HOOK, _LOCUS = "locus_cli.hook_entry", "locus_cli.main"
+_HOOK, _LOCUS = "locus_cli.hook_entry", "locus_cli.__main__"
+STARTS = os.environ.get("LOCUS_TEST_STARTS", "") not in ("", "0")
+# What only the start of a process heeds.
+_OF_START = ("PYTHON", "LC_", "LANG", "LD_")
 _IMPORTED = {
     _HOOK: (
         "agents.claude_code.hooks", "agents.claude_code.usage_tail",
@@ -25,7 +31,9 @@ _IMPORTED = {
         "hooks.record", "hooks.subagents", "worktree.capture", "worktree.changes",
     ),
     _LOCUS: (
-        "exports.locusgraph.send", "memory.briefing_of_log", "memory.shared_nodes", "query.engine", "store",
+        "doctor.completeness", "doctor.store", "exports.locusgraph.send", "importers.git_history",
+        "importers.importer", "memory.briefing_of_log", "memory.shared_nodes", "query.engine",
+        "recorder.recorder", "replay.compare", "restore.plan", "store",
     ),
 }  # fmt: skip
 
@@ -60,14 +68,17 @@ _servers = threading.local()
 def hook(
     stdin: bytes, agent: str, cwd: Path, environ: Mapping[str, str], timeout_s: float = 60
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the hook program with this input and environment. Raises: TimeoutError."""
+    """Run the hook program with this input and environment.
+
+    Raises: TimeoutError, subprocess.TimeoutExpired.
+    """
     return _run(_HOOK, [agent], stdin, cwd, environ, timeout_s)
 
 
 def locus(
     arguments: "list[str]", stdin: bytes, cwd: Path, environ: Mapping[str, str], timeout_s: float = 60
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `locus` with these arguments. Raises: TimeoutError."""
+    """Run `locus` with these arguments. Raises: as `hook`."""
     return _run(_LOCUS, arguments, stdin, cwd, environ, timeout_s)
 
 
@@ -80,6 +91,15 @@ def _run(
     timeout_s: float,
 ) -> subprocess.CompletedProcess[bytes]:
     servers: dict[str, _Server] = _servers.__dict__
+    if STARTS or any(
+        environ.get(name) != os.environ.get(name)
+        for name in {*environ, *os.environ}
+        if name.startswith(_OF_START)
+    ):
+        command = [sys.executable, "-m", program.removesuffix(".__main__"), *arguments]
+        return subprocess.run(
+            command, input=stdin, capture_output=True, cwd=cwd, env=dict(environ), timeout=timeout_s
+        )
     server = servers.get(program)
     if server is None or server.owner != os.getpid():
         server = servers[program] = _Server(program)
@@ -88,7 +108,9 @@ def _run(
         with open(streams[0], "wb", closefd=False) as file:
             file.write(stdin)
         os.lseek(streams[0], 0, os.SEEK_SET)
-        request = json.dumps([arguments, os.fspath(cwd), dict(environ)]).encode()
+        umask = os.umask(0o077)
+        os.umask(umask)
+        request = json.dumps([arguments, os.fspath(cwd), dict(environ), umask]).encode()
         code = server.run(request, streams, timeout_s)
         out, err = (os.pread(fd, os.fstat(fd).st_size, 0) for fd in streams[1:])
         return subprocess.CompletedProcess([program, *arguments], code, out, err)
@@ -98,26 +120,34 @@ def _run(
 
 
 def _serve(program: str, number: int) -> None:
-    main = import_module(program).main
+    module = import_module(program)
     for name in _IMPORTED[program]:
         import_module(f"eventlog.{name}")
+    if program == _LOCUS:
+        commands = import_module("locus_cli")
+        for found in walk_packages(commands.__path__, f"{commands.__name__}."):
+            import_module(found.name)
+    gc.collect()
+    gc.freeze()  # a child that looked through it would copy it
     with socket.socket(fileno=number) as asked:
         while True:
             request, streams, _, _ = socket.recv_fds(asked, _REQUEST_SIZE_MAX, 3)
             if not request:
-                return
+                os._exit(0)  # taking modules apart takes long, and DuckDB's binding reports what is left
             child = os.fork()
             if child == 0:
                 try:
-                    arguments, cwd, environ = json.loads(request)
+                    arguments, cwd, environ, umask = json.loads(request)
                     for stream, fd in enumerate(streams):
                         os.dup2(fd, stream)
                     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
                     os.environ.clear()
                     os.environ.update(environ)
+                    time.tzset()
+                    os.umask(umask)
                     os.chdir(cwd)
-                    sys.argv = [program, *arguments]
-                    main()
+                    sys.argv = [str(module.__file__), *arguments]
+                    module.main()
                 finally:
                     os._exit(99)  # the program ends by itself
             for fd in streams:

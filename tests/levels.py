@@ -2,8 +2,8 @@
 
 A mark on the test itself counts first. Else a search that only LOCUS_HUNT starts is `hunt`, a test of a file
 listed here is `fast`, and every other one is `slow`. All that is fast is to take less than a minute on two
-cores: files whose tests take less than a tenth of a second on average belong here, and their few long ones
-are marked slow.
+cores: files whose tests take less than a tenth of a second on average belong here, and their few long ones,
+of half a second and more, are listed as slow.
 
 Pure values and a function of them.
 """
@@ -33,7 +33,7 @@ _FAST = {
     "mcp": "health install",
     "memory": "codes shared",
     "projections": "anchors",
-    "query": "engine recount",
+    "query": "engine",
     "recorder": "hooks ledger lifecycle placement recorder requests",
     "repair": "salvage",
     "replay": "compare diffs edited_tree history linediff patches trees",
@@ -46,10 +46,79 @@ _FAST = {
     "undo": "merge take_back",
     "worktree": "capture git rules stat_all statcache",
 }  # fmt: skip
+# Files with tests that take ten seconds: they come first, so that no worker is left with one at the end.
+_FIRST = frozenset(
+    f"tests/{name}.py" for name in (
+        "acceptance/test_sessions", "agents/test_codex_copies", "cli/test_bad_input",
+        "exports/test_one_session", "exports/test_people", "exports/test_send", "log/test_crash_points",
+        "mcp/test_server", "mcp/test_tools", "projections/test_joins", "test_faults", "test_golden_stores",
+    )
+)  # fmt: skip
+# Below tests/: of these files, the tests that are slow all the same.
+_LONG = {
+    "agents/captured_sessions": "a_captured_session_is_recorded_whole",
+    "agents/codex_hooks": "a_session_of_patches_and_commands",
+    "checkout/materialize": "a_tree_comes_back_exactly",
+    "cli/commands": "import_takes_the_newest log_can_be_narrowed log_of_one_session "
+        "progress_stays_off_pipes seal_and_rebuild_change_no_answer "
+        "show_a_turn_and_a_session show_an_event_with_its_diff",
+    "cli/hooks_command": "a_directory_that_was_deleted_is_told",
+    "cli/store_keep": "a_backup_is_read_with_the_store_option "
+        "a_broken_manifest_is_told_with_the_word_that_is_needed "
+        "a_salvage_needs_no_store_file",
+    "erasure/erasure_crash": "a_sync_that_fails_leaves_no_erasure_that_says_it_is_done "
+        "an_erasure_survives_a_crash_at_every_call",
+    "exports/jsonl": "contents_come_along each_content_stands_once_before_the_event_that_needs_it "
+        "what_the_log_lost_is_told",
+    "exports/parquet": "a_directory_with_something_in_it_is_refused an_empty_log_has_its_columns",
+    "gc/usage": "what_only_a_session_needs_is_what_releasing_it_frees",
+    "hooks/sweep": "the_maintainer_sweeps",
+    "importers/adapters_page": "an_agent_is_added_by_its_folder_alone",
+    "importers/importer": "a_large_import_leaves_no_secret_on_disk "
+        "an_import_says_how_many_contents_look_like_secrets "
+        "half_a_line_is_settled_when_it_is_read_whole",
+    "maintenance/backup": "a_killed_backup_leaves_a_whole_copy_and_the_next_one_completes_it",
+    "mcp/health": "agents_with_the_tools_and_without",
+    "mcp/install": "a_server_that_does_not_start_is_not_installed files_made_for_it_are_removed",
+    "memory/codes": "a_recorded_session_leaves_its_codes an_erasure_takes_the_files_with_it "
+        "codes_beyond_their_budget_are_warned_of the_exported_file_is_a_view "
+        "what_a_user_wrote_is_noted_where_it_is_asked_for",
+    "recorder/recorder": "a_new_session_ends_the_one_before numbers_do_not_change_when_sealed "
+        "session_totals_accumulate_per_turn the_anchor_merges_start_and_end",
+    "replay/history": "a_path_is_no_pattern_and_no_sql history_follows_renames_back "
+        "unknown_stays_unknown versions_come_newest_first_with_their_turn",
+    "reports/page": "an_empty_log_has_a_page",
+    "restore/plan": "restore_gives_the_wanted_tree_and_undo_the_old_one what_was_never_recorded_stays",
+    "retention/collection": "a_budget_releases_the_oldest_and_no_more_than_it_takes "
+        "a_content_that_nobody_released_is_damage "
+        "a_plan_names_the_sessions_of_which_something_goes "
+        "a_session_is_lost_with_a_content_deep_in_its_trees "
+        "active_and_pinned_sessions_are_not_archived "
+        "capture_after_collection_stores_content_anew events_behind_a_release_are_kept "
+        "events_in_no_session_keep_what_they_name "
+        "every_reader_says_what_became_of_a_collected_content "
+        "kept_sessions_replay_after_another_was_collected "
+        "rules_of_number_and_age_release_the_oldest "
+        "what_becomes_live_behind_the_plan_is_kept what_is_live_again_is_brought_back",
+    "search/index": "the_index_follows_the_log",
+    "secrets/redaction": "this_project_holds_nothing_that_looks_like_a_secret",
+    "setup/git_exclude": "any_list_comes_back",
+    "compatibility": "the_versions_are_those_of_the_code",
+    "stages": "the_stage_of_the_tests_ends_with_their_number",
+    "undo/merge": "clean_and_other_than_git_never_happens",
+    "undo/take_back": "what_came_later_stays",
+    "worktree/rules": "a_cached_capture_obeys_it_like_a_first_one",
+}  # fmt: skip
 FAST_FILES = frozenset(
     f"tests/{room}{'/' if room else ''}test_{name}.py"
     for room, names in _FAST.items()
     for name in names.split()
+)
+_LONG_TESTS = frozenset(
+    (f"tests/{room}test_{name}.py", f"test_{test}")
+    for file, tests in _LONG.items()
+    for room, name in [(file[: -len(file.rpartition("/")[2])], file.rpartition("/")[2])]
+    for test in tests.split()
 )
 
 
@@ -57,4 +126,15 @@ def level_of(path: str, test: str) -> str:
     """The level of a test without a mark: `path` from the root of the checkout, `test` the function's."""
     if test.startswith("test_hunt_"):
         return "hunt"
-    return "fast" if path in FAST_FILES else "slow"
+    is_long = (path, test.partition("[")[0]) in _LONG_TESTS
+    return "fast" if path in FAST_FILES and not is_long else "slow"
+
+
+def rank_of(path: str) -> int:
+    """Where in a run the tests of a file come: those of the lowest rank first."""
+    return 0 if path in _FIRST else 1
+
+
+def may_be_fast(path: str, text: str) -> bool:
+    """Whether a file has a fast test: `path` from the root of the checkout, `text` what is in it."""
+    return path in FAST_FILES or "mark.fast" in text

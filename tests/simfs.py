@@ -240,10 +240,18 @@ class SimFS(FileSystem):
 
     def state_key(self) -> bytes:
         """Equal for machines on which the future can only be the same."""
-        parts = [repr((self.boot, sorted(self.tree().items())))]
-        parts.append(repr(sorted((k, v) for k, v in self._walk_durable(self._root, ""))))
-        parts.append(repr([(repr(effect), effect.data) for effect in self.pending]))
-        return blake3("".join(parts).encode()).digest()
+        seen: list[tuple[object, bytes]] = [
+            ((path, data is None), data or b"") for path, data in sorted(self._walk(self._root, ""))
+        ]
+        durable = [((path, *rest), data) for path, (*rest, data) in self._walk_durable(self._root, "")]
+        pending = [(repr(effect), effect.data) for effect in self.pending]
+        digest = blake3(b"%d" % self.boot)
+        for parts in (seen, sorted(durable), pending):
+            for name, data in parts:
+                digest.update(b"%a %d\n" % (name, len(data)))
+                digest.update(data)
+            digest.update(b"\n")
+        return digest.digest()
 
     def copy(self) -> "SimFS":
         """A second machine in the same state, sharing nothing with this one; without watchers and faults."""

@@ -6,8 +6,6 @@ and `locus export locusgraph` to a server that is strict: processes beside a rea
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +15,7 @@ from eventlog.base.names import session_id_of
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from tests import forked
 from tests.cli.hook_support import Agent, Codex
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
 from tests.mcp.support import MODERN, served
@@ -91,15 +90,9 @@ def tell(place: Path) -> Story:
 
 def locus(work: Path, *arguments: str, **environ: str) -> str:
     """`locus` as a process, which must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "locus_cli", *arguments],
-        cwd=work,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-    )
+    done = forked.locus(list(arguments), b"", work, {**os.environ, **environ})
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 def _repository(place: Path) -> Path:

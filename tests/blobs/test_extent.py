@@ -14,15 +14,8 @@ from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, TreeEntry, decode_tree, encode_tree
 from eventlog.checkout import materialize as materialize_module
 from eventlog.checkout.materialize import materialize
-from tests.blobs.support import open_store
 
 Sized = Callable[..., None]
-
-
-@pytest.fixture
-def blobs(layout):
-    with open_store(layout) as store:
-        yield store
 
 
 @pytest.fixture

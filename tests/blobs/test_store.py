@@ -36,12 +36,6 @@ CODECS = ["raw", "zlib", "zstd"]
 NOISE = random.Random(1)
 
 
-@pytest.fixture
-def blobs(layout):
-    with open_store(layout) as store:
-        yield store
-
-
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_was_put_and_flushed_is_read_back(layout, blobs, codec):
     """Every id that a flush acknowledged gives its bytes, also to another process (I24)."""

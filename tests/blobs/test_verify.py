@@ -10,12 +10,6 @@ from eventlog.blobs.verify import verify
 from tests.blobs.support import open_store, overwrite, pack_paths, put_all, store_node, verify_tree
 
 
-@pytest.fixture
-def blobs(layout):
-    with open_store(layout) as store:
-        yield store
-
-
 def test_a_whole_store_has_no_findings(blobs):
     """Nothing is wrong with what was just written, with and without an idx."""
     for codec in ("raw", "zlib", "zstd"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from locus_cli.main import run
+from tests.cli.hook_support import project
 from tests.cli.support import GIT_ENVIRONMENT, Ended, Locus, Recorded, make_history
 
 
@@ -42,6 +43,12 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Path:
     monkeypatch.chdir(root)
     assert locus("--store", root / ".locus", "init").code == 0
     return root
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A small git repository with a store, for agents to work in."""
+    return project(tmp_path)
 
 
 @pytest.fixture(scope="session")

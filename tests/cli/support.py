@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import forked
+
 GIT_ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
@@ -66,16 +68,26 @@ class Ended:
 Locus = Callable[..., Ended]
 
 
-def locus_process(*arguments: object, cwd: Path, stdin: bytes = b"", **environment: str) -> Ended:
-    """Run `locus` as a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "locus_cli", *map(str, arguments)],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, **environment},
-        timeout=60,
-    )
+def locus_process(
+    *arguments: object, cwd: Path, stdin: bytes = b"", starts: bool = False, **environment: str
+) -> Ended:
+    """Run `locus` as a process of its own.
+
+    It is forked from one that has imported the commands (tests/forked.py), unless the test is about its start
+    or its memory (`starts`).
+    """
+    words, variables = list(map(str, arguments)), {**os.environ, **environment}
+    if starts:
+        done = subprocess.run(
+            [sys.executable, "-m", "locus_cli", *words],
+            cwd=cwd,
+            input=stdin,
+            capture_output=True,
+            env=variables,
+            timeout=60,
+        )
+    else:
+        done = forked.locus(words, stdin, cwd, variables)
     return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "backslashreplace"))
 
 

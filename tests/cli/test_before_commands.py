@@ -8,12 +8,7 @@ import pytest
 from eventlog.hooks import record
 from eventlog.store import Store
 from tests.cli.dead_support import AGENTS, Client
-from tests.cli.hook_support import Agent, Codex, events, notes, project
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
+from tests.cli.hook_support import Agent, Codex, events, notes
 
 
 def told(work: Path) -> dict[str, dict[str, Any]]:

@@ -102,7 +102,7 @@ def test_there_are_forty_bombs() -> None:
 def test_a_question_without_end_is_ended(root: Path, name: str) -> None:
     """F11, P8: an interrupt ends it, or its process is ended; code 1, one line, no answer."""
     ended = locus_process(
-        "--store", root, "sql", "--timeout", "0.2", "--memory", 256 * MIB, LONG[name], cwd=root
+        "--store", root, "sql", "--timeout", "0.2", "--memory", 256 * MIB, LONG[name], cwd=root, starts=True
     )
 
     assert (ended.code, ended.out) == (1, b""), ended
@@ -115,7 +115,7 @@ def test_a_question_without_end_is_ended(root: Path, name: str) -> None:
 def test_a_value_beyond_all_memory_is_an_error(root: Path, name: str) -> None:
     """F11: the kernel refuses memory that DuckDB does not count; else the clock ends the question."""
     ended = locus_process(
-        "--store", root, "sql", "--timeout", "1", "--memory", 256 * MIB, LARGE[name], cwd=root
+        "--store", root, "sql", "--timeout", "1", "--memory", 256 * MIB, LARGE[name], cwd=root, starts=True
     )
 
     assert (ended.code, ended.out) == (1, b""), ended

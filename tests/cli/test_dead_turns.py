@@ -20,16 +20,11 @@ from eventlog.hooks.state import short
 from eventlog.store import Store
 from tests import kills
 from tests.cli.dead_support import AGENTS, Client, killed_in_a_command
-from tests.cli.hook_support import events, notes, project
+from tests.cli.hook_support import events, notes
 from tests.cli.support import Locus
 from tests.worktree.support import git
 
 CLOSED = {"action": 1, "file": 1, "snapshot": 1, "turn": 1, "session": 1}
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
 
 
 def closing_events(work: Path, client: Client) -> list[dict[str, Any]]:

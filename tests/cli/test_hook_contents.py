@@ -20,14 +20,9 @@ from eventlog.hooks import deferred_lists, record
 from eventlog.hooks.deferred_lists import Job, Started
 from eventlog.store import Store
 from eventlog.worktree.contents import CONTENT_SIZE_MAX
-from tests.cli.hook_support import Agent, events, here, notes, project, unique
+from tests.cli.hook_support import Agent, events, here, notes, unique
 
 LARGE = CONTENT_SIZE_MAX + 1
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
 
 
 def layout_of(work: Path) -> Layout:

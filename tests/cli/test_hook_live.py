@@ -32,18 +32,12 @@ from tests.cli.hook_support import (
     events,
     here,
     notes,
-    project,
     replayed,
     run_hook,
     unique,
 )
 from tests.test_compatibility import change
 from tests.worktree.support import git
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
 
 
 def action_of(tool_use_id: str, agent: str = "claude-code") -> str:

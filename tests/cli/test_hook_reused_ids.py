@@ -9,15 +9,10 @@ from eventlog.agents import formats
 from eventlog.importers import importer
 from eventlog.store import Store
 from tests.agents.claude_support import Teller, write
-from tests.cli.hook_support import Agent, events, notes, project, unique
+from tests.cli.hook_support import Agent, events, notes, unique
 
 RAN = {"stdout": "1 failed", "stderr": "", "interrupted": False, "isImage": False}
 COMMANDS = ("make test", "git status", "make test")
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
 
 
 class Counting(Agent):

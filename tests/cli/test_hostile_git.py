@@ -148,7 +148,7 @@ def test_no_program_of_a_repository_runs(work: Path, tmp_path: Path, environment
     variables: dict[str, Any] = trap.variables() if environment else {}
 
     def locus(*words: object) -> Ended:
-        done = locus_process(*words, cwd=work, **variables)
+        done = locus_process(*words, cwd=work, starts=True, **variables)
         assert trap.ran() == [], words
         return done
 
@@ -191,7 +191,7 @@ def test_identity_of_a_repository_fetches_nothing(work: Path, tmp_path: Path) ->
         ("person",),
         ("doctor",),
     ):
-        done = locus_process(*words, cwd=work)
+        done = locus_process(*words, cwd=work, starts=True)
         assert "Traceback" not in done.err
         assert trap.ran() == [], words
 

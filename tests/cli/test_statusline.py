@@ -14,17 +14,12 @@ import pytest
 
 from eventlog.hooks.state import short
 from eventlog.store import Store
-from tests.cli.hook_support import Agent, project
+from tests.cli.hook_support import Agent
 from tests.cli.support import Locus
 from tests.test_house import HEAVY_FOR_A_HOOK
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "claude-sonnet-4-5"
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
 
 
 def shown(said: Any, cwd: Path, **environment: str) -> str:

@@ -14,13 +14,8 @@ from eventlog.base import activity
 from eventlog.base.layout import Layout
 from eventlog.store import Store
 from tests.cli.dead_support import AGENTS, Client
-from tests.cli.hook_support import events, notes, project
+from tests.cli.hook_support import events, notes
 from tests.cli.support import Locus
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    return project(tmp_path)
 
 
 @pytest.fixture

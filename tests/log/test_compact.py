@@ -46,11 +46,6 @@ from tests.simfs import Call, Fault, PowerCut, SimFS, crash_choices, fail_nth, k
 MIB = 1 << 20
 
 
-@pytest.fixture
-def log(layout: Layout) -> Log:
-    return Log(REAL, layout)
-
-
 def current(log: Log) -> Manifest:
     return manifests.read_current(log.fs, log.layout, STORE_ID)
 

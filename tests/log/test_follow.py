@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.base.errors import NotDurable
-from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
 from eventlog.base.types import Event
 from eventlog.log.compact import compact
 from eventlog.log.follow import Follower, follow
@@ -19,11 +17,6 @@ from eventlog.log.reader import open_view
 from tests.conftest import HUNT, examples
 from tests.log.logs import Log, event
 from tests.simfs import Call, PowerCut, SimFS, fail_nth, sim_store
-
-
-@pytest.fixture
-def log(layout: Layout) -> Log:
-    return Log(REAL, layout)
 
 
 def follower_of(log: Log, since: int = 0, **options: Any) -> Follower:

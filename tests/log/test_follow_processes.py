@@ -8,18 +8,9 @@ import time
 from pathlib import Path
 from typing import cast
 
-import pytest
-
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
 from eventlog.log.follow import Follower, follow
 from tests.log.logs import STORE_ID, Log, event
-
-
-@pytest.fixture
-def log(layout: Layout) -> Log:
-    return Log(REAL, layout)
-
 
 # argv: root, name. Appends batches of a session of its own, every fourth time an event of an earlier
 # batch once more, and closes the journal now and then.

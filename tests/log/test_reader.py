@@ -26,11 +26,6 @@ from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, Fault, SimFS, fail_nth, sim_store
 
 
-@pytest.fixture
-def log(layout: Layout) -> Log:
-    return Log(REAL, layout)
-
-
 def opened(log: Log) -> LogView:
     return open_view(log.fs, log.layout, STORE_ID)
 

@@ -38,11 +38,6 @@ from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, PowerCut, SimFS, fail_nth, keep_all, keep_none, sim_store
 
 
-@pytest.fixture
-def log(layout: Layout) -> Log:
-    return Log(REAL, layout)
-
-
 def current(log: Log) -> manifests.Manifest:
     return manifests.read_current(log.fs, log.layout, STORE_ID)
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from eventlog.memory.codes_files import (
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 from locus_cli.main import run
-from tests.recorder.kept import new_store
 
 NOW = datetime(2026, 1, 22, 13, 35, 14, tzinfo=UTC)
 HYDRA = """proj:hydra
@@ -45,12 +43,6 @@ dec:plan-splits-before-writing
 block:race:test-failure-line-712
 next:add-mutex-to-process-struct
 next:rerun-race-detector"""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with new_store(tmp_path / ".locus") as opened:
-        yield opened
 
 
 def hydra() -> SessionContextCapture:

@@ -2,8 +2,6 @@
 
 import errno
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +13,9 @@ from eventlog.memory.intent import STALE_SESSION_HOURS
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 from locus_cli.main import run
-from tests.recorder.kept import new_store
 
 HOUR_US = 3_600_000_000
 AUTH, TESTS = "refactoring auth module", "adding tests"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with new_store(tmp_path / ".locus") as opened:
-        yield opened
 
 
 def begun(store: Store, agent: str, at_us: int, session: str, operation: str = "start") -> None:

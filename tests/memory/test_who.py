@@ -1,6 +1,5 @@
 """Who is at work, on which files, and where two of them meet: from what the log has, not from words."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,6 @@ import pytest
 from eventlog.memory import briefing, intent, who
 from eventlog.memory.intent import Intent
 from eventlog.store import Store
-from tests.recorder.kept import new_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with new_store(tmp_path / ".locus") as opened:
-        yield opened
 
 
 def changed(store: Store, one: Intent, path: str, **columns: object) -> str:

@@ -1,7 +1,5 @@
 """The versions of one file, as the log tells them."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +10,6 @@ from eventlog.store import Store
 from tests.older import append_as_before
 
 END = (2**63 - 1, 0, 0)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab") as store:
-        yield store
 
 
 def move(turn: Any, old: str, new: str, content: bytes, after: bytes | None = None) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,6 @@ OF_FILES = (
 )
 
 Row = tuple[Any, ...]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab") as store:
-        yield store
 
 
 def put(store: Store, *contents: bytes) -> list[str]:

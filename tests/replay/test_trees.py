@@ -1,7 +1,6 @@
 """The tree of a turn at its start, its end, and after each of its events."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +67,6 @@ class Turn:
 
 def files_of(state: TreeState) -> Files:
     return {path: state.blobs.get(e.id) for path, e in state.walk() if e.kind not in (DIRECTORY, SUBMODULE)}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab") as store:
-        yield store
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,12 +48,6 @@ def ids(answer: find.SearchAnswer) -> list[int]:
 
 def search(store: Store, text: str, **filters: object) -> find.SearchAnswer:
     return find.search(store, query.parse(text), find.Filters(**filters), limit=50)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make_store(tmp_path / ".locus") as opened:
-        yield opened
 
 
 def test_events_and_file_contents_are_found(store: Store) -> None:

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,17 +16,10 @@ from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import TreeEntry
 from eventlog.search import find, index, query
 from eventlog.store import Store
-from tests.maintenance.support import make_store
 from tests.older import append_as_before
 from tests.search.test_index import ids, put_file, said, search
 
 LARGE = {"data": "0" * 20_000}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make_store(tmp_path / ".locus") as opened:
-        yield opened
 
 
 def long_log(store: Store) -> None:

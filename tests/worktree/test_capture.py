@@ -19,11 +19,6 @@ from tests.faultfs import FAULTS, FaultFS
 from tests.worktree.support import Bench, age, on_disk
 
 
-@pytest.fixture
-def bench(layout: Layout, tmp_path: Path) -> Bench:
-    return Bench(layout, tmp_path / "work")
-
-
 def write(path: Path, data: bytes = b"x", mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -147,11 +147,6 @@ def test_a_cached_capture_obeys_git_like_a_first_one(
         shutil.rmtree(bench.work.parent)
 
 
-@pytest.fixture
-def bench(layout: Layout, tmp_path: Path) -> Bench:
-    return Bench(layout, tmp_path / "work")
-
-
 # -- deadlines --------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from eventlog.base.layout import Layout
 from eventlog.blobs.deferred import decode_list, list_of
 from eventlog.checkout.materialize import walk
 from eventlog.worktree import contents, scan
@@ -30,11 +29,6 @@ class Watched(UserFiles):
         fd = super().open_file(dir_fd, name)
         self.reading(name)
         return fd
-
-
-@pytest.fixture
-def bench(layout: Layout, tmp_path: Path) -> Bench:
-    return Bench(layout, tmp_path / "work")
 
 
 def write(bench: Bench, path: str, size: int, byte: bytes = b"x") -> Path:

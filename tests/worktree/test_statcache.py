@@ -4,24 +4,17 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
 from eventlog.worktree import statcache
 from eventlog.worktree.statcache import CacheKey, StatCache, Tables, decode, encode, is_nested
 from tests.worktree.support import Bench, age, on_disk
 from tests.worktree.test_capture import fill, write
 
 KEY = CacheKey(b"s" * 16, b"w" * 16, b"o" * 16, b"/work")
-
-
-@pytest.fixture
-def bench(layout: Layout, tmp_path: Path) -> Bench:
-    return Bench(layout, tmp_path / "work")
 
 
 def sample() -> StatCache:

@@ -1,8 +1,6 @@
 """Columns that join views: who asked for a call or a change, and what came of it (docs/sql.md)."""
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +13,6 @@ from tests.projections.logs import Log, event, events
 
 _BASE_US = 1_700_000_000_000_000
 _FULL = "1a2b3c4" + "0" * 33
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    yield Log(str(tmp_path / ".locus"))
-    shutil.rmtree(tmp_path / ".locus")
 
 
 def _tell(log: Log, *told: "tuple[str, dict[str, Any]]") -> None:

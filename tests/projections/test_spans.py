@@ -1,8 +1,5 @@
 """How long calls took, where only the times of other events of their turn show it."""
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +11,6 @@ from tests.projections.logs import Log, event
 
 _BASE_US = 1_700_000_000_000_000
 _DERIVED = "select event_id, derived_ms from {} order by all"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    yield Log(str(tmp_path / ".locus"))
-    shutil.rmtree(tmp_path / ".locus")
 
 
 def _tell(log: Log, *events: "tuple[str, int | None, dict[str, Any]]") -> None:
