@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,7 +14,9 @@ from eventlog.doctor.completeness import completeness
 from eventlog.log.upcast import is_newer
 from eventlog.memory import intent
 from eventlog.projections.definitions import ASKED_FOR, all_of
-from eventlog.query.lookup import names_a_turn
+from eventlog.query.lookup import names_a_turn, turns_where
+from eventlog.reading.page import PageReader
+from eventlog.reading.text import Line, TextRenderer
 from eventlog.recorder.retrieval import context_state
 from eventlog.recorder.sessions import chain
 from eventlog.replay.certainty import TELLS_OF_FILES, status_words
@@ -37,40 +39,57 @@ from ..output import (
     put,
     say,
     table,
+    terminal_width,
 )
 from ..records import Record, certainty_words, event_json, records, turn_record, with_life
 from ..session.text import retention_fields, retention_words
+from ..terminal import put_lines
 
 _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
 _HEX = frozenset("0123456789abcdef")
+_OF_PARTS = "where list_contains($1, session_id) order by list_position($1, session_id), turn"
 
 WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` writes it]"
 
 
 @click.command("show")
 @click.argument("name", metavar="ID")
+@click.option("--full", is_flag=True, help="Whole results and diffs, and what the agent thought.")
+@click.option("--fields", "as_fields", is_flag=True, help="The columns of a turn or session instead.")
 @json_option
-def command(name: str, as_json: bool) -> None:
-    """Show one event, turn, session or context.
+def command(name: str, full: bool, as_fields: bool, as_json: bool) -> None:
+    """Show one turn or session to read, or one event or context.
 
     ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
-    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. For a context that
-    several events wrote, its present state is shown: the last value of each key. A session's id shows the
-    turns of all parts of its conversation, its context id session:SLUG_ID that part alone.
+    such as file:SID_TID_SEQ. A turn reads as a page: the request, what the agent wrote, each call with
+    its result and the files that it changed. A session's id shows the turns of all parts of its
+    conversation, its context id session:SLUG_ID that part alone. For a file event the change is shown as a
+    unified diff. For a context that several events wrote, its present state is shown.
     """
     with open_store() as store:
         kind, key = _resolve(store, name)
+        parts = [key] if name.startswith("session:") else chain(store, key) if kind == "session" else []
+        if kind in ("turn", "session") and not (as_fields or as_json):
+            turns = turns_where(store.query, _OF_PARTS, [parts]) if parts else [store.turn(key)]
+            put_lines(_pages(store, turns, full=full))
+            return
         if kind == "turn":
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
-            parts = [key] if name.startswith("session:") else chain(store, key)
             fields, text = session_and_turns(store, key, parts, whole=as_json)
         elif kind == "context":
             fields, text = _context(store, key)
         else:
             fields, text = _event(store, key)
     put(document(fields) if as_json else text)
+
+
+def _pages(store: "eventlog.Store", turns: "Sequence[eventlog.TurnRef]", *, full: bool) -> Iterator[Line]:
+    reader = PageReader(store, whole=full)
+    renderer = TextRenderer(terminal_width(), full)
+    for turn in turns:
+        yield from renderer.page(reader.turn(turn))
 
 
 def _resolve(store: "eventlog.Store", name: str) -> tuple[str, str]:

@@ -37,20 +37,7 @@ _LONG_MS = 1_000  # a call that took so long says how long
 _INDENT = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """The signs of a page, for terminals that have them, and for those that do not."""
-
-    rule: str
-    prompt: str
-    done: str
-    failed: str
-    beside: str
-    within: str  # before the lines of a subagent
-
-
-UNICODE = Signs("━", "❯", "●", "✗", "±", "│")
-ASCII = Signs("-", ">", "*", "x", "~", "|")
+_RULE, _PROMPT, _DONE, _FAILED, _BESIDE, _SUBAGENT = "━❯●✗±│"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +46,6 @@ class TextRenderer:
 
     width: int = 0
     whole: bool = False
-    signs: Signs = UNICODE
 
     def page(self, page: TurnPage) -> Iterator[Line]:
         """The lines of a turn. All but its rule are dim where it was taken back."""
@@ -68,25 +54,26 @@ class TextRenderer:
             yield ((DIM, f"{_INDENT}files: {one_line(page.uncertain)}"),)
         for block in page.blocks:
             within = getattr(block, "subagent_id", None) is not None
-            for line in self._block(block):
-                shown = ((DIM, f"{_INDENT}{self.signs.within} "), *line) if within else line
+            for line in self._block(page, block):
+                shown = ((DIM, f"{_INDENT}{_SUBAGENT} "), *line) if within else line
                 yield _dimmed(shown) if page.undone_at is not None else shown
         yield ()
 
     def _rule(self, page: TurnPage) -> Line:
         parts = [page.turn.name, *_figures(page)]
-        text = f"{self.signs.rule * 2} {' · '.join(parts)} "
+        text = f"{_RULE * 2} {' · '.join(parts)} "
         undone = "" if page.undone_at is None else f" undone {moment(page.undone_at)}"
-        filling = self.signs.rule * max(2, min(self.width or 80, 100) - columns(text) - columns(undone))
+        filling = _RULE * max(2, min(self.width or 80, 100) - columns(text) - columns(undone))
         return ((RULE, text + filling), (FAILED, undone)) if undone else ((RULE, text + filling),)
 
-    def _block(self, block: Block) -> Iterator[Line]:
+    def _block(self, page: TurnPage, block: Block) -> Iterator[Line]:
         if isinstance(block, WordsBlock):
             yield from self._words(block)
         elif isinstance(block, CallBlock):
             yield from self._call(block)
         elif isinstance(block, ChangesBlock):
-            yield ((TOOL, f"{_INDENT}{self.signs.beside} "), (PLAIN, "changed outside any recorded call"))
+            if page.anchor["agent"] != "git":  # all that a commit changed stands in no call
+                yield ((TOOL, f"{_INDENT}{_BESIDE} "), (PLAIN, "changed outside any recorded call"))
             yield from self._changes(block.changes)
         else:
             assert isinstance(block, NoteBlock)
@@ -94,7 +81,7 @@ class TextRenderer:
 
     def _words(self, words: WordsBlock) -> Iterator[Line]:
         style = {USER: PROMPT, THINKING: DIM}.get(words.author, PLAIN)
-        sign = f"{self.signs.prompt} " if words.author == USER else _INDENT
+        sign = f"{_PROMPT} " if words.author == USER else _INDENT
         room = max(40, self.width - 6) if self.width else 0
         wrapped = [part for text in _lines(words.text) for part in _wrapped(text, room)]
         for number, text in enumerate(wrapped):
@@ -103,7 +90,7 @@ class TextRenderer:
     def _call(self, call: CallBlock) -> Iterator[Line]:
         failed = call.success is False
         head: list[Span] = [
-            (FAILED if failed else TOOL, f"{_INDENT}{self.signs.failed if failed else self.signs.done} "),
+            (FAILED if failed else TOOL, f"{_INDENT}{_FAILED if failed else _DONE} "),
             (TOOL, one_line(call.tool)),
             (PLAIN, f" {call.target}" if call.target else ""),
         ]
@@ -186,8 +173,10 @@ def _duration(ms: int) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h {seconds // 60 % 60} min"
 
 
-def _counts(change_: ChangedFile) -> "list[Span]":
-    counts = change(change_.lines_added, change_.lines_removed)
+def _counts(changed: ChangedFile) -> "list[Span]":
+    if not changed.lines_added and not changed.lines_removed and changed.lines_added is not None:
+        return []
+    counts = change(changed.lines_added, changed.lines_removed)
     return [(DIM, f"  {counts}")] if counts else []
 
 

@@ -212,7 +212,8 @@ def test_show_a_turn_and_a_session(recorded: Recorded, locus: Locus) -> None:
 
     assert turn["title"] == "Rename the readme, add data"
     assert [t["turn"] for t in session["turns"]] == [1, 2, 3, 4]  # type: ignore[attr-defined]
-    assert "timeline" in locus("show", turn["context_id"]).text
+    assert "timeline" in locus("show", turn["context_id"], "--fields").text
+    assert "❯ Rename the readme, add data" in locus("show", turn["context_id"]).text
     assert locus("show", session["session"]["context_id"]).code == 0  # type: ignore[index]
 
 

@@ -8,7 +8,7 @@ import pytest
 from eventlog.query.lookup import turns_where
 from eventlog.reading import page as pages
 from eventlog.reading.page import CallBlock, ChangesBlock, PageReader, TurnPage, WordsBlock, result_text
-from eventlog.reading.text import ASCII, DIM, FAILED, TextRenderer, plain
+from eventlog.reading.text import DIM, FAILED, TextRenderer, plain
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, project
 
@@ -65,7 +65,6 @@ def test_a_turn_reads_from_its_prompt_to_the_last_words(work: Path) -> None:
         "",
     ]
     assert "    5" in shown(page, whole=True)
-    assert shown(page, signs=ASCII)[3].startswith("  * Edit")
 
 
 def test_many_files_of_a_call_are_one_line(work: Path) -> None:
