@@ -19,7 +19,7 @@ SECTIONS: Sections = (
     Entry("session", "session", "Begin, end and list sessions."),
     "Look",
     Entry("log", "read.log", "List turns or events, newest first."),
-    Entry("show", "read.show", "Show one event, turn, session or context."),
+    Entry("show", "read.show", "Show one turn or session to read, or one event or context."),
     Entry("timeline", "read.timeline", "Show everything that happened in a turn, in order."),
     Entry("history", "read.history", "List the versions of one file, newest first."),
     Entry("blame", "read.blame", "Show which turn wrote each line of a file, and why."),
