@@ -161,7 +161,7 @@ def _run(
     consent.check_plan(
         plan.token,
         "something was changed since that plan was made, or the question is another one; nothing was "
-        "done. --dry-_run shows the plan as it is now.",
+        "done. --dry-run shows the plan as it is now.",
     )
     later = (
         [_later_turns(store, plan, clash) for clash in plan.clashes] if plan.conflicts and not as_json else []
