@@ -369,7 +369,9 @@ def _is_numeric(values: list[Any]) -> bool:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    if type(value).__name__ == "Decimal":  # without the trailing zeros of its type
+    import decimal
+
+    if isinstance(value, decimal.Decimal):  # without the trailing zeros of its type
         text = f"{value:f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     return one_line(_plain(value))

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
@@ -18,9 +17,6 @@ from ..access import open_store
 from ..exits import exit_with
 from ..options import json_option
 from ..output import document, one_line, put, say, table
-
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 phase_option = click.option(
     "--phase",

@@ -1,8 +1,8 @@
 """`locus export atif`, `otlp` and `agent-trace`: sessions as lines of JSON in the forms of others."""
 
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -20,9 +20,6 @@ from ..options import Since, force_option, json_option, options, session_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
 from .shortcomings import tell_sessions
-
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 _options = options(
     click.option(

@@ -6,9 +6,9 @@ from ..lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
     "Set up",
-    Entry("install", "hooks.install", "Have coding agents tell Locus what they do."),
-    Entry("uninstall", "hooks.installed:uninstall", "Take the hooks out of the agents' settings again."),
-    Entry("show", "hooks.installed:show", "Show which hooks are installed, and where."),
+    Entry("install", "hooks.install:install_command", "Have coding agents tell Locus what they do."),
+    Entry("uninstall", "hooks.install:uninstall", "Take the hooks out of the agents' settings again."),
+    Entry("show", "hooks.install:show", "Show which hooks are installed, and where."),
 )
 
 

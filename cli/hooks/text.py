@@ -3,8 +3,8 @@
 import dataclasses
 import difflib
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -21,8 +21,6 @@ from eventlog.setup.settings_file import SettingsEdit
 from ..access import store_option
 from ..options import json_option, options
 from ..output import document, lines, put, say
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 ALL = "all"
 COMMANDS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # the package `locus_cli`

@@ -1,8 +1,7 @@
 """`locus mcp install` and `uninstall`: our server in the settings of coding agents."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import click
 
@@ -17,8 +16,6 @@ from ..access import store_option
 from ..hooks.text import edit_options, homes, listed, out_of_lists, project_directory, report_changes
 from ..options import options
 from ..output import say
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP = """Have coding agents start `locus mcp`.
 

@@ -1,7 +1,7 @@
 """Shared by the verbs of `locus session`: the `--agent` option, the stale rule, the table of sessions."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 import click.core
@@ -12,8 +12,6 @@ from eventlog.memory import intent
 from eventlog.memory.intent import Intent
 
 from ..output import moment, one_line, table
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMED_MAX = 5
 _BY_HAND = "explicit"  # the reason of an end by command

@@ -48,7 +48,7 @@ _ABOUT_OUTPUT = re.compile(r"\A(?:[A-Z][^\n]{0,80}\n){1,6}Output:\n?")
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeLine:
+class ShownChange:
     """A file that changed. `diff` is None where a content is binary, unknown or withheld, or not wanted."""
 
     event_id: str
@@ -85,7 +85,7 @@ class CallBlock:
     duration_ms: "int | None"
     result: str
     subagent_id: "str | None"
-    changes: tuple[ChangeLine, ...] = ()
+    changes: tuple[ShownChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ChangesBlock:
     """Files that changed while no call explains it: by a person, or another program."""
 
     at: "int | None"
-    changes: tuple[ChangeLine, ...]
+    changes: tuple[ShownChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +227,13 @@ class PageReader:
     def _beside(self, events: "Sequence[Mapping[str, Any]]") -> ChangesBlock:
         return ChangesBlock(happened_at(events[0]), self._changes(events))
 
-    def _changes(self, events: "Sequence[Mapping[str, Any]]") -> tuple[ChangeLine, ...]:
+    def _changes(self, events: "Sequence[Mapping[str, Any]]") -> tuple[ShownChange, ...]:
         with_diff = self._whole or len(events) <= CHANGES_SHOWN
         return tuple(self._change(event, with_diff=with_diff) for event in events)
 
-    def _change(self, event: "Mapping[str, Any]", *, with_diff: bool) -> ChangeLine:
+    def _change(self, event: "Mapping[str, Any]", *, with_diff: bool) -> ShownChange:
         withheld = not self._withheld.isdisjoint({event["before_hash"], event["after_hash"]})
-        return ChangeLine(
+        return ShownChange(
             event["event_id"],
             event["path"] or "",
             (event["payload"] or {}).get("old_path"),

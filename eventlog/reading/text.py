@@ -17,7 +17,7 @@ from eventlog.reading.page import (
     USER,
     Block,
     CallBlock,
-    ChangeLine,
+    ShownChange,
     ChangesBlock,
     NoteBlock,
     TurnPage,
@@ -124,7 +124,7 @@ class TextRenderer:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def _changes(self, changes: "tuple[ChangeLine, ...]") -> Iterator[Line]:
+    def _changes(self, changes: "tuple[ShownChange, ...]") -> Iterator[Line]:
         if len(changes) > CHANGES_SHOWN and not self.whole:
             for operation in sorted({change.operation for change in changes}):
                 yield _summary(operation, [each for each in changes if each.operation == operation])
@@ -135,7 +135,7 @@ class TextRenderer:
             yield tuple(head + _counts(each))
             yield from self._diff(each)
 
-    def _diff(self, change: ChangeLine) -> Iterator[Line]:
+    def _diff(self, change: ShownChange) -> Iterator[Line]:
         if change.withheld:
             yield ((DIM, f"{_INDENT * 2}its text is withheld"),)
         shown = [line for line in _lines(change.diff or "") if not line.startswith(("--- ", "+++ "))]
@@ -173,14 +173,14 @@ def _duration(ms: int) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h {seconds // 60 % 60} min"
 
 
-def _counts(changed: ChangeLine) -> "list[Span]":
+def _counts(changed: ShownChange) -> "list[Span]":
     if not changed.lines_added and not changed.lines_removed and changed.lines_added is not None:
         return []
     counts = change(changed.lines_added, changed.lines_removed)
     return [(DIM, f"  {counts}")] if counts else []
 
 
-def _summary(operation: str, changes: "list[ChangeLine]") -> Line:
+def _summary(operation: str, changes: "list[ShownChange]") -> Line:
     """Many changes of one kind in a line: how many, below which folder, and their lines if all are known."""
     below = commonpath([each.path for each in changes]) if len(changes) > 1 else ""
     if below in {each.path for each in changes}:
