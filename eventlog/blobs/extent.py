@@ -5,7 +5,7 @@ are 10^30. So each distinct directory is read once and counted once, and what it
 it is named again. The work depends on what is stored, not on what it expands to.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventlog.base.errors import EventLogError, Refused
@@ -50,15 +50,11 @@ def wish_of(paths: Sequence[bytes]) -> Wish | None:
     return wish or None
 
 
-def wanted_of(entries: Entries, wish: Wish | None) -> Iterator[tuple[TreeEntry, Wish | None]]:
+def wanted_of(entries: Entries, wish: Wish | None) -> list[tuple[TreeEntry, Wish | None]]:
     """The wanted entries of a directory, each with the wish for what is below it."""
-    for entry in entries:
-        if not wish:
-            yield entry, None
-        elif entry[0] in wish:
-            yield entry, wish[entry[0]]
-        elif ALL in wish:
-            yield entry, None
+    if not wish:
+        return [(entry, None) for entry in entries]
+    return [(entry, wish.get(entry[0])) for entry in entries if ALL in wish or entry[0] in wish]
 
 
 def read_directories(

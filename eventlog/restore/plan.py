@@ -193,16 +193,12 @@ def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str
     Args: events: all restore events in position order. Raises: NotFound when it did not take place.
     """
     done = completed(events)
-    if start is not None and start in done:
-        return str((done[start]["payload"] or {}).get("plan"))
-    if start is not None or not done:
-        what = (
-            "no restore of this store took place"
-            if start is None
-            else f"{start} is no restore that took place"
-        )
-        raise NotFound(f"{what}, so there is nothing to undo")
-    return str((list(done.values())[-1]["payload"] or {}).get("plan"))
+    if start is None and not done:
+        raise NotFound("no restore of this store took place, so there is nothing to undo")
+    begun = list(done.values())[-1] if start is None else done.get(start)
+    if begun is None:
+        raise NotFound(f"{start} is no restore that took place, so there is nothing to undo")
+    return str((begun["payload"] or {}).get("plan"))
 
 
 def read_plan(blobs: "BlobStore", plan: str) -> Document:

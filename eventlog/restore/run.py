@@ -9,7 +9,7 @@ meanwhile. It may be killed at any call (I32), and repeated (I12).
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ from eventlog.checkout.directory import FILES, OpenDirectory, State, same
 from eventlog.checkout.parallel import Listed
 from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.replay.trees import Events
 from eventlog.restore import journal as restore_journal
 from eventlog.restore.journal import Document, RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
@@ -183,7 +184,7 @@ def _go_back(
         ) from error
 
 
-def ended(events: Callable[..., Iterator[Event]]) -> dict[str, bool]:
+def _ended(events: Events) -> dict[str, bool]:
     """The start events of restores that have an end in the log, and whether it was a success."""
     ends = events(event_types=("restore",), columns=("operation", "cause", "success"))
     return {str(event["cause"]): event["success"] is True for event in ends if event["operation"] == "end"}
@@ -192,22 +193,21 @@ def ended(events: Callable[..., Iterator[Event]]) -> dict[str, bool]:
 def recover(
     blobs: BlobStore,
     append: Append,
+    events: Events,
     *,
     undo: bool = False,
-    ended: Mapping[str, bool] | None = None,
     calls: UserFiles | None = None,
 ) -> list[RestoreOutcome]:
     """Finish or take back every restore that was killed; what was done, empty when there was none.
 
     One that had begun to switch is finished, else it is taken back; with `undo` it is taken back in
-    any case.
+    any case. Of one whose end is in the log, only the journal is left over.
 
-    Args:
-        ended: the start events of which the log has the end, and whether it was a success: of these
-            only the journal is left over.
+    Args: events: those of the store.
     Raises: Refused when its directory is gone; Corruption.
     """
     fs, layout = blobs.fs, blobs.layout
+    ended = _ended(events)
     outcomes = []
     with _locked(fs, layout):
         for path in restore_journal.unfinished(fs, layout):
@@ -215,7 +215,7 @@ def recover(
             if document.store_id != blobs.store_id:
                 raise Corruption(path, "it belongs to another store")
             target_path = os.fsdecode(document.target)
-            if ended is not None and document.id in ended:
+            if document.id in ended:
                 restore_journal.drop(fs, path)
                 outcomes.append(
                     RestoreOutcome(document.id, target_path, 0, [], undone=not ended[document.id])

@@ -470,10 +470,9 @@ class Store:
 
     def recover_restore(self, *, undo: bool = False) -> "list[RestoreOutcome]":
         """Finish a killed restore, or with `undo` take it back. Raises: Refused, Corruption, LockTimeout."""
-        from eventlog.restore.run import ended, recover
+        from eventlog.restore.run import recover
 
-        known = ended(self.rows)
-        return recover(self.blobs, lambda event: self.append_rows([event])[0], undo=undo, ended=known)
+        return recover(self.blobs, lambda event: self.append_rows([event])[0], self.rows, undo=undo)
 
     @naming_one_with_files
     def diff(
@@ -485,14 +484,8 @@ class Store:
         Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
         """
         from eventlog.replay.diffs import diff
-        from eventlog.replay.partial_tree import trees_or_partial
 
-        first = self._ref(a)
-        if b is None:
-            running = self._running(first)
-            before, after = trees_or_partial(self.rows, self.blobs, first, "start", "end", running=running)
-        else:
-            before, after = self._tree(first), self._tree(b)
+        before, after = self._files(a, "start", "end") if b is None else (self._tree(a), self._tree(b))
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
@@ -516,10 +509,13 @@ class Store:
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the partial tree."""
+        return self._files(turn, self._moment(at))[0]
+
+    def _files(self, turn: "TurnRef | str", *moments: str) -> "list[TreeState]":
         from eventlog.replay.partial_tree import trees_or_partial
 
-        ref, at = self._ref(turn), self._moment(at)
-        return trees_or_partial(self.rows, self.blobs, ref, at, running=self._running(ref))[0]
+        ref = self._ref(turn)
+        return trees_or_partial(self.rows, self.blobs, ref, *moments, running=self._running(ref))
 
     # -- questions -----------------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ class _Target:
     name: str
     changes: tuple[RecordedChange, ...]
     unknown: Listed = field(default_factory=list)
+    operation: str | None = None  # the start event of the restore, undo or redo that it is
 
 
 def plan_of_undo(
@@ -118,27 +119,11 @@ def plan_of_undo(
         event_id = None if start is None else str(store.event(start)["event_id"])
         return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
     done = operations_of(store)
-    targets: list[_Target] = []
-    undo_of = None
-    if not names:
-        names = [_newest(store, running, done, session)]
-    for name in names:
-        if name.startswith("session:"):
-            targets += [
-                _of_turn(store, running, ref, done) for ref in turns_of(store, name.removeprefix("session:"))
-            ]
-        elif name.startswith("action:"):
-            targets.append(_of_action(store, name.removeprefix("action:")))
-        elif name.startswith("event:"):
-            operation, target = _of_event(store, name.removeprefix("event:"), done)
-            targets.append(target)
-            undo_of = None if operation is None or len(names) > 1 else operation.id
-        else:
-            ref = store.turn(name)
-            refs = [r for r in turns_of(store, ref.session_id) if r.turn >= ref.turn] if since else [ref]
-            for each in refs:
-                _refuse_running(store, running, each, force)
-                targets.append(_of_turn(store, running, each, done, must=not since))
+    names = names or [_newest(store, running, done, session)]
+    targets = [
+        target for name in names for target in _targets(store, running, name, done, since=since, force=force)
+    ]
+    undo_of = targets[0].operation if len(names) == 1 and targets else None
     return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
 
 
@@ -168,6 +153,25 @@ def documents_of(store: UndoStore) -> Iterator[tuple[Operation, journal.Document
 
 
 # -- what is taken back --------------------------------------------------------------------------------
+
+
+def _targets(
+    store: UndoStore, running: IsRunning, name: str, done: Operations, *, since: bool, force: bool
+) -> Iterator[_Target]:
+    """What one name means: a turn, with `since` all from there on, a session, a call, an event."""
+    kind, colon, id = name.partition(":")
+    if colon and kind == "session":
+        yield from (_of_turn(store, running, ref, done) for ref in turns_of(store, id))
+    elif colon and kind == "action":
+        yield _of_action(store, id)
+    elif colon and kind == "event":
+        yield _of_event(store, id, done)
+    else:
+        ref = store.turn(name)
+        for each in turns_of(store, ref.session_id) if since else [ref]:
+            if each.turn >= ref.turn:
+                _refuse_running(store, running, each, force)
+                yield _of_turn(store, running, each, done, must=not since)
 
 
 def _newest(store: UndoStore, running: IsRunning, done: Operations, session: tuple[str, str] | None) -> str:
@@ -308,15 +312,15 @@ def _of_action(store: UndoStore, name: str) -> _Target:
     return _Target(f"event:{id}", tuple(changes), unknown)
 
 
-def _of_event(store: UndoStore, name: str, done: Operations) -> tuple[Operation | None, _Target]:
+def _of_event(store: UndoStore, name: str, done: Operations) -> _Target:
     event = store.event(name)
     operation = done.named(str(event["event_id"]))
     if operation is not None:
-        return operation, _of_operation(store, operation)
+        return _of_operation(store, operation)
     if event["event_type"] == "file":
         changes, unknown = _changes_of(store, [event])
-        return None, _Target(f"event:{event['event_id']}", tuple(changes), unknown)
-    return None, _of_action(store, name)
+        return _Target(f"event:{event['event_id']}", tuple(changes), unknown)
+    return _of_action(store, name)
 
 
 def _of_operation(store: UndoStore, operation: Operation) -> _Target:
@@ -332,7 +336,7 @@ def _of_operation(store: UndoStore, operation: Operation) -> _Target:
         )
         for step in document.steps
     ]
-    return _Target(f"event:{operation.id}", tuple(changes))
+    return _Target(f"event:{operation.id}", tuple(changes), operation=operation.id)
 
 
 def _nothing_to_redo(done: Operations) -> str:

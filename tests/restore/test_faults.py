@@ -268,7 +268,7 @@ def test_recovery_leaves_what_was_changed_since(tmp_path: Path) -> None:
     with pytest.raises(EventLogError, match="--recover"):
         run(world.plan(), world.store.blobs, append_to(world.store), calls=calls)
     (world.work / "edit").write_bytes(b"work after the accident")
-    (outcome,) = recover(world.store.blobs, append_to(world.store))
+    (outcome,) = recover(world.store.blobs, append_to(world.store), world.store.rows)
     assert [path for path, _ in outcome.left] == [b"edit"]
     expected = (OLD if outcome.undone else NEW) | FOREIGN | {b"edit": (FILE, b"work after the accident")}
     assert files(world) == expected
