@@ -562,13 +562,6 @@ class Store:
 
         return LineCounts(self.fs, self.layout, self.blobs, self.rows)
 
-    def count_lines(self) -> int:
-        """Count the lines of uncounted changes, and store the counts. Returns: how many were new.
-
-        Raises: EventLogError.
-        """
-        return self.line_counts.count_all(self.query)
-
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
 
@@ -616,7 +609,7 @@ class Store:
         name = self._refresh_derived(fresh=True)
         with translate_os_errors(self.layout.directory(INDEX_DIR), "count lines anew"):
             self.line_counts.forget()
-        self.count_lines()
+        self.line_counts.count_all(self.query)
         return name
 
     def reindex(self) -> str | None:
