@@ -184,7 +184,7 @@ def _count_lines(store: "Store") -> None:
     from eventlog.base.errors import EventLogError
 
     try:
-        store.line_counts.count_all(store.query)
+        store.count_lines()
     except EventLogError:
         return
 

@@ -549,11 +549,19 @@ class Store:
         with self.view() as view:
             return table(self._snapshot(view), sql, parameters, limits)
 
+    def count_lines(self) -> int:
+        """Count the lines of uncounted changes, and store the counts: as `LineCounts.count_all`."""
+        return self.line_counts.count_all(self.query)
+
     def _snapshot(self, view: "LogView") -> "Snapshot":
         from eventlog.query.engine import Snapshot
 
-        lent = self._answers, self._connections, self.line_counts, self.people
-        return Snapshot(view, self.layout, self.fs, *lent)
+        def answers(ask: "Ask") -> "Answers":
+            from eventlog.replay.answers import StoreAnswers
+
+            return StoreAnswers(ask, self.blobs)
+
+        return Snapshot(view, self.layout, self.fs, answers, self._connections, self.line_counts, self.people)
 
     @cached_property
     def line_counts(self) -> "LineCounts":
@@ -561,11 +569,6 @@ class Store:
         from eventlog.replay.line_counts import LineCounts
 
         return LineCounts(self.fs, self.layout, self.blobs, self.rows)
-
-    def _answers(self, ask: "Ask") -> "Answers":
-        from eventlog.replay.answers import StoreAnswers
-
-        return StoreAnswers(ask, self.blobs)
 
     # -- keeping -------------------------------------------------------------------------------
 
@@ -609,7 +612,7 @@ class Store:
         name = self._refresh_derived(fresh=True)
         with translate_os_errors(self.layout.directory(INDEX_DIR), "count lines anew"):
             self.line_counts.forget()
-        self.line_counts.count_all(self.query)
+        self.count_lines()
         return name
 
     def reindex(self) -> str | None:
