@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import duckdb
@@ -33,12 +32,33 @@ from eventlog.query import added, costs, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.people import EVERYBODY, FULL, NO, OF_NAMES, People
+from eventlog.query.results import Limits, Result, arrow_within, rows_within
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from eventlog.base.types import Event
     from eventlog.log.numbering import Prefix
+
+__all__ = [
+    "Answering",
+    "Binding",
+    "Bound",
+    "Counting",
+    "Limits",
+    "Parameters",
+    "Result",
+    "Snapshot",
+    "arrow_within",
+    "asking_on",
+    "bind_counts",
+    "deadline",
+    "extras_meant",
+    "rows_within",
+    "run",
+    "table",
+    "too_long",
+]
 
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
@@ -73,21 +93,6 @@ class View(Protocol):
     def tail_table(self) -> "pa.Table": ...
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one query may use.
-
-    A result of more than `rows_max` rows is an error, never a silent cut; with `truncate` it is cut and
-    says so in `Result.truncated`. Time counts from the call; None is without limit.
-    """
-
-    rows_max: int = 1_000_000
-    truncate: bool = False
-    timeout_s: "float | None" = 300.0
-    memory_bytes: int = 2 << 30
-    threads: "int | None" = None
-
-
 # Makes the answers of the SQL functions, from a way to ask about the same snapshot of the log.
 Answering = Callable[[of_files.Ask], of_files.Answers]
 
@@ -102,24 +107,6 @@ class Counting(Protocol):
     def deferred(self, ask: of_files.Ask) -> Iterable["tuple[views.Pair, views.Pair]"]:
         """For each change whose contents were deferred and are stored by now: its key in LINE_COUNTS, and the
         hashes of these contents."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC.
-
-    `unread` are positions of the log whose events are lost to damage, so that the answer lacks them.
-    """
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    truncated: bool = False
-    unread: tuple[range, ...] = ()
-
-    def arrow(self) -> "pa.Table":
-        """The same answer as an Arrow table; `engine.table` makes one without going through rows."""
-        return _arrow_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,33 +164,6 @@ def table(
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
     return _answer(snapshot, _Question(sql, parameters, limits, arrow_within(limits)))
-
-
-def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
-    """A function that makes a Result of a relation."""
-
-    def rows(relation: duckdb.DuckDBPyRelation) -> Result:
-        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
-        rows_read = _python_rows(relation, types, limits.rows_max + 1)
-        if len(rows_read) > limits.rows_max:
-            _check_truncation(limits)
-            return Result(columns, types, rows_read[: limits.rows_max], truncated=True)
-        return Result(columns, types, rows_read)
-
-    return rows
-
-
-def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Table]":
-    """A function that makes an Arrow table of a relation."""
-
-    def arrow(relation: duckdb.DuckDBPyRelation) -> "pa.Table":
-        table = relation.limit(limits.rows_max + 1).to_arrow_table().rename_columns(relation.columns)
-        if table.num_rows > limits.rows_max:
-            _check_truncation(limits)
-            return table.slice(0, limits.rows_max)
-        return table
-
-    return arrow
 
 
 def _answer(snapshot: Snapshot, question: "_Question[_Answer]") -> "_Answer":
@@ -637,61 +597,3 @@ def deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Itera
     finally:
         done.set()
         watch.join()  # the connection is closed next, and must not be interrupted after that
-
-
-def _check_truncation(limits: Limits) -> None:
-    if not limits.truncate:
-        raise QueryError(
-            f"the answer has more than {limits.rows_max:,} rows. Add a LIMIT or an aggregate, "
-            "or raise the limit (`locus sql --rows N`)."
-        )
-
-
-_ZONED, _PLAIN = "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"
-
-
-def _python_rows(
-    relation: duckdb.DuckDBPyRelation, types: "tuple[str, ...]", count: int
-) -> "list[tuple[Any, ...]]":
-    """At most `count` rows as Python values.
-
-    DuckDB needs the package pytz to make an aware datetime. So times come without their zone, which
-    is always UTC, and get it here.
-    """
-    zoned = [i for i, kind in enumerate(types) if _ZONED in kind]
-    if not zoned:
-        return relation.limit(count).fetchall()
-    columns = [
-        f"#{i + 1}::{kind.replace(_ZONED, _PLAIN)}" if i in zoned else f"#{i + 1}"
-        for i, kind in enumerate(types)
-    ]
-    unzoned = relation.limit(count).project(", ".join(columns)).fetchall()
-    rows = []
-    for row in unzoned:
-        values = list(row)
-        for i in zoned:
-            values[i] = _in_utc(values[i])
-        rows.append(tuple(values))
-    return rows
-
-
-def _in_utc(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=UTC)
-    if isinstance(value, list):
-        return [_in_utc(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _in_utc(item) for key, item in value.items()}
-    return value
-
-
-def _arrow_of(result: Result) -> "pa.Table":
-    columns = [[row[i] for row in result.rows] for i in range(len(result.columns))]
-    with source.connect() as con:
-        if not result.rows:
-            selects = [f"NULL::{kind} AS c{i}" for i, kind in enumerate(result.types)]
-            table = con.sql(f"SELECT {', '.join(selects)} WHERE false").to_arrow_table()
-        else:
-            selects = [f"unnest(?::{kind}[]) AS c{i}" for i, kind in enumerate(result.types)]
-            table = con.sql(f"SELECT {', '.join(selects)}", params=columns).to_arrow_table()
-    return table.rename_columns(list(result.columns))

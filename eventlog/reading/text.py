@@ -17,9 +17,9 @@ from eventlog.reading.page import (
     USER,
     Block,
     CallBlock,
-    ShownChange,
     ChangesBlock,
     NoteBlock,
+    ShownChange,
     TurnPage,
     WordsBlock,
 )

@@ -541,8 +541,12 @@ class Store:
     def _snapshot(self, view: "LogView") -> "Snapshot":
         from eventlog.query.engine import Snapshot
 
-        lent = self._answers, self._connections, self.line_counts, self.people
-        return Snapshot(view, self.layout, self.fs, *lent)
+        def answers(ask: "Ask") -> "Answers":
+            from eventlog.replay.answers import StoreAnswers
+
+            return StoreAnswers(ask, self.blobs)
+
+        return Snapshot(view, self.layout, self.fs, answers, self._connections, self.line_counts, self.people)
 
     @cached_property
     def line_counts(self) -> "LineCounts":
@@ -550,11 +554,6 @@ class Store:
         from eventlog.replay.line_counts import LineCounts
 
         return LineCounts(self.fs, self.layout, self.blobs, self.rows)
-
-    def _answers(self, ask: "Ask") -> "Answers":
-        from eventlog.replay.answers import StoreAnswers
-
-        return StoreAnswers(ask, self.blobs)
 
     # -- maintenance ---------------------------------------------------------------------------
 
