@@ -14,7 +14,6 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
 from eventlog.hooks import state
-from eventlog.hooks.context import LOCK_WAIT_S_MIN, EventWriter, HookContext
 from eventlog.hooks.state import CaptureCheckpoint, SessionNotes
 
 TYPE_CHECKING = False
@@ -25,9 +24,11 @@ if TYPE_CHECKING:
     from eventlog.blobs.writer import BlobWriter
     from eventlog.hooks.closing import Closing, Ends
     from eventlog.hooks.deferred_lists import Start, Started
+    from eventlog.hooks.record import EventWriter, HookContext
     from eventlog.hooks.state import Running
     from eventlog.worktree.capture import Capture
 
+LOCK_WAIT_S_MIN = 0.02
 # Seconds from the end of the input until a capture reads no more files.
 BUDGET_S = {
     SESSION: 2.0, TURN_START: 2.0, TOOL_START: 0.05, TOOL: 0.4, TURN_END: 2.0, SESSION_END: 0.3,
@@ -73,8 +74,8 @@ class ContentStarter:
             self.started.close()
 
 
-class _Found(FrozenRecord):
-    """What a capture found."""
+class CaptureResult(FrozenRecord):
+    """What a capture came to."""
 
     capture: "Capture"
     previous: "bytes | None"  # the tree that its changes start from
@@ -83,7 +84,7 @@ class _Found(FrozenRecord):
     under_way: "list[Running]"  # the tools that may have made a change
 
 
-def closing_of(context: HookContext, checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
+def closing_of(context: "HookContext", checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
     """The turns that a whole capture closes: their process is gone, or their session left them."""
     abandoned = state.abandoned_turns(checkpoint, context.call, context.fs.time_ns() / 1e9)
     if not abandoned:
@@ -98,8 +99,8 @@ class DirectoryCapture:
 
     def __init__(
         self,
-        context: HookContext,
-        writer: EventWriter,
+        context: "HookContext",
+        writer: "EventWriter",
         notes: SessionNotes,
         starter: ContentStarter,
         *,
@@ -133,17 +134,17 @@ class DirectoryCapture:
             ):
                 checkpoint = state.read_checkpoint(layout, key)
                 closing = closing_of(self._context, checkpoint, self._by)
-                found = self._capture(blobs, pack, checkpoint, closing)
+                result = self._capture(blobs, pack, checkpoint, closing)
                 events = self._writer.moved(events, pack)
-                self._store_later(found.capture)
-                files = self._files(found, checkpoint, blobs, pack)
+                self._store_later(result.capture)
+                files = self._files(result, checkpoint, blobs, pack)
                 pack.flush()
-                ends = self._ends(found, checkpoint)
-                frame = self._frame(events, files, found, checkpoint, ends, blobs)
+                ends = self._ends(result, checkpoint)
+                frame = self._frame(events, files, result, checkpoint, ends, blobs)
                 self._write(frame)
                 captured = Captured(
-                    is_whole=not found.capture.partial,
-                    is_noted=self._note(found, checkpoint, ends),
+                    is_whole=not result.capture.partial,
+                    is_noted=self._note(result, checkpoint, ends),
                     closed_count=0 if ends is None else ends.count,
                 )
         except Exception as error:
@@ -170,7 +171,7 @@ class DirectoryCapture:
         pack: "BlobWriter",
         checkpoint: CaptureCheckpoint,
         closing: "Closing | None",
-    ) -> _Found:
+    ) -> CaptureResult:
         from eventlog.worktree.capture import FILE_SIZE_MAX, capture
         from eventlog.worktree.contents import Deferral
 
@@ -198,7 +199,7 @@ class DirectoryCapture:
             captured, previous = capture(blobs, pack, root, **options), None
         dead = closing.dead() if closing is not None else frozenset()
         under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
-        return _Found(
+        return CaptureResult(
             capture=captured, previous=previous, switched=switched, closing=closing, under_way=under_way
         )
 
@@ -234,19 +235,19 @@ class DirectoryCapture:
         self,
         events: "list[Event]",
         files: "list[Event]",
-        found: _Found,
+        result: CaptureResult,
         checkpoint: CaptureCheckpoint,
         ends: "Ends | None",
         blobs: "BlobStore",
     ) -> "list[Event]":
         """The events of the call with those of the capture, in the order in which they are written."""
-        call, capture, facts = self._call, found.capture, self._facts(found, files)
+        call, capture, facts = self._call, result.capture, self._facts(result, files)
         of_turn = self._facts_of_turn(capture, blobs) if call.moment in (TURN_START, TURN_END) else {}
-        events = [self._with_facts(event, found, facts, of_turn) for event in events]
+        events = [self._with_facts(event, result, facts, of_turn) for event in events]
         differs = (
             capture.changes
             or capture.modes_changed
-            or found.previous is None
+            or result.previous is None
             or call.session in checkpoint.passed
         )
         before, after = ([], []) if ends is None else (ends.before, ends.after)
@@ -254,63 +255,60 @@ class DirectoryCapture:
             return [*before, *files, *after, *events]
         if call.moment == TOOL:
             if state.is_another_turn(checkpoint, call) or (differs and not capture.partial):
-                events += [*files, self._with_tree(self.tool_snapshot(), found, facts)]
+                events += [*files, self._with_tree(self.tool_snapshot(), result, facts)]
         elif call.moment == TOOL_START:
             if differs and not capture.partial:
-                events = [*files, self._with_tree(self.tool_snapshot(), found, facts), *events]
+                events = [*files, self._with_tree(self.tool_snapshot(), result, facts), *events]
         else:
             first = next((i for i, event in enumerate(events) if is_of_capture(event)), 0)
             events[first:first] = files
         return [*before, *events, *after]
 
     def _files(
-        self, found: _Found, checkpoint: CaptureCheckpoint, blobs: "BlobStore", pack: "BlobWriter"
+        self, result: CaptureResult, checkpoint: CaptureCheckpoint, blobs: "BlobStore", pack: "BlobWriter"
     ) -> "list[Event]":
         """The file events of a capture, as they will be written."""
         from eventlog.hooks.file_events import FILES_MAX, FileEventBuilder
 
         call = self._call
-        changes = [] if found.capture.partial else found.capture.changes
+        changes = [] if result.capture.partial else result.capture.changes
         if len(changes) > FILES_MAX or not changes:
             return []
         is_end = call.moment == SESSION_END
         turn = state.open_turn(checkpoint, call, self._notes.calls) if is_end else call.turn
         named = self._context.named()
-        builder = FileEventBuilder(call, turn, checkpoint, found.capture, named, found.under_way, pack)
+        builder = FileEventBuilder(call, turn, checkpoint, result.capture, named, result.under_way, pack)
         return [self._writer.admit(event) for change in changes for event in builder.build(change, blobs)]
 
-    def _ends(self, found: _Found, checkpoint: CaptureCheckpoint) -> "Ends | None":
+    def _ends(self, result: CaptureResult, checkpoint: CaptureCheckpoint) -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
-        if found.closing is None and not any(tool.dead for tool in found.under_way):
+        if result.closing is None and not any(tool.dead for tool in result.under_way):
             return None
         from eventlog.hooks import closing
 
         return closing.ends_of(
             self._context,
-            found.closing,
-            found.under_way,
-            found.capture,
-            found.previous,
+            result,
             checkpoint,
             self._writer.admit,
-            lambda event, facts: self._with_tree(event, found, facts),
+            lambda event, facts: self._with_tree(event, result, facts),
         )
 
-    def _facts(self, found: _Found, files: "list[Event]") -> Event:
+    def _facts(self, result: CaptureResult, files: "list[Event]") -> Event:
         """What a snapshot reports of a capture that is not whole; empty for one that is."""
         facts: "dict[str, object]" = {}
-        capture = found.capture
+        capture = result.capture
         if capture.partial:
             from eventlog.base.paths import path_text
 
             facts["state"] = "partial"
             facts["pending"] = capture.pending_count
             facts["pending_paths"] = [path_text(path) for path in capture.pending[:_SHOWN_MAX]]
-        elif found.previous is None:
+        elif result.previous is None:
             facts["state"] = "baseline"
         if capture.warning is not None:
             facts["warning"] = capture.warning
-        if found.previous is not None and not capture.partial and len(files) < len(capture.changes):
+        if result.previous is not None and not capture.partial and len(files) < len(capture.changes):
             facts["changes"] = len(capture.changes)
             facts["told"] = len(files)
         return facts
@@ -334,11 +332,11 @@ class DirectoryCapture:
         return facts
 
     def _with_facts(
-        self, event: Event, found: _Found, facts: "dict[str, object]", of_turn: "dict[str, object]"
+        self, event: Event, result: CaptureResult, facts: "dict[str, object]", of_turn: "dict[str, object]"
     ) -> Event:
         """`event` with the result of the capture: its tree in a snapshot, its gaps in the moment's event."""
         if is_of_capture(event):
-            return self._with_tree(event, found, facts, of_turn)
+            return self._with_tree(event, result, facts, of_turn)
         if facts and event["event_type"] == "action":
             return {**event, "payload": {**object_of(event, "payload"), "capture": facts}}
         return event
@@ -352,18 +350,18 @@ class DirectoryCapture:
     def _with_tree(
         self,
         event: Event,
-        found: _Found,
+        result: CaptureResult,
         facts: "dict[str, object]",
         of_turn: "dict[str, object] | None" = None,
     ) -> Event:
         from eventlog.blobs.ids import to_text
 
-        capture, tree = found.capture, to_text(found.capture.root)
+        capture, tree = result.capture, to_text(result.capture.root)
         filled = {
             **object_of(event, "payload"),
             "git_head": self._directory.commit,
             "git_branch": self._directory.branch,
-            "keep_ignored": found.switched,
+            "keep_ignored": result.switched,
             **capture.facts(),
             **(of_turn or {}),
             "capture": {**facts, **capture.deferred_facts()} or None,
@@ -378,19 +376,19 @@ class DirectoryCapture:
 
     # -- after the append ----------------------------------------------------------------------
 
-    def _note(self, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> bool:
+    def _note(self, result: CaptureResult, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> bool:
         """Write the notes for the next capture, which may be lost; whether they were."""
         try:
-            self._write_notes(found, checkpoint, ends)
+            self._write_notes(result, checkpoint, ends)
             return True
         except Exception as error:
             self._context.note(error)
             return False
 
-    def _write_notes(self, found: _Found, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> None:
-        context, call, capture, key = self._context, self._call, found.capture, self._directory.key
-        layout, is_whole = context.layout, not found.capture.partial
-        late = [tool.cause for tool in found.under_way if tool.late]
+    def _write_notes(self, result: CaptureResult, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> None:
+        context, call, capture, key = self._context, self._call, result.capture, self._directory.key
+        layout, is_whole = context.layout, not result.capture.partial
+        late = [tool.cause for tool in result.under_way if tool.late]
         if ends is not None:
             late += ends.causes
             ends.forget(layout, checkpoint)
@@ -413,7 +411,7 @@ class DirectoryCapture:
             state.trim_running(layout, key)
 
 
-def has_ignored_values(context: HookContext) -> bool:
+def has_ignored_values(context: "HookContext") -> bool:
     """Whether files with settings are kept that git ignores."""
     directory = context.directory
     return directory is not None and os.path.exists(context.layout.live(f"{directory.key}.kept"))

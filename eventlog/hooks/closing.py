@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eventlog.base.fs import FileSystem
-    from eventlog.hooks.context import HookContext
+    from eventlog.hooks.captured import CaptureResult
+    from eventlog.hooks.record import HookContext
     from eventlog.worktree.capture import Capture
 
 HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
@@ -75,25 +76,22 @@ class Ends:
 
 def ends_of(
     context: "HookContext",
-    closing: "Closing | None",
-    under_way: "Sequence[Running]",
-    capture: "Capture",
-    previous: "bytes | None",
+    result: "CaptureResult",
     checkpoint: CaptureCheckpoint,
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
-    """The events that close the turns of `closing` and the dead calls of `under_way`.
+    """The events that close the turns and the dead calls that a capture has found.
 
     A capture that is not whole closes only the turn that a prompt follows; the others stay noted.
 
     Args:
-        previous: the tree that the changes of the capture start from.
         checkpoint: its nonce separates a second closing of one turn from a repetition.
         admit: makes an event whole.
         fill: puts the tree of the capture, and its facts, into a snapshot.
     """
     layout, call = context.layout, context.call
+    closing, under_way, capture = result.closing, result.under_way, result.capture
     by = HOOK if closing is None else closing.by
     turns = {} if closing is None else closing.turns
     if capture.partial:
@@ -116,7 +114,7 @@ def ends_of(
         snapshot = admit(_event(turn, checkpoint.nonce, "snapshot", "turn_end", None, snapshot_payload))
         if short(turn.turn) not in notes.begun:
             ended_us = _not_before(turn, ended_us, snapshot["occurred_at"])
-        doubt = _all_doubtful(turn, call, capture, previous, checkpoint)
+        doubt = _all_doubtful(turn, call, capture, result.previous, checkpoint)
         ends.after.append(fill(snapshot, _late(capture, doubt)))
         ends.after.append(
             admit(_event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted"))

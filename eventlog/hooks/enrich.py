@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from eventlog.hooks.context import HookContext
+    from eventlog.hooks.record import HookContext
 
 _TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
 _TRANSCRIPT_BYTES_USUAL = 4 << 20

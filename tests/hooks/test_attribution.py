@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.agents.kit.tools import ANY, EDITS, QUIET, WAITS
-from eventlog.hooks import attribution as a
-from eventlog.hooks.attribution import CaptureOrigin, attribute
+from eventlog.hooks import file_events as a
+from eventlog.hooks.file_events import CaptureOrigin, attribute
 from eventlog.hooks.state import Running
 
 MINE, BESIDE, OTHERS = ("codex", "s", "t"), ("codex", "s", "t2"), ("claude-code", "o", "p")

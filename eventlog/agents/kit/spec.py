@@ -1,6 +1,6 @@
 """What Locus has to know of an agent, as one record: the package of each agent states an `AgentSpec`.
 
-Everything that installs, records, imports, examines or serves reads these records (`agents/registry.py`) and
+Everything that installs, records, imports, examines or serves reads these records (`agents/__init__.py`) and
 knows no agent by name. Modules are named by their dotted names and imported when they are needed, so that a
 hook call of one agent loads no other agent's code. On the hook path: imports nothing.
 """
