@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from eventlog.base import identity, jsontext, store_location
 from eventlog.base.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
-from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout, StoreFiles
 from eventlog.base.types import Event as Row
 from eventlog.blobs.presence import Holder, Named
 from eventlog.blobs.store import BlobStore
@@ -90,9 +90,9 @@ class Store:
     """An open store. Use as a context manager, or call `close`."""
 
     def __init__(self, fs: FileSystem, layout: Layout, who: identity.Identity) -> None:
-        self.fs = fs
-        self.layout = layout
+        self.fs, self.layout = fs, layout
         self.identity = who
+        self.files = StoreFiles(fs, layout, who.store_id)
         self.journal = Journal(fs, layout, who.store_id)
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
         self._holder = Holder(fs, layout, self.blobs)

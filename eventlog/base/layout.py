@@ -43,6 +43,10 @@ Paths are text joined with "/". Files are 0600, directories 0700. Parsers return
 are not theirs, so foreign files are left alone (S1-61).
 """
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from eventlog.base.fs import FileSystem
+
 JOURNAL_DIR = "log/journal"
 SEGMENT_DIR = "log/segments"
 MANIFEST_DIR = "log/manifest"
@@ -190,6 +194,17 @@ class Layout:
 
     def tmp(self, name: str) -> str:
         return f"{self.root}/{TMP_DIR}/{name}"
+
+
+class StoreFiles:
+    """The files of one store: how they are reached, their names, and the id in them. Never changed."""
+
+    __slots__ = ("fs", "layout", "store_id")
+
+    def __init__(self, fs: "FileSystem", layout: Layout, store_id: bytes) -> None:
+        self.fs = fs
+        self.layout = layout
+        self.store_id = store_id
 
 
 def segment_name(base: int, end: int, hash16: str) -> str:
