@@ -90,11 +90,12 @@ class Store:
     """An open store. Use as a context manager, or call `close`."""
 
     def __init__(self, fs: FileSystem, layout: Layout, who: identity.Identity) -> None:
-        self.fs, self.layout = fs, layout
+        self.fs = fs
+        self.layout = layout
         self.identity = who
         self.files = StoreFiles(fs, layout, who.store_id)
-        self.journal = Journal(fs, layout, who.store_id)
-        self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
+        self.journal = Journal(self.files)
+        self.blobs = BlobStore(self.files, kinds_in=self._kinds_in, modes=who.keeps_modes)
         self._holder = Holder(fs, layout, self.blobs)
         self._redactor: redaction.Redactor | None = None
         self._location_checked = False
@@ -299,7 +300,7 @@ class Store:
         """A pinned, consistent view of the whole log; close it, or use it as a context manager."""
         from eventlog.log.reader import open_view
 
-        view = open_view(self.fs, self.layout, self.identity.store_id)
+        view = open_view(self.files)
         view.memory = self.tail_memory
         view.on_loss = self._lost.update
         view.excerpt = self._excerpt
@@ -362,9 +363,7 @@ class Store:
         from eventlog.log.follow import Follower, follow
 
         follower = Follower(
-            self.fs,
-            self.layout,
-            self.identity.store_id,
+            self.files,
             since,
             session_id=session_id,
             event_types=event_types,
@@ -581,9 +580,7 @@ class Store:
 
         self._before_writing()
         return seal(
-            self.fs,
-            self.layout,
-            self.identity.store_id,
+            self.files,
             self.journal,
             rotate_active=rotate_active,
             lock_timeout_s=lock_timeout_s,
@@ -598,8 +595,7 @@ class Store:
         from eventlog.log.maintenance import maintenance_event
 
         self._before_writing()
-        where = (self.fs, self.layout, self.identity.store_id)
-        report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
+        report = compact(self.files, everything=everything, lock_timeout_s=lock_timeout_s)
         if report.segments:
             self.append_rows([maintenance_event("compact", report.figures())])
         return report

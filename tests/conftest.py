@@ -10,7 +10,8 @@ from typing import Protocol, TypeVar
 import pytest
 from hypothesis import settings
 
-from eventlog.base.layout import DIRECTORIES, Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import DIRECTORIES, Layout, StoreFiles
 from tests.levels import LEVELS, level_of
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
@@ -33,6 +34,11 @@ os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"locus-tests-
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 STORE_ID = bytes(range(16))
+
+
+def files_of(fs: FileSystem, layout: Layout) -> StoreFiles:
+    """The files of a store whose id is STORE_ID."""
+    return StoreFiles(fs, layout, STORE_ID)
 
 
 @pytest.hookimpl(tryfirst=True)

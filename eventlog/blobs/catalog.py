@@ -10,15 +10,9 @@ import os
 
 from eventlog.base.errors import Corruption
 from eventlog.base.fs import FileSystem
-from eventlog.base.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, Layout, parse_idx, parse_pack
+from eventlog.base.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, StoreFiles, parse_idx, parse_pack
 from eventlog.blobs import recent_packs
-from eventlog.blobs.pack import (
-    FOOTER_SIZE,
-    HEADER_SIZE,
-    PackTables,
-    decode_tables,
-    tables_range,
-)
+from eventlog.blobs.pack import FOOTER_SIZE, HEADER_SIZE, PackTables, decode_tables, tables_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +33,7 @@ class Catalog:
 
     __slots__ = (
         "_condemned",
+        "_files",
         "_firsts",
         "_fs",
         "_idx",
@@ -47,7 +42,6 @@ class Catalog:
         "_order",
         "_paths",
         "_rows",
-        "_store_id",
         "_tables",
         "_unrecorded",
         "names",
@@ -55,10 +49,10 @@ class Catalog:
         "unreadable",
     )
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes) -> None:
-        self._fs = fs
-        self._layout = layout
-        self._store_id = store_id
+    def __init__(self, files: StoreFiles) -> None:
+        self._files = files
+        self._fs = files.fs
+        self._layout = files.layout
         self._idx: "Idx | None" = None
         self._condemned: "dict[str, PackTables]" = {}
         self._tables: "dict[str, PackTables]" = {}
@@ -107,9 +101,7 @@ class Catalog:
                 self._add_recent(tables)
         self.unreadable = {name: why for name, why in self.unreadable.items() if name in wanted}
         missing = sorted(wanted - self._tables.keys())
-        recorded = (
-            recent_packs.read(self._fs, self._layout, self._store_id, missing) if len(missing) > 1 else {}
-        )
+        recorded = recent_packs.read(self._files, missing) if len(missing) > 1 else {}
         for name in missing:
             if name in recorded:
                 self._take(recorded[name])
@@ -119,7 +111,7 @@ class Catalog:
     def store_recent(self) -> None:
         """Record the packs that this process had to open, or has made, for the next. Derived: never fails."""
         packs, self._unrecorded = self._unrecorded, []
-        recent_packs.store(self._fs, self._layout, packs)
+        recent_packs.store(self._files, packs)
 
     def add(self, tables: PackTables) -> None:
         """Add a pack that this process published; its name is durable."""
@@ -162,7 +154,7 @@ class Catalog:
                 continue
             path = f"{directory}/{name}"
             try:
-                tables = cached.get(path) or load_tables(self._fs, path, stem, self._store_id)
+                tables = cached.get(path) or load_tables(self._fs, path, stem, self._files.store_id)
             except (Corruption, FileNotFoundError):
                 continue  # verify names it; nothing live is in it
             self._condemned[path] = tables
@@ -249,7 +241,7 @@ class Catalog:
             from eventlog.blobs.idx import Idx
 
             try:
-                idx = Idx(self._fs, self._layout.idx(number), self._store_id)
+                idx = Idx(self._fs, self._layout.idx(number), self._files.store_id)
             except (Corruption, OSError):
                 continue  # derived: whatever is wrong with it, the packs answer
             if idx.packs <= self.names:
@@ -276,7 +268,7 @@ class Catalog:
         self._add_recent(tables)
 
     def _load_tables(self, name: str) -> PackTables:
-        return load_tables(self._fs, self._layout.pack(name), name, self._store_id)
+        return load_tables(self._fs, self._layout.pack(name), name, self._files.store_id)
 
     def _forget_recent(self) -> None:
         # An id's row counts through the entries of all recent packs, in the order of `_order`.

@@ -18,8 +18,8 @@ import struct
 
 from blake3 import blake3
 
-from eventlog.base.fs import FileSystem, read_file, write_all
-from eventlog.base.layout import Layout
+from eventlog.base.fs import read_file, write_all
+from eventlog.base.layout import StoreFiles
 from eventlog.blobs.pack import PackTables
 
 TYPE_CHECKING = False
@@ -33,10 +33,9 @@ _SIZE_MAX = 64 << 20
 _ENTRIES_MAX = 512  # of a small pack
 
 
-def read(
-    fs: FileSystem, layout: Layout, store_id: bytes, names: "Collection[str]"
-) -> "dict[str, PackTables]":
+def read(files: StoreFiles, names: "Collection[str]") -> "dict[str, PackTables]":
     """The tables of those of the packs `names` that have a record."""
+    fs, layout = files.fs, files.layout
     try:
         data = read_file(fs, layout.recent_packs, _SIZE_MAX)
     except (OSError, ValueError):
@@ -49,13 +48,13 @@ def read(
         first = start + _HEAD.size
         end = first + groups + entries
         digest = data[end : end + _DIGEST_SIZE]
-        if magic != _MAGIC or digest != blake3(store_id + data[start:end]).digest(_DIGEST_SIZE):
+        if magic != _MAGIC or digest != blake3(files.store_id + data[start:end]).digest(_DIGEST_SIZE):
             break
         name = raw.hex()
         if name in wanted:
             middle = first + groups
             tables_by_name[name] = PackTables(
-                layout.pack(name), name, store_id, size, offset, data[first:middle], data[middle:end]
+                layout.pack(name), name, files.store_id, size, offset, data[first:middle], data[middle:end]
             )
         start = end + _DIGEST_SIZE
     if start != len(data):
@@ -66,13 +65,14 @@ def read(
     return tables_by_name
 
 
-def store(fs: FileSystem, layout: Layout, packs: "Sequence[PackTables]") -> None:
+def store(files: StoreFiles, packs: "Sequence[PackTables]") -> None:
     """Add records of these packs, those of the small ones. Never fails."""
+    fs = files.fs
     data = b"".join(_record(tables) for tables in packs if len(tables) <= _ENTRIES_MAX)
     if not data:
         return
     try:
-        fd = fs.open(layout.recent_packs, os.O_WRONLY | os.O_CREAT)
+        fd = fs.open(files.layout.recent_packs, os.O_WRONLY | os.O_CREAT)
         try:
             write_all(fs, fd, data, fs.fstat(fd).st_size)
         finally:

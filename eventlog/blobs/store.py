@@ -9,8 +9,8 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 """
 
 from eventlog.base.errors import Ambiguous, Corruption, NotFound
-from eventlog.base.fs import FileSystem, publish, translate_os_errors
-from eventlog.base.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
+from eventlog.base.fs import publish, translate_os_errors
+from eventlog.base.layout import IDX_DIR, PACK_DIR, StoreFiles, parse_idx
 from eventlog.blobs.catalog import Catalog, Location
 from eventlog.blobs.ids import EMPTY_BLOB, ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
 from eventlog.blobs.pack import BLOB, TREE
@@ -36,9 +36,7 @@ class BlobStore:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         *,
         cache_bytes: "int | None" = None,
         kinds_in: "KindsIn | None" = None,
@@ -56,13 +54,14 @@ class BlobStore:
         self.elsewhere: "Callable[[bytes], bytes | None]" = lambda _: None
         self._kinds_in = kinds_in
         self.modes = modes
-        self.fs = fs
-        self.layout = layout
-        self.store_id = store_id
-        self._catalog = Catalog(fs, layout, store_id)
+        self.files = files
+        self.fs = files.fs
+        self.layout = files.layout
+        self.store_id = files.store_id
+        self._catalog = Catalog(files)
         self._groups: "GroupReader | None" = None  # not imported by processes that only write
         self._cache_bytes = cache_bytes
-        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
         return self
@@ -95,9 +94,7 @@ class BlobStore:
         Raises: LockTimeout.
         """
         return BlobWriter(
-            self.fs,
-            self.layout,
-            self.store_id,
+            self.files,
             self._catalog,
             codec=codec,
             level=level,

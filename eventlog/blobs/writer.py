@@ -19,7 +19,7 @@ from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
 from eventlog.base.fs import FileSystem, store_error, translate_os_errors, write_all
-from eventlog.base.layout import PACK_DIR, Layout
+from eventlog.base.layout import PACK_DIR, StoreFiles
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import Catalog
 from eventlog.blobs.ids import EMPTY_BLOB, hasher_of, tree_id
@@ -84,9 +84,7 @@ class BlobWriter:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         catalog: Catalog,
         *,
         codec: str,
@@ -103,19 +101,19 @@ class BlobWriter:
         self._paced = paced
         self._kinds_in = kinds_in
         self._withheld = {} if withheld is None else withheld
-        self._fs = fs
-        self._layout = layout
-        self._store_id = store_id
+        self._fs = files.fs
+        self._layout = files.layout
+        self._store_id = files.store_id
         self._catalog = catalog
         self._codec = CODEC_NAMES[codec]
         self._level = _LEVELS[self._codec] if level is None else level
         self._group_bytes = min(group_bytes or _GROUP_BYTES[self._codec], GROUP_RAW_MAX)
-        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
         self._threads = threads
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
         self._start_pack()
-        self._lock = acquire(fs, layout, GC, exclusive=False, timeout_s=lock_timeout_s)
+        self._lock = acquire(files.fs, files.layout, GC, exclusive=False, timeout_s=lock_timeout_s)
         try:
             # Listed under the lock: what is there now stays until the lock goes.
             with self._reading:

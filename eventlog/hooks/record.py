@@ -26,7 +26,7 @@ from eventlog.agents.kit.tools import ANY
 from eventlog.base import config, identity
 from eventlog.base.errors import Corruption, EventLogError, LockTimeout, NotFound
 from eventlog.base.fs import FileSystem
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
 from eventlog.hooks import state, texts
@@ -692,9 +692,7 @@ class HookRecorder:
 
         self.redactor.search_until = self.began_s + _SCAN_S * patience(self.environ)
         self.blobs = BlobStore(
-            self.fs,
-            self.layout,
-            self.who.store_id,
+            StoreFiles(self.fs, self.layout, self.who.store_id),
             kinds_in=self.redactor.kinds_in,
             modes=self.who.keeps_modes,
         )
@@ -710,7 +708,8 @@ class HookRecorder:
             assert isinstance(payload, dict)
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
         self._note_begun()
-        journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
+        files = StoreFiles(self.fs, self.layout, self.who.store_id)
+        journal = Journal(files, lock_timeout_s=_APPEND_TIMEOUT_S)
         self.refused = True
         try:
             journal.append(lines)

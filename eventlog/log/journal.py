@@ -27,7 +27,7 @@ from _thread import allocate_lock
 
 from eventlog.base.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
 from eventlog.base.fs import FileSystem, publish
-from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, parse_journal
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, StoreFiles, parse_journal
 from eventlog.base.locks import APPEND, KeptLock
 from eventlog.log.acknowledged import Note, read_note
 from eventlog.log.frame import (
@@ -175,22 +175,22 @@ def end_after(fs: FileSystem, fd: int, path: str, known: int) -> int:
     return end_of_open(fs, fd, path)  # what was read may end in the middle of a frame
 
 
-def journal_numbers(fs: FileSystem, layout: Layout) -> "list[int]":
+def journal_numbers(files: StoreFiles) -> "list[int]":
     """Every journal on disk, ascending, replaced ones included."""
-    names = fs.listdir(layout.directory(JOURNAL_DIR))
+    names = files.fs.listdir(files.layout.directory(JOURNAL_DIR))
     return [number for number in map(parse_journal, names) if number is not None]
 
 
-def live_journals(fs: FileSystem, layout: Layout) -> "list[int]":
+def live_journals(files: StoreFiles) -> "list[int]":
     """The journals that hold the log's tail, ascending: those that no later one replaces.
 
     A journal whose header does not verify is listed, so that whoever reads it meets the Corruption.
     """
     live: "list[int]" = []
-    for number in journal_numbers(fs, layout):
-        path = layout.journal(number)
+    for number in journal_numbers(files):
+        path = files.layout.journal(number)
         try:
-            replaces = decode_header(_read_header(fs, path), path).replaces
+            replaces = decode_header(_read_header(files.fs, path), path).replaces
         except FileNotFoundError:  # sealed and unlinked since the listing
             continue
         except Corruption:
@@ -201,16 +201,17 @@ def live_journals(fs: FileSystem, layout: Layout) -> "list[int]":
     return live
 
 
-def unlink_journals(fs: FileSystem, layout: Layout, numbers: "list[int]") -> None:
+def unlink_journals(files: StoreFiles, numbers: "list[int]") -> None:
     """Remove sealed journals, lowest first, and make that durable.
 
     The order matters: as long as a journal exists, so do all higher ones. The highest is kept
     whatever `numbers` contains, because it determines the next position.
     """
-    for number in journal_numbers(fs, layout)[:-1]:
+    fs = files.fs
+    for number in journal_numbers(files)[:-1]:
         if number in numbers:
-            fs.unlink(layout.journal(number))
-    fs.fsync_dir(layout.directory(JOURNAL_DIR))
+            fs.unlink(files.layout.journal(number))
+    fs.fsync_dir(files.layout.directory(JOURNAL_DIR))
 
 
 class _Active:
@@ -257,15 +258,14 @@ class _Active:
 class Journal:
     """Appends to the store's journals. See the module's docstring for who may call it at once."""
 
-    def __init__(
-        self, fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: float = 10.0
-    ) -> None:
-        assert len(store_id) == 16, store_id
-        self._fs = fs
-        self._layout = layout
-        self._directory = layout.directory(JOURNAL_DIR)
-        self._store_id = store_id
-        self._lock = KeptLock(fs, layout, APPEND)
+    def __init__(self, files: StoreFiles, *, lock_timeout_s: float = 10.0) -> None:
+        assert len(files.store_id) == 16, files.store_id
+        self._files = files
+        self._fs = files.fs
+        self._layout = files.layout
+        self._store_id = files.store_id
+        self._directory = files.layout.directory(JOURNAL_DIR)
+        self._lock = KeptLock(files.fs, files.layout, APPEND)
         self._lock_timeout_s = lock_timeout_s
         self._boot: "bytes | None" = None
         self._active: "_Active | None" = None
@@ -439,7 +439,7 @@ class Journal:
         note: "Note | None" = None
         try:
             active, size = self._inspect(fd, number)
-            active.note = note = Note(fs, self._layout, number, active.inode)
+            active.note = note = Note(self._files, number, active.inode)
             # After a power cut un-acknowledged frames may be missing before a valid trailer:
             # the whole file is read when it is of an earlier boot.
             is_valid = active.header.boot == self._boot_digest() and self._read_tail(active, size)
@@ -466,7 +466,7 @@ class Journal:
             return end
         from eventlog.log.manifest import read_current
 
-        return max(end, read_current(self._fs, self._layout, self._store_id).next_position)
+        return max(end, read_current(self._files).next_position)
 
     def _sync_name(self) -> None:
         """Whoever linked this journal may have died before it made the name durable."""
@@ -647,8 +647,8 @@ class Journal:
         Usually that is one journal; more when others rotated between the failed sync and the lock.
         """
         self._forget()
-        numbers = journal_numbers(self._fs, self._layout)
-        live = live_journals(self._fs, self._layout)
+        numbers = journal_numbers(self._files)
+        live = live_journals(self._files)
         if number not in live:
             self._failed = None
             return  # sealed, or copied forward by another process, since
@@ -678,7 +678,7 @@ class Journal:
 
     def _read_end(self, number: int) -> int:
         fs = self._fs
-        acknowledged = read_note(fs, self._layout, number) or 0
+        acknowledged = read_note(self._files, number) or 0
         fd = fs.open(self._layout.journal(number), os.O_RDONLY)
         try:
             active, size = self._inspect(fd, number)
@@ -693,7 +693,7 @@ class Journal:
     def _refuse_lost_journals(self) -> None:
         """Starting at position 0 again would hide sealed events, or give positions twice."""
         has = "manifest" if self._fs.listdir(self._layout.directory(MANIFEST_DIR)) else ""
-        if not has and read_note(self._fs, self._layout, 0):
+        if not has and read_note(self._files, 0):
             has = "note of what was acknowledged"
         if has:
             what = f"the store has a {has} but no journal: the active one was removed"

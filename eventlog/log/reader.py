@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
 from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.jsontext import decode
-from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, StoreFiles
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
@@ -63,7 +63,7 @@ _Answer = TypeVar("_Answer")
 _BLANK: Event = dict.fromkeys(COLUMN_NAMES)
 
 
-def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix | None" = None) -> "LogView":
+def open_view(files: StoreFiles, prefix: "Prefix | None" = None) -> "LogView":
     """The log as it is now, pinned until the view is closed.
 
     Args: prefix: gives the tail's events and sessions that are in segments; by default the segments
@@ -73,12 +73,11 @@ def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix |
     missing: Corruption | None = None
     for _ in range(_TRIES_MAX):
         try:
-            with translate_os_errors(layout.root, "read the log"):
-                newest = journal_numbers(fs, layout)[-1:]
-                acknowledged = (
-                    read_note(fs, layout, *newest) if newest else None
-                )  # before the journals are read
-                view = _try_open(fs, layout, store_id)
+            with translate_os_errors(files.layout.root, "read the log"):
+                newest = journal_numbers(files)[-1:]
+                # Before the journals are read.
+                acknowledged = read_note(files, *newest) if newest else None
+                view = _try_open(files)
         except _MissingError as error:
             missing = error.corruption
             view = None
@@ -86,8 +85,10 @@ def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix |
             view.prefix = prefix
             view.acknowledged = acknowledged
             return view
-        fs.sleep(_TRY_AGAIN_S)
-    raise missing or Corruption(layout.root, "other processes replaced the manifest whenever it was opened")
+        files.fs.sleep(_TRY_AGAIN_S)
+    raise missing or Corruption(
+        files.layout.root, "other processes replaced the manifest whenever it was opened"
+    )
 
 
 class LogView:
@@ -95,27 +96,25 @@ class LogView:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         manifest: Manifest,
         journals: list[int],
         size_of_last: int,
         pin: int,
     ) -> None:
         """Called by `open_view`. Takes over `pin`, a descriptor (-1: nothing needs one)."""
-        self.fs = fs
-        self.layout = layout
-        self.store_id = store_id
+        self.files = files
+        self.fs = files.fs
+        self.layout = files.layout
+        self.store_id = files.store_id
         self.manifest = manifest
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
         self.acknowledged: int | None = None  # every event before it was there when the view was opened
         self.memory: TailMemory | None = None  # of the store that opened the view
-        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
-            None  # gets what cannot be read of the tail
-        )
+        # Gets what cannot be read of the tail.
+        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = None
         self.excerpt: Excerpt | None = None  # another way to the events of one turn
         self._pin = pin
 
@@ -298,7 +297,7 @@ class LogView:
         from eventlog.log.segment_file import SegmentFile
 
         tests = wanted.columns(entry.base, entry.end)
-        with SegmentFile(self.fs, self.layout, self.store_id, entry) as file:
+        with SegmentFile(self.files, entry) as file:
             for group in range(file.row_groups):
                 if not tests:
                     yield from file.slices(names, group)
@@ -321,7 +320,7 @@ class LogView:
     def turn_limit(self) -> "int | None":
         """The turn limit in STORE; None without one, and while a damaged STORE is being repaired."""
         try:
-            return turn_limit(self.fs, self.layout)
+            return turn_limit(self.files)
         except Corruption:
             return None
 
@@ -333,7 +332,7 @@ class LogView:
             return EmptyPrefix()
         from eventlog.log.segment_file import SegmentPrefix
 
-        return SegmentPrefix(self.fs, self.layout, self.store_id, self.manifest.segments)
+        return SegmentPrefix(self.files, self.manifest.segments)
 
     @cached_property
     def _tail_facts(self) -> TailFacts:
@@ -350,9 +349,8 @@ class LogView:
 
     def _noting(self, facts: TailFacts) -> TailFacts:
         if self.acknowledged is not None and facts.end < self.acknowledged:
-            facts.lost.append(
-                LostPositions(facts.end, self.acknowledged, self.journals[-1])
-            )  # cut, or rot of the end
+            # Cut, or rot of the end.
+            facts.lost.append(LostPositions(facts.end, self.acknowledged, self.journals[-1]))
         if facts.lost and self.on_loss is not None:
             self.on_loss(facts.lost)
         return facts
@@ -379,14 +377,7 @@ class LogView:
         return TailMemory(_CACHE_BYTES)
 
     def _walk(self) -> Iterator[TailJournal]:
-        return walk(
-            self.fs,
-            self.layout,
-            self.store_id,
-            self.journals,
-            self.manifest.next_position,
-            self.size_of_last,
-        )
+        return walk(self.files, self.journals, self.manifest.next_position, self.size_of_last)
 
     def _stream(self) -> Iterator[Chunk]:
         numbering = Numbering(self._known_prefix, self.turn_limit)
@@ -464,27 +455,29 @@ class _MissingError(Exception):
         self.corruption = corruption
 
 
-def _try_open(fs: FileSystem, layout: Layout, store_id: bytes) -> "LogView | None":
+def _try_open(files: StoreFiles) -> "LogView | None":
     """One try; None when others changed the log meanwhile. Raises: _MissingError."""
-    numbers = manifests.numbers(fs, layout)
+    fs = files.fs
+    numbers = manifests.numbers(files)
     if numbers:
-        return _open_sealed(fs, layout, store_id, numbers[-1])
-    journals = unsealed(fs, layout, 1)
+        return _open_sealed(files, numbers[-1])
+    journals = unsealed(files, 1)
     if not journals:
-        if manifests.numbers(fs, layout):
+        if manifests.numbers(files):
             return None
-        return LogView(fs, layout, store_id, Manifest(store_id.hex()), [], 0, -1)
-    pin = _pin(fs, layout.journal(journals[0]))
+        return LogView(files, Manifest(files.store_id.hex()), [], 0, -1)
+    pin = _pin(fs, files.layout.journal(journals[0]))
     if pin is None:
         return None
     try:
-        return _view(fs, layout, store_id, Manifest(store_id.hex()), journals, pin)
+        return _view(files, Manifest(files.store_id.hex()), journals, pin)
     except BaseException:
         fs.close(pin)
         raise
 
 
-def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> "LogView | None":
+def _open_sealed(files: StoreFiles, number: int) -> "LogView | None":
+    fs, layout = files.fs, files.layout
     path = layout.manifest(number)
     pin = _pin(fs, path)
     if pin is None:
@@ -494,14 +487,14 @@ def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -
         if size > manifests.SIZE_BYTES_MAX:
             raise Corruption(path, f"no manifest has {size:,} bytes")
         data = fs.pread(pin, size, 0)
-        manifest = manifests.check_identity(manifests.decode(data, path), path, store_id, number)
+        manifest = manifests.check_identity(manifests.decode(data, path), path, files.store_id, number)
         names = set(fs.listdir(layout.directory(SEGMENT_DIR)))
         for entry in manifest.segments:
             if entry.name not in names:
                 what = f"manifest {number} lists this segment, but it is not there"
                 raise _MissingError(Corruption(layout.segment(entry.name), what))
-        journals = unsealed(fs, layout, manifest.next_journal)
-        return _view(fs, layout, store_id, manifest, journals, pin)
+        journals = unsealed(files, manifest.next_journal)
+        return _view(files, manifest, journals, pin)
     except BaseException:
         fs.close(pin)
         raise
@@ -527,23 +520,22 @@ def _pin(fs: FileSystem, path: str) -> "int | None":
     return None
 
 
-def _view(
-    fs: FileSystem, layout: Layout, store_id: bytes, manifest: Manifest, journals: list[int], pin: int
-) -> LogView:
+def _view(files: StoreFiles, manifest: Manifest, journals: list[int], pin: int) -> LogView:
     """The view of a pinned manifest, if the journals continue it."""
+    layout = files.layout
     if not journals:
         what = f"no journal continues manifest {manifest.number}: the active one was removed"
         raise _MissingError(Corruption(layout.directory(JOURNAL_DIR), what))
     path = layout.journal(journals[0])
     try:
-        header = read_header(fs, layout, store_id, journals[0])
-        size_of_last = end_of_journal(fs, layout.journal(journals[-1]))
+        header = read_header(files, journals[0])
+        size_of_last = end_of_journal(files.fs, layout.journal(journals[-1]))
     except FileNotFoundError as error:
         raise _MissingError(Corruption(path, "this journal was removed although it is not sealed")) from error
     if not begins_at(header, manifest.next_position):
         what = f"it begins at position {header.base}, but the segments end at {manifest.next_position}"
         raise _MissingError(Corruption(path, what))
-    return LogView(fs, layout, store_id, manifest, journals, size_of_last, pin)
+    return LogView(files, manifest, journals, size_of_last, pin)
 
 
 def row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], object]" = decode) -> Event:

@@ -198,7 +198,7 @@ class TailMemory:
 
     def _read(self, view: "LogView", numbers: "list[int]") -> None:
         """Walk through whole journals, as any view does. Raises: Corruption."""
-        journals = walk(view.fs, view.layout, view.store_id, numbers, self._facts.end, view.size_of_last)
+        journals = walk(view.files, numbers, self._facts.end, view.size_of_last)
         for journal in journals if numbers else ():
             self._facts.add(journal, self._journals[-1] if self._journals else 0)
             self._waiting += [(journal.scan.path, frame) for frame in journal.frames]

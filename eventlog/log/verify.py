@@ -15,7 +15,14 @@ from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported
 from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
+from eventlog.base.layout import (
+    JOURNAL_DIR,
+    QUARANTINE_DIR,
+    Layout,
+    StoreFiles,
+    parse_quarantine,
+    parse_segment,
+)
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import quarantine
@@ -77,9 +84,10 @@ def as_far_as_readable(findings: Iterable[Finding], root: str) -> Iterator[Findi
 
 
 def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list[Finding]:
+    files = StoreFiles(fs, layout, store_id)
     pin = unopened = None
     try:
-        pin = open_view(fs, layout, store_id)
+        pin = open_view(files)
     except Corruption as error:
         unopened = Finding(error.path, f"{error.what}.", error.offset)
     except (Unsupported, LockTimeout):
@@ -105,14 +113,15 @@ def _verify_manifests(
     fs: FileSystem, layout: Layout, store_id: bytes
 ) -> tuple[list[Finding], Manifest, bool]:
     """What is wrong with the manifests, the last valid one, and whether it is the newest."""
+    files = StoreFiles(fs, layout, store_id)
     findings = []
     newest = True
     current = Manifest(store_id.hex())
-    numbers = manifests.numbers(fs, layout)
+    numbers = manifests.numbers(files)
     for number in numbers:
         path = layout.manifest(number)
         try:
-            manifest = manifests.read_numbered(fs, layout, store_id, number)
+            manifest = manifests.read_numbered(files, number)
         except FileNotFoundError:
             continue  # expired since the listing
         except Corruption as error:
@@ -151,6 +160,7 @@ def _verify_manifests(
 def _verify_segment(
     fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, level: str
 ) -> Iterator[Finding]:
+    files = StoreFiles(fs, layout, store_id)
     from eventlog.log.segment_file import SegmentFile
 
     path = layout.segment(entry.name)
@@ -163,7 +173,7 @@ def _verify_segment(
         if level == READ and _digest(fs, path) != entry.blake3:
             yield Finding(path, f"its bytes do not match their digest. {_LOST_FILE}: {events}.")
             return
-        with SegmentFile(fs, layout, store_id, entry) as file:
+        with SegmentFile(files, entry) as file:
             if level == READ and not _ascending(file, entry):
                 yield Finding(path, f"its positions are not strictly ascending inside {events}.")
     except FileNotFoundError:
@@ -225,8 +235,9 @@ def _verify_journals(
 
     Args: current: None when the newest manifest is not known, so that their beginning is unknown.
     """
-    acknowledged = _acknowledged(fs, layout)
-    numbers = journal_numbers(fs, layout)
+    files = StoreFiles(fs, layout, store_id)
+    acknowledged = _acknowledged(files)
+    numbers = journal_numbers(files)
     if not numbers and acknowledged and current is not None and not current.number:
         what = f"{acknowledged} events were acknowledged, but no journal is there. {_LOST_FILE}."
         yield Finding(layout.directory(JOURNAL_DIR), what)
@@ -244,7 +255,7 @@ def _verify_journals(
                 if number == numbers[-1]:
                     yield from _shortened(scan, acknowledged)
             else:
-                read_header(fs, layout, store_id, number)
+                read_header(files, number)
         except FileNotFoundError:
             continue  # sealed and unlinked since the listing
         except OSError as error:
@@ -255,9 +266,9 @@ def _verify_journals(
         yield from _discontinuities(fs, layout, store_id, current, numbers, ends)
 
 
-def _acknowledged(fs: FileSystem, layout: Layout) -> int:
+def _acknowledged(files: StoreFiles) -> int:
     """The position in the note, read before the journals: so an append meanwhile cannot make it be ahead."""
-    return read_note(fs, layout, max(journal_numbers(fs, layout), default=0)) or 0
+    return read_note(files, max(journal_numbers(files), default=0)) or 0
 
 
 def _shortened(scan: JournalScan, acknowledged: int) -> Iterator[Finding]:
@@ -332,9 +343,10 @@ def _discontinuities(
     Args: ends: where the scanned ones end. All of `numbers` but the last were closed when they were
     scanned, so that no append can have moved an end since.
     """
+    files = StoreFiles(fs, layout, store_id)
     position: int | None = current.next_position
     try:
-        live = unsealed(fs, layout, current.next_journal)
+        live = unsealed(files, current.next_journal)
     except OSError:
         return  # reported already
     for number in live:
@@ -342,7 +354,7 @@ def _discontinuities(
             break
         path = layout.journal(number)
         try:
-            header = read_header(fs, layout, store_id, number)
+            header = read_header(files, number)
         except (Corruption, OSError):
             position = None  # reported already
             continue

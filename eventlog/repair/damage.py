@@ -21,6 +21,7 @@ from eventlog.base.layout import (
     PACK_DIR,
     SEGMENT_DIR,
     Layout,
+    StoreFiles,
     parse_idx,
     parse_pack,
     parse_segment,
@@ -106,6 +107,7 @@ class Damage:
         self._fs = cast(FileSystem, self.reader)
         self._layout = store.layout
         self._id = store.identity.store_id
+        self._files = StoreFiles(self._fs, self._layout, self._id)
         self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
         self._copier = Copier(store.fs, store.layout)
         self.plan = RepairPlan()
@@ -144,12 +146,12 @@ class Damage:
         self.plan.steps.append(RepairStep(kind, path, what, then))
 
     def _scan_manifests(self) -> None:
-        self.numbers = manifests.numbers(self._fs, self._layout)
+        self.numbers = manifests.numbers(self._files)
         broken = []
         for number in self.numbers:
             path = self._layout.manifest(number)
             try:
-                self.base = manifests.read_numbered(self._fs, self._layout, self._id, number)
+                self.base = manifests.read_numbered(self._files, number)
             except Unsupported:
                 raise
             except (Corruption, OSError) as error:
@@ -168,11 +170,11 @@ class Damage:
 
     def _lacks_newer_manifest(self) -> bool:
         """Whether the journals begin after the newest manifest ends: a newer one is gone."""
-        numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.base.next_journal]
+        numbers = [n for n in journal_numbers(self._files) if n >= self.base.next_journal]
         if not numbers or numbers[0] == self.base.next_journal:
             return False
         try:
-            header = read_header(self._fs, self._layout, self._id, numbers[0])
+            header = read_header(self._files, numbers[0])
         except (Corruption, OSError):
             return False
         return header.base > self.base.next_position
@@ -269,9 +271,9 @@ class Damage:
         """Where the rebuilt log goes on: in the journal that begins there, or after a gap."""
         self.new_log = True
         bases: dict[int, JournalHeader] = {}
-        for number in journal_numbers(self._fs, self._layout):
+        for number in journal_numbers(self._files):
             try:
-                bases[number] = read_header(self._fs, self._layout, self._id, number)
+                bases[number] = read_header(self._files, number)
             except (Corruption, OSError):
                 continue
         fitting = [
@@ -279,7 +281,7 @@ class Damage:
             for number, header in bases.items()
             if header.base >= position or begins_at(header, position)
         ]
-        numbers = journal_numbers(self._fs, self._layout)
+        numbers = journal_numbers(self._files)
         first = fitting[0] if fitting else (numbers[-1] + 1 if numbers else max(self.base.next_journal, 1))
         gap = bases[first].base if fitting else position
         if gap > position:
@@ -301,8 +303,8 @@ class Damage:
     def _scan_journals(self) -> None:
         """Journals without a valid header, and the missing one where none follows the segments."""
         position = self.ranges[-1].end if self.ranges else 0
-        numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.next_journal]
-        acknowledged = read_note(self._fs, self._layout, numbers[-1] if numbers else 0) or 0
+        numbers = [n for n in journal_numbers(self._files) if n >= self.next_journal]
+        acknowledged = read_note(self._files, numbers[-1] if numbers else 0) or 0
         if not numbers:
             if self.ranges or self.numbers or acknowledged:
                 self._lose_up_to(acknowledged, position)
@@ -432,7 +434,7 @@ class Damage:
 
     def _scan_references(self) -> None:
         """Contents of packs that are gone altogether, once all present packs can be read."""
-        blobs = BlobStore(cast(FileSystem, _KeepsNames(self._fs)), self._layout, self._id)
+        blobs = BlobStore(StoreFiles(cast(FileSystem, _KeepsNames(self._fs)), self._layout, self._id))
         try:
             with self._store.view() as view:
                 missing = missing_contents(blobs, view)

@@ -148,17 +148,16 @@ def _accept(store: Store, findings: "list[Finding]") -> "list[Finding]":
 
 def _note_as_known(store: Store, lock_timeout_s: float) -> None:
     """Give journal 0 to losses that the plan has named and the newest manifest names with a journal."""
-    fs, layout, store_id = store.fs, store.layout, store.identity.store_id
-    with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
+    with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
         try:
-            current = manifests.read_current(fs, layout, store_id)
+            current = manifests.read_current(store.files)
         except Corruption:
             return  # it remains, and is reported
         if any(lost.journal for lost in current.damaged):
             damaged = tuple(replace(lost, journal=0) for lost in current.damaged)
             parent = manifests.digest_of(current)
             following = replace(current, number=current.number + 1, parent=parent, damaged=damaged)
-            manifests.commit(fs, layout, following)
+            manifests.commit(store.files, following)
 
 
 def _note_lost_contents(store: Store) -> None:
@@ -198,7 +197,7 @@ class _Repair:
         self._fs = store.fs
         self._reading = cast(FileSystem, damage.reader)
         self._layout = store.layout
-        self._id = store.identity.store_id
+        self._files = store.files
         self._copier = Copier(store.fs, store.layout)
 
     def act(self, lock_timeout_s: float) -> list[str]:
@@ -212,7 +211,7 @@ class _Repair:
         with ExitStack() as locks:
             for name in (GC, MAINTAIN, APPEND):
                 locks.enter_context(acquire(fs, layout, name, timeout_s=lock_timeout_s))
-            if manifests.numbers(fs, layout) != self._damage.numbers:
+            if manifests.numbers(self._files) != self._damage.numbers:
                 raise Refused("the log was sealed since the plan was made; make a new plan")
             self._copier.clean()
             if self._damage.plan.lost_contents or self._damage.bad_packs:
@@ -243,11 +242,11 @@ class _Repair:
 
     def _rescue_contents(self, lock_timeout_s: float) -> None:
         """Store the contents that verify in damaged packs in a new pack, before these leave."""
-        catalog = _Rescue(self._fs, self._layout, self._id)
+        catalog = _Rescue(self._files)
         catalog.wanted = self._damage.rescuable
         stored: set[bytes] = set()
         writer = BlobWriter(
-            self._fs, self._layout, self._id, catalog,
+            self._files, catalog,
             codec="zlib", level=None, group_bytes=None, lock_timeout_s=lock_timeout_s,
         )  # fmt: skip
         with writer:
@@ -284,7 +283,9 @@ class _Repair:
 
     def _write_stubs(self) -> None:
         for number, base, _ in sorted(self._damage.stubs, reverse=True):
-            header = JournalHeader(self._id, number, base, NO_DIGEST, self._fs.random_bytes(32), bytes(16))
+            header = JournalHeader(
+                self._files.store_id, number, base, NO_DIGEST, self._fs.random_bytes(32), bytes(16)
+            )
             self._copier.write(self._layout.journal(number), encode_header(header))
             self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
 
@@ -298,8 +299,7 @@ class _Repair:
         lost = [DamagedRange(base, end, 0) for base, end in self._sealed_losses()]
         listed = {entry.name for entry in segments}
         manifests.commit(
-            self._fs,
-            self._layout,
+            self._files,
             replace(
                 self._damage.base,
                 number=number,
@@ -324,7 +324,7 @@ class _Repair:
             list(readable_parts.tables(self._reading, log_range.rows)) if log_range.rows is not None else []
         )
         events = pa.concat_tables([SCHEMA.empty_table(), *readable]).combine_chunks()
-        meta = SegmentMeta(self._id, log_range.base, log_range.end, log_range.dropped)
+        meta = SegmentMeta(self._files.store_id, log_range.base, log_range.end, log_range.dropped)
         data = encode_segment(events, meta)
         digest = blake3(data).hexdigest()
         entry = entry_of(meta, digest, len(data), iter((events,)))

@@ -42,7 +42,7 @@ def noise(seed: int) -> str:
 
 
 def segments(store: Store) -> int:
-    return len(manifests.read_current(store.fs, store.layout, store.identity.store_id).segments)
+    return len(manifests.read_current(store.files).segments)
 
 
 def run(store: Store, *arguments: str) -> Ended:

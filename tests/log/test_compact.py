@@ -40,7 +40,7 @@ from eventlog.log.reader import open_view
 from eventlog.log.segment import with_anchors_apart
 from eventlog.log.segment_file import SegmentFile
 from eventlog.log.verify import verify
-from tests.log.logs import STORE_ID, Log, event
+from tests.log.logs import STORE_ID, Log, event, files_of
 from tests.simfs import Call, Fault, PowerCut, SimFS, crash_choices, fail_nth, keep_all, keep_none, sim_store
 
 MIB = 1 << 20
@@ -52,11 +52,11 @@ def log(layout: Layout) -> Log:
 
 
 def current(log: Log) -> Manifest:
-    return manifests.read_current(log.fs, log.layout, STORE_ID)
+    return manifests.read_current(log.files)
 
 
 def compacted(log: Log, everything: bool = True, **options: Any) -> CompactReport:
-    return compact(log.fs, log.layout, STORE_ID, everything=everything, **options)
+    return compact(log.files, everything=everything, **options)
 
 
 def seal_each(log: Log, batches: "list[list[Event]]") -> None:
@@ -190,7 +190,7 @@ def test_row_groups_are_bounded_by_rows_and_by_bytes(log: Log, monkeypatch: pyte
 
     (entry,) = current(log).segments
     sizes = []
-    with SegmentFile(REAL, log.layout, STORE_ID, entry) as file:
+    with SegmentFile(log.files, entry) as file:
         for group in range(file.row_groups):
             table = file.read(row_group=group)
             sizes.append((table.num_rows, table.nbytes))
@@ -266,13 +266,13 @@ def test_all_segments_are_taken_in_runs_of_bounded_size() -> None:
 def test_what_is_due_is_known_without_reading_segments(log: Log) -> None:
     """P4: seven segments are left alone, eight are merged; then nothing is due."""
     seal_each(log, [[event(n)] for n in range(7)])
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(log.files) is None
     assert compacted(log, everything=False) == CompactReport()
     seal_each(log, [[event(7)]])
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) == sum(e.bytes for e in current(log).segments)
+    assert mergeable_bytes(log.files) == sum(e.bytes for e in current(log).segments)
 
     assert compacted(log, everything=False).merged == 8
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(log.files) is None
 
 
 # -- readers, and the files that were replaced -------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_replaced_files_stay_while_a_reader_pins_them(log: Log) -> None:
     """I17: a view opened before reads all its files, however long it takes; then they go, and only they."""
     before = filled(log)
     inputs = log.segments()
-    view = open_view(REAL, log.layout, STORE_ID)
+    view = open_view(log.files)
     (name,) = compacted(log).segments
     grow_old(log)
     report = compacted(log)
@@ -290,7 +290,7 @@ def test_replaced_files_stay_while_a_reader_pins_them(log: Log) -> None:
     assert list(view.iterate()) == before
     view.close()
 
-    with open_view(REAL, log.layout, STORE_ID) as later:
+    with open_view(log.files) as later:
         report = compacted(log)
         assert (sorted(report.removed), report.waiting) == (inputs, 0)
         assert log.segments() == [name]
@@ -304,10 +304,10 @@ def test_replaced_files_stay_for_a_minute(log: Log) -> None:
     """I17: who reads without a pin, such as a copy of the directory, has time to finish."""
     filled(log)
     compacted(log)
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(log.files) is None
     assert (compacted(log).removed, len(log.segments())) == ([], 4)
     grow_old(log)
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) == 0
+    assert mergeable_bytes(log.files) == 0
 
     assert len(compacted(log).removed) == 3
 
@@ -315,7 +315,7 @@ def test_replaced_files_stay_for_a_minute(log: Log) -> None:
 def test_files_stay_when_it_is_unknown_what_a_pin_needs(log: Log) -> None:
     """I17: a pinned manifest that cannot be read may list any of them."""
     filled(log)
-    view = open_view(REAL, log.layout, STORE_ID)
+    view = open_view(log.files)
     compacted(log)
     grow_old(log)
     flip(log.layout.manifest(3), 9)
@@ -487,7 +487,7 @@ def test_an_input_that_is_not_listed_any_more_undoes_nothing(
         following = replace(
             now, number=now.number + 1, parent=manifests.digest_of(now), segments=(*now.segments[:2], other)
         )
-        manifests.commit(log.fs, log.layout, following)
+        manifests.commit(log.files, following)
         return check(*args)
 
     monkeypatch.setattr(merge, "_check_equal", busy)
@@ -537,7 +537,7 @@ def act_once(what: str, names: "tuple[str, ...] | None", at: int) -> bool:
     """Act in front of call `at` of a compaction, of those called `names`; False when there are fewer."""
     sim, log, before = ready()
     other = Log(sim, log.layout)
-    view = open_view(sim, log.layout, STORE_ID)
+    view = open_view(files_of(sim, log.layout))
     count, came = 0, False
 
     def act(call: Call) -> None:
@@ -631,7 +631,7 @@ def final_files(sim: SimFS) -> "dict[str, Any]":
     """Segments, and what the manifest says of them."""
     files = sim.tree()
     segments = {path: data for path, data in files.items() if path.endswith(".parquet")}
-    now = manifests.read_current(sim, Layout("/.locus"), STORE_ID)
+    now = manifests.read_current(files_of(sim, Layout("/.locus")))
     return segments | {"entries": now.segments, "end": now.next_position, "old": now.superseded}
 
 

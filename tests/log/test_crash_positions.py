@@ -38,7 +38,7 @@ AFTER = ("append", "rotate", "die", "seal")
 
 def _destroy(world: World, name: str) -> None:
     """What no process does: the bytes on the disk are others, or fewer, than were written."""
-    if not (numbers := journal_numbers(world.fs, world.layout)):
+    if not (numbers := journal_numbers(world.files)):
         return
     path = world.layout.journal(numbers[-1])
     scan = scan_journal(world.fs, path, store_id=STORE_ID)
