@@ -17,7 +17,7 @@ from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.hooks import deferred_lists
 from eventlog.log.acknowledged import read_note
-from eventlog.log.journal import journal_numbers
+from eventlog.log.journal_reading import journal_numbers
 from eventlog.store import Store
 
 _FILES = 40

@@ -25,7 +25,7 @@ from eventlog.log import manifest as manifests
 from eventlog.log import pins
 from eventlog.log.compact import publish_segment
 from eventlog.log.erased_rows import CHANGED_COLUMNS, NAMING_TYPES, READ_COLUMNS, Marks, changed, is_chosen
-from eventlog.log.journal import journal_numbers
+from eventlog.log.journal_reading import journal_numbers
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.merge import write
 from eventlog.log.seal import remove_journals

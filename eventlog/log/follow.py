@@ -29,7 +29,7 @@ from eventlog.base.layout import JOURNAL_DIR, StoreFiles
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import end_after, end_of_open, scan_journal
+from eventlog.log.journal_reading import end_after, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of

@@ -28,7 +28,7 @@ from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
-from eventlog.log.journal import end_of_journal, journal_numbers
+from eventlog.log.journal_reading import end_of_journal, journal_numbers
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, NUMBERING_COLUMNS, EmptyPrefix, Numbering, Prefix

@@ -37,7 +37,8 @@ from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins, quarantine
 from eventlog.log.frame import Frame
-from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import JournalScan, journal_numbers, scan_journal, unlink_journals
 from eventlog.log.manifest import MANIFESTS_KEPT, TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
 from eventlog.log.numbering import Numbering
 from eventlog.log.parts import turn_limit

@@ -8,7 +8,7 @@ from typing import Protocol
 from eventlog.base.errors import EventLogError
 from eventlog.base.layout import StoreFiles
 from eventlog.log import manifest as manifests
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal_reading import end_of_journal
 from eventlog.log.tail import unsealed
 
 # Some 4,000 events: decoding them takes a reader about as long as starting.

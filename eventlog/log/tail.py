@@ -14,7 +14,7 @@ from eventlog.base.errors import Corruption
 from eventlog.base.fs import store_error
 from eventlog.base.layout import StoreFiles
 from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
-from eventlog.log.journal import JournalScan, live_journals, scan_journal
+from eventlog.log.journal_reading import JournalScan, live_journals, scan_journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eventlog.base.errors import Corruption
 from eventlog.base.types import Event
 from eventlog.log.frame import HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal_reading import end_of_journal
 from eventlog.log.numbering import Numbering, Prefix
 from eventlog.log.tail import LostPositions, TailJournal, lost_positions, walk
 

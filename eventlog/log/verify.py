@@ -27,7 +27,7 @@ from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import quarantine
 from eventlog.log.acknowledged import read_note
-from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
+from eventlog.log.journal_reading import JournalScan, journal_numbers, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.reader import open_view
 from eventlog.log.tail import begins_at, read_header, unsealed

@@ -39,7 +39,7 @@ from eventlog.base.layout import (
 from eventlog.base.locks import GC, MAINTAIN, Lock, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import HEADER_SIZE, NO_DIGEST, JournalHeader, encode_header
-from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, scan_journal
+from eventlog.log.journal_reading import JournalScan, end_of_journal, journal_numbers, scan_journal
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
 from eventlog.log.tail import read_header

@@ -36,7 +36,7 @@ from eventlog.log import manifest as manifests
 from eventlog.log.accepted import after_acceptance
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import HEADER_SIZE, JournalHeader
-from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
+from eventlog.log.journal_reading import JournalScan, journal_numbers, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.segment import SegmentMeta
 from eventlog.log.tail import begins_at, read_header

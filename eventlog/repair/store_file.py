@@ -19,7 +19,7 @@ from eventlog.base.names import next_session_id
 from eventlog.base.repository import repo_hash_of
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import HEADER_SIZE, decode_header
-from eventlog.log.journal import journal_numbers
+from eventlog.log.journal_reading import journal_numbers
 from eventlog.store import Store
 
 _READ = ("repo", "event_type", "title", "recorded_at", "agent", "session_id", "turn")

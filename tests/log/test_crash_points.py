@@ -25,7 +25,8 @@ from eventlog.base.errors import Conflict, Corruption, LockTimeout, NotDurable, 
 from eventlog.base.fs import write_all
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, boot_digest, decode_header
-from eventlog.log.journal import Journal, JournalScan, live_journals, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import JournalScan, live_journals, scan_journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import open_view
 from tests.conftest import STORE_ID, files_of

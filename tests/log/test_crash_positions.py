@@ -17,7 +17,8 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.layout import Layout
 from eventlog.log import acknowledged, journal
 from eventlog.log.frame import HEADER_SIZE
-from eventlog.log.journal import Journal, journal_numbers, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import journal_numbers, scan_journal
 from tests.conftest import STORE_ID
 from tests.log.test_crash_points import (
     OPERATIONS,

@@ -24,9 +24,9 @@ from eventlog.base.fs import REAL, FileSystem, read_file
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log.frame import HEADER_SIZE
-from eventlog.log.journal import (
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import (
     ROTATE_SIZE,
-    Journal,
     journal_numbers,
     live_journals,
     scan_journal,

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.log.journal import Journal, live_journals, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import live_journals, scan_journal
 from tests.conftest import STORE_ID, files_of
 
 # argv: root, name, largest batch, rotate every so often, seconds to live. A report is one line

@@ -11,7 +11,8 @@ from eventlog.base.errors import NotDurable
 from eventlog.base.fs import REAL, FileSystem, read_file
 from eventlog.base.layout import QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, used_length
-from eventlog.log.journal import Journal, end_of_journal, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import end_of_journal, scan_journal
 from tests.conftest import STORE_ID, files_of
 from tests.simfs import SimFS, fail_nth, sim_store
 

@@ -11,7 +11,8 @@ from eventlog.base.errors import LockTimeout
 from eventlog.base.fs import REAL, Detaching, FileSystem
 from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.locks import APPEND, WORKTREE, KeptLock
-from eventlog.log.journal import Journal, live_journals, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import live_journals, scan_journal
 from tests.conftest import STORE_ID, files_of
 
 

@@ -14,7 +14,8 @@ from eventlog.base.fs import FileSystem, read_file
 from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.acknowledged import SLOT_SIZE, SLOTS, read_note
 from eventlog.log.frame import HEADER_SIZE, claimed_end, encode_frame
-from eventlog.log.journal import Journal, journal_numbers, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import journal_numbers, scan_journal
 from tests.conftest import files_of
 from tests.log.test_journal import a_journal, lines_of, overwrite, quarantined
 from tests.simfs import Call, Fault, SimFS, keep_all, keep_none, sim_store

@@ -17,7 +17,7 @@ from eventlog.base.layout import DIRECTORIES, MANIFEST_DIR, Layout
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log import reader
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal_reading import scan_journal
 from eventlog.log.numbering import PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view
 from eventlog.log.segment import SCHEMA

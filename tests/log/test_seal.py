@@ -30,7 +30,8 @@ from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.base.types import Event
 from eventlog.log import manifest as manifests
 from eventlog.log import segment
-from eventlog.log.journal import Journal, JournalScan, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import JournalScan, scan_journal
 from eventlog.log.manifest import MANIFESTS_KEPT
 from eventlog.log.reader import LogView, _MissingError, _open_sealed, open_view
 from eventlog.log.seal import SealReport

@@ -10,7 +10,7 @@ from eventlog.base.fs import REAL, read_file
 from eventlog.base.layout import DIRECTORIES, Layout
 from eventlog.base.locks import APPEND
 from eventlog.log import manifest as manifests
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal_reading import scan_journal
 from eventlog.log.verify import QUICK, READ, Finding, verify
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, sim_store
