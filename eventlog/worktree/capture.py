@@ -14,7 +14,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Refused
-from eventlog.base.fs import translate_os_errors
+from eventlog.base.fs import opened, translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text, tree_id
 from eventlog.blobs.tree import FILES, PLAIN, SKIPPED, encode_tree
@@ -350,12 +350,9 @@ def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int
     """
     device = os.stat(path).st_dev
     try:
-        fd = fs.open(layout.capture_clock, os.O_WRONLY | os.O_CREAT)
-        try:
+        with opened(fs, layout.capture_clock, os.O_WRONLY | os.O_CREAT) as fd:
             fs.pwrite(fd, b"\0", 0)
             file_stat = fs.fstat(fd)
-        finally:
-            fs.close(fd)
         if file_stat.st_dev == device:
             return file_stat.st_mtime_ns, device
     except OSError:
