@@ -19,6 +19,8 @@ import fcntl
 import os
 import time
 
+from blake3 import blake3
+
 from eventlog.base.errors import EventLogError
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _FICLONE = 0x40049409
+_HASHED_AT_ONCE = 4 << 20
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
 
 
@@ -305,16 +308,45 @@ class translate_os_errors:
             raise store_error(error, self._path, self._doing, self._kind) from error
 
 
+class opened:
+    """A context manager: the descriptor of an open file, which is closed when the block ends."""
+
+    __slots__ = ("_fd", "_fs")
+
+    def __init__(self, fs: FileSystem, path: str, flags: int = os.O_RDONLY) -> None:
+        self._fs = fs
+        self._fd = fs.open(path, flags)
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, *exc: object) -> None:
+        self._fs.close(self._fd)
+
+
+def hash_file(fs: FileSystem, path: str) -> str:
+    """The BLAKE3 of the whole file, as hex digits."""
+    with opened(fs, path) as fd:
+        return hash_open(fs, fd)
+
+
+def hash_open(fs: FileSystem, fd: int) -> str:
+    """`hash_file` of an open file."""
+    hasher = blake3()
+    offset = 0
+    while piece := fs.pread(fd, _HASHED_AT_ONCE, offset):
+        hasher.update(piece)
+        offset += len(piece)
+    return hasher.hexdigest()
+
+
 def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes:
     """The whole file; ValueError when it is larger than `size_max`."""
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         size = fs.fstat(fd).st_size
         if size_max is not None and size > size_max:
             raise ValueError(f"{path} is {size} bytes, more than the {size_max} allowed")
         return fs.pread(fd, size, 0)
-    finally:
-        fs.close(fd)
 
 
 def write_all(fs: FileSystem, fd: int, data: bytes, offset: int = 0) -> None:
@@ -356,13 +388,10 @@ def replace(fs: FileSystem, tmp_path: str, target: str, data: bytes, *, synced: 
     Args: synced: False for what is derived, and made again where a power cut took it.
     Raises: OSError; then a part of it may be left under `tmp_path`.
     """
-    fd = fs.open(tmp_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
+    with opened(fs, tmp_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
         write_all(fs, fd, data)
         if synced:
             fs.fsync(fd)
-    finally:
-        fs.close(fd)
     fs.rename(tmp_path, target)
     directory = os.path.dirname(target)
     if synced:

@@ -4,9 +4,9 @@ Order of look-up: the newest usable idx (`idx.py`), then the tables of packs new
 A pack is live because it exists, so a listing of the directory is the truth and everything here is
 a cache of it, renewed by `refresh`. A `Catalog` belongs to one thread at a time. On the hook path.
 
-A hook that has something new to store makes a pack of its own, and the next one would have to open them all.
-So the tables of small packs that no idx covers are together in one file, `snapshots/idx/young`, one record for
-each pack, one after the other:
+A hook that has something new to store makes a pack of its own, and the next one would have to open them
+all. So the tables of small packs that no idx covers are together in one file, `snapshots/idx/young`, one
+record for each pack, one after the other:
 
     head          60  magic 89 'E' 'V' 'Y', bytes of the group table u32, of the entry table u32, name 32,
                       length of the pack u64, offset of its tables u64
@@ -24,7 +24,7 @@ import struct
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, read_file, write_all
+from eventlog.base.fs import FileSystem, opened, read_file, write_all
 from eventlog.base.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, StoreFiles, parse_idx, parse_pack
 from eventlog.blobs.pack import FOOTER_SIZE, HEADER_SIZE, PackTables, decode_tables, tables_range
 
@@ -327,11 +327,8 @@ def _store_recent(files: StoreFiles, packs: "Sequence[PackTables]") -> None:
     if not data:
         return
     try:
-        fd = fs.open(files.layout.recent_packs, os.O_WRONLY | os.O_CREAT)
-        try:
+        with opened(fs, files.layout.recent_packs, os.O_WRONLY | os.O_CREAT) as fd:
             write_all(fs, fd, data, fs.fstat(fd).st_size)
-        finally:
-            fs.close(fd)
     except OSError:
         pass  # the next one opens the packs
 
@@ -355,15 +352,12 @@ def load_tables(fs: FileSystem, path: str, name: str, store_id: bytes) -> PackTa
 
     Raises: Corruption; FileNotFoundError.
     """
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         size = fs.fstat(fd).st_size
         footer = fs.pread(fd, FOOTER_SIZE, max(0, size - FOOTER_SIZE))
         base, end = tables_range(footer, size, path)
         header = fs.pread(fd, HEADER_SIZE, 0)
         tables = decode_tables(header, fs.pread(fd, end - base, base), footer, size, path, name)
-    finally:
-        fs.close(fd)
     if tables.store_id != store_id:
         raise Corruption(path, "this pack belongs to another store", 8)
     return tables

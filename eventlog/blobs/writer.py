@@ -18,7 +18,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.base.fs import FileSystem, store_error, translate_os_errors, write_all
+from eventlog.base.fs import hash_file, store_error, translate_os_errors, write_all
 from eventlog.base.layout import PACK_DIR, StoreFiles
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs.catalog import Catalog
@@ -385,7 +385,7 @@ class BlobWriter:
         The damaged one is replaced. No other code replaces a name: the name is the hash of the bytes that
         belong to it, we hold exactly these, and the old ones are a worse copy of them.
         """
-        if _hash_file(self._fs, path) != name:
+        if hash_file(self._fs, path) != name:
             self._fs.rename(self._tmp, path)
 
     def _start_pack(self) -> None:
@@ -463,16 +463,3 @@ def _too_large(size: int) -> Refused:
         f"a file of {size} bytes cannot be stored: the limit is {BLOB_SIZE_MAX} (4 GiB − 1). "
         "Record it as skipped."
     )
-
-
-def _hash_file(fs: FileSystem, path: str) -> str:
-    hasher = blake3()
-    fd = fs.open(path, os.O_RDONLY)
-    try:
-        offset = 0
-        while data := fs.pread(fd, 1 << 20, offset):
-            hasher.update(data)
-            offset += len(data)
-    finally:
-        fs.close(fd)
-    return hasher.hexdigest()

@@ -11,17 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from blake3 import blake3
-
 from eventlog.base import config, jsontext
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
+from eventlog.base.fs import FileSystem, hash_open, opened, read_file, replace, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 
 DAYS = 7  # how long a check counts without `[integrity] check_days`
 _DAY_S = 86_400
-_READ_BYTES = 16 << 20
 # The times of files come from a clock that ticks every 1 to 10 ms: a change within a tick shows in none.
 _TICK_NS = 50_000_000
 _RECORD_BYTES_MAX = 16 << 20
@@ -194,15 +191,12 @@ def _compare(fs: FileSystem, path: str, entry: SegmentEntry, record: Record) -> 
     now_ns = fs.time_ns()
     record.verified.pop(entry.name, None)
     try:
-        fd = fs.open(path, os.O_RDONLY)
+        with opened(fs, path) as fd:
+            stat = fs.fstat(fd)
+            matches = stat.st_size == entry.bytes and hash_open(fs, fd) == entry.blake3
+            settled = _identity(fs.fstat(fd)) == _identity(stat) and now_ns - stat.st_ctime_ns > _TICK_NS
     except FileNotFoundError:
         return False
-    try:
-        stat = fs.fstat(fd)
-        matches = stat.st_size == entry.bytes and _hash(fs, fd, entry.bytes) == entry.blake3
-        settled = _identity(fs.fstat(fd)) == _identity(stat) and now_ns - stat.st_ctime_ns > _TICK_NS
-    finally:
-        fs.close(fd)
     if not matches:
         record.damaged[entry.name] = now_ns // 10**9
         return False
@@ -210,13 +204,6 @@ def _compare(fs: FileSystem, path: str, entry: SegmentEntry, record: Record) -> 
     if settled:
         record.verified[entry.name] = (_identity(stat), now_ns // 10**9)
     return True
-
-
-def _hash(fs: FileSystem, fd: int, size: int) -> str:
-    digest = blake3()
-    for offset in range(0, size, _READ_BYTES):
-        digest.update(fs.pread(fd, _READ_BYTES, offset))
-    return digest.hexdigest()
 
 
 def _write(

@@ -24,7 +24,7 @@ import os
 from _thread import allocate_lock
 
 from eventlog.base.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
-from eventlog.base.fs import publish
+from eventlog.base.fs import opened, publish
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, StoreFiles, parse_journal
 from eventlog.base.locks import APPEND, KeptLock
 from eventlog.log.acknowledged import Note, read_note
@@ -397,16 +397,13 @@ class Journal:
     def _read_end(self, number: int) -> int:
         fs = self._fs
         acknowledged = read_note(self._files, number) or 0
-        fd = fs.open(self._layout.journal(number), os.O_RDONLY)
-        try:
+        with opened(fs, self._layout.journal(number)) as fd:
             active, size = self._inspect(fd, number)
             is_valid = active.header.boot == self._boot_digest() and active.read_tail(size)
             if is_valid and active.position >= acknowledged:
                 return active.position
             scan = scan_descriptor(fs, fd, active.path, self._store_id, number)
             return self._end_of_stub(active.header, max(scan.claimed, acknowledged))
-        finally:
-            fs.close(fd)
 
     def _refuse_lost_journals(self) -> None:
         """Starting at position 0 again would hide sealed events, or give positions twice."""

@@ -4,10 +4,8 @@ Nothing here takes a lock. Zero bytes at a journal's end are room that later fra
 §4.3), so its size is that of the file and its end the answer of `end_of_journal`. On the hook path.
 """
 
-import os
-
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem
+from eventlog.base.fs import FileSystem, opened
 from eventlog.base.layout import JOURNAL_DIR, StoreFiles, parse_journal
 from eventlog.log.frame import (
     FRAME_SIZE_MAX,
@@ -86,11 +84,8 @@ def scan_journal(fs: FileSystem, path: str, *, store_id: bytes, number: "int | N
 
     Raises: Corruption when the header does not verify or belongs elsewhere; FileNotFoundError.
     """
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         return scan_descriptor(fs, fd, path, store_id, number)
-    finally:
-        fs.close(fd)
 
 
 def end_of_journal(fs: FileSystem, path: str) -> int:
@@ -98,11 +93,8 @@ def end_of_journal(fs: FileSystem, path: str) -> int:
 
     Raises: Corruption for a file too large for a journal; FileNotFoundError.
     """
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         return end_of_open(fs, fd, path)
-    finally:
-        fs.close(fd)
 
 
 def end_of_open(fs: FileSystem, fd: int, path: str) -> int:
@@ -196,8 +188,5 @@ def own_header(data: bytes, path: str, store_id: bytes, number: "int | None") ->
 
 
 def _read_header(fs: FileSystem, path: str) -> bytes:
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         return fs.pread(fd, HEADER_SIZE, 0)
-    finally:
-        fs.close(fd)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError
-from eventlog.base.fs import FileSystem, write_all
+from eventlog.base.fs import FileSystem, hash_file, write_all
 from eventlog.base.layout import StoreFiles, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.segment import (
@@ -41,7 +41,6 @@ ROW_GROUP_BYTES = 64 << 20
 # Paid once for a file that is read for years: a tenth fewer bytes than level 3, for three times the time.
 COMPRESSION_LEVEL = 9
 
-_READ_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
 
 
@@ -99,18 +98,10 @@ def check_digest(files: StoreFiles, entry: SegmentEntry) -> None:
 
 def digest_of(fs: FileSystem, path: str) -> str:
     """The digest of a file. Raises: Corruption when there is none, OSError."""
-    digest = blake3()
     try:
-        fd = fs.open(path, os.O_RDONLY)
+        return hash_file(fs, path)
     except FileNotFoundError as error:
         raise Corruption(path, "the manifest lists this segment, but it is not there") from error
-    try:
-        size = fs.fstat(fd).st_size
-        for offset in range(0, size, _READ_BYTES):
-            digest.update(fs.pread(fd, _READ_BYTES, offset))
-    finally:
-        fs.close(fd)
-    return digest.hexdigest()
 
 
 def _row_groups(files: StoreFiles, entries: Sequence[SegmentEntry]) -> "Generator[pa.Table, None, None]":

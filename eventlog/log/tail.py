@@ -6,12 +6,11 @@ the events continue at the manifest's next position without overlap, and every m
 named.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import store_error
+from eventlog.base.fs import opened, store_error
 from eventlog.base.layout import StoreFiles
 from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
 from eventlog.log.journal_reading import JournalScan, live_journals, scan_journal
@@ -44,11 +43,8 @@ def read_header(files: StoreFiles, number: int) -> JournalHeader:
     """The header of a journal. Raises: Corruption, FileNotFoundError."""
     fs = files.fs
     path = files.layout.journal(number)
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         header = decode_header(fs.pread(fd, HEADER_SIZE, 0), path)
-    finally:
-        fs.close(fd)
     if header.store_id != files.store_id or header.number != number:
         raise Corruption(path, "the journal belongs to another store or has another number", 0)
     return header

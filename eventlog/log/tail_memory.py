@@ -6,13 +6,13 @@ was read (a new manifest, a copied journal, a file that became shorter, damage) 
 use it; while one reads, others make a memory of their own, and so does an older view.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from eventlog.base.errors import Corruption
+from eventlog.base.fs import opened
 from eventlog.base.types import Event
 from eventlog.log.frame import HEADER_SIZE, Frame, decode_frame
 from eventlog.log.journal_reading import end_of_journal
@@ -172,11 +172,8 @@ class TailMemory:
         until = end_of_journal(view.fs, path) if until is None else until
         if until == self._offset:
             return True
-        fd = view.fs.open(path, os.O_RDONLY)
-        try:
+        with opened(view.fs, path) as fd:
             data = view.fs.pread(fd, max(0, until - self._offset), self._offset)
-        finally:
-            view.fs.close(fd)
         start = 0
         frames = []
         while start < len(data):
