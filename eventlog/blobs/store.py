@@ -41,6 +41,7 @@ class BlobStore:
         cache_bytes: "int | None" = None,
         kinds_in: "KindsIn | None" = None,
         modes: bool = False,
+        catalog: "Catalog | None" = None,
     ) -> None:
         """Args:
         kinds_in: the kinds of secrets in a content, as `Redactor.kinds_in`; called for every put.
@@ -58,7 +59,7 @@ class BlobStore:
         self.fs = files.fs
         self.layout = files.layout
         self.store_id = files.store_id
-        self._catalog = Catalog(files)
+        self._catalog = catalog or Catalog(files)
         self._groups: "GroupReader | None" = None  # not imported by processes that only write
         self._cache_bytes = cache_bytes
         self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
@@ -94,15 +95,13 @@ class BlobStore:
         Raises: LockTimeout.
         """
         return BlobWriter(
-            self.files,
+            self,
             self._catalog,
             codec=codec,
             level=level,
             group_bytes=group_bytes,
-            lock_timeout_s=lock_timeout_s,
             threads=threads,
-            kinds_in=self._kinds_in,
-            withheld=self.withheld,
+            lock_timeout_s=lock_timeout_s,
             paced=paced,
         )
 

@@ -26,7 +26,7 @@ from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.blobs.catalog import Catalog
 from eventlog.blobs.closure import missing_contents
 from eventlog.blobs.pack import TREE
-from eventlog.blobs.writer import BlobWriter
+from eventlog.blobs.store import BlobStore
 from eventlog.log import manifest as manifests
 from eventlog.log.accepted import accept_events, is_quarantined
 from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
@@ -245,11 +245,8 @@ class _Repair:
         catalog = _Rescue(self._files)
         catalog.wanted = self._damage.rescuable
         stored: set[bytes] = set()
-        writer = BlobWriter(
-            self._files, catalog,
-            codec="zlib", level=None, group_bytes=None, lock_timeout_s=lock_timeout_s,
-        )  # fmt: skip
-        with writer:
+        blobs = BlobStore(self._files, catalog=catalog)
+        with blobs, blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
             for path in self._damage.bad_packs:
                 try:
                     pack = readable_parts.ReadablePack(path)
@@ -267,7 +264,6 @@ class _Repair:
                     if path not in self._damage.plan.unread:
                         raise  # it was readable when the plan was made: its contents are not lost yet
             writer.flush()
-        catalog.close()
 
     def _set_aside(self, step: RepairStep) -> str:
         """Give a file a second name in quarantine, with the reason beside it."""

@@ -577,6 +577,27 @@ def test_what_does_not_come_back_is_not_published(layout, blobs, codec, members,
     assert [blobs.get(id) for id in ids] == contents
 
 
+def test_tables_that_do_not_come_back_are_not_published(layout, blobs, monkeypatch):
+    """I24, P1: a pack whose tables do not decode to the rows that were put is not written; the next is."""
+    encode = pack_format.encode_tables
+
+    def faulty(header, groups, entries, offset):
+        """As where a bit of memory changes before the tables are encoded."""
+        (id, kind, number, at, size), *rest = entries
+        return encode(header, groups, [(id, kind, number, at, size ^ 1), *rest], offset)
+
+    with blobs.writer() as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(writer_module, "encode_tables", faulty)
+            writer.put(b"content")
+            with pytest.raises(NotDurable, match="the tables of a pack"):
+                writer.flush()
+        assert pack_paths(layout) == [] and os.listdir(layout.directory(TMP_DIR)) == []
+        id = writer.put(b"content")
+        writer.flush()
+    assert blobs.get(id) == b"content"
+
+
 @pytest.mark.parametrize("codec", [pack_format.ZLIB, pack_format.ZSTD])
 def test_large_contents_are_checked_in_pieces(codec):
     """A group above 16 MiB is not decompressed into memory as a whole, and is checked all the same."""
