@@ -96,7 +96,7 @@ class Store:
         self.files = StoreFiles(fs, layout, who.store_id)
         self.journal = Journal(self.files)
         self.blobs = BlobStore(self.files, kinds_in=self._kinds_in, modes=who.keeps_modes)
-        self._holder = Holder(fs, layout, self.blobs)
+        self._holder = Holder(self.blobs)
         self._redactor: redaction.Redactor | None = None
         self._location_checked = False
         self._connections: ConnectionCache[Bound] = ConnectionCache()

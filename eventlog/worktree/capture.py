@@ -26,7 +26,7 @@ from eventlog.worktree.entries import Entries, reason_texts
 from eventlog.worktree.rows import KEPT_IGNORED
 from eventlog.worktree.rules import TreeRules
 from eventlog.worktree.scan import RulesChanged, Scan
-from eventlog.worktree.statcache import CacheKey, StatCache
+from eventlog.worktree.statcache import CacheKey, StatCache, rows_with
 from eventlog.worktree.userfiles import UserFiles
 
 TYPE_CHECKING = False
@@ -141,13 +141,9 @@ class Capture:
 
     def kept_contents(self) -> "dict[bytes, bytes]":
         """Path → id of the content of each kept ignored file that has one."""
-        tables, contents = self._tables, {}
-        row = tables.flags.find(KEPT_IGNORED)
-        while row >= 0:
-            if tables.kinds[row : row + 1] in FILES:
-                contents[tables.paths[row]] = tables.id(row)
-            row = tables.flags.find(KEPT_IGNORED, row + 1)
-        return contents
+        tables = self._tables
+        rows = (row for row in rows_with(tables.flags, KEPT_IGNORED) if tables.kinds[row : row + 1] in FILES)
+        return {tables.paths[row]: tables.id(row) for row in rows}
 
     def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
         """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
@@ -286,11 +282,7 @@ def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object
 
 
 def _kept_in(tables: StatCache) -> "frozenset[bytes]":
-    if KEPT_IGNORED not in tables.flags:
-        return frozenset()
-    return frozenset(
-        path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT_IGNORED[0]
-    )
+    return frozenset(tables.paths[row] for row in rows_with(tables.flags, KEPT_IGNORED))
 
 
 def _withhold_kept(
@@ -300,12 +292,10 @@ def _withhold_kept(
 
     Args: changes: since a tree that an event names; None where there is none, and all of them are new.
     """
-    row = tables.flags.find(KEPT_IGNORED)
     changed = None if changes is None else {change.path for change in changes}
-    while row >= 0:
+    for row in rows_with(tables.flags, KEPT_IGNORED):
         if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
             captured.withhold_ignored(writer, tables.id(row), tables.size(row))
-        row = tables.flags.find(KEPT_IGNORED, row + 1)
 
 
 def _never(layout: "Layout", repository: "git.RepositoryPaths | None") -> "set[tuple[int, int]]":
@@ -412,8 +402,7 @@ def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: L
         return
     reasons = {blob_id(text.encode()): text for text in reason_texts(size_max)}
     deferred: "dict[bytes, DeferredEntries]" = {}
-    row = tables.kinds.find(SKIPPED)
-    while row >= 0:
+    for row in rows_with(tables.kinds, SKIPPED):
         id = tables.id(row)
         if id not in reasons and id not in deferred:
             text = blobs.get(id)
@@ -426,6 +415,5 @@ def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: L
             captured.skipped.append((tables.paths[row], reasons[id]))
         else:
             deferred[id].paths.append(tables.paths[row])
-        row = tables.kinds.find(SKIPPED, row + 1)
     captured.deferred = list(deferred.values())
     captured.files += sum(len(entries.paths) for entries in captured.deferred)

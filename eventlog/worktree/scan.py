@@ -22,7 +22,7 @@ from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
 from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.worktree.rules import IGNORE_FILE, TreeRules
 from eventlog.worktree.stat_all import stat_all
-from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
+from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables, rows_with
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
@@ -113,20 +113,16 @@ class Scan:
         return b"".join(fresh)
 
     def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
-        row = cache.kinds.find(SUBMODULE)
-        while row >= 0:
+        for row in rows_with(cache.kinds, SUBMODULE):
             commit = self.entries.commit_at(cache.paths[row])
             if commit is not None and blob_id(commit.encode("ascii")) != cache.id(row):
                 yield row
-            row = cache.kinds.find(SUBMODULE, row + 1)
 
     def _wanted(self, cache: StatCache) -> "Iterator[int]":
         """The rows of contents that an earlier capture deferred and this one is to read."""
-        row = cache.kinds.find(SKIPPED) if self._contents is None else -1
-        while row >= 0:
+        for row in rows_with(cache.kinds, SKIPPED) if self._contents is None else ():
             if self._lists.named_by(cache.id(row)) is not None:
                 yield row
-            row = cache.kinds.find(SKIPPED, row + 1)
 
     def rules_differ(self) -> bool:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""

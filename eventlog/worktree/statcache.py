@@ -38,7 +38,7 @@ from eventlog.blobs.tree import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from eventlog.worktree.rows import Row
 
@@ -84,6 +84,14 @@ class CacheKey:
     def store_and_worktree(self) -> "tuple[bytes, bytes]":
         """(store id, worktree): the owner of the caches, whatever the options."""
         return self.store_id, self.worktree
+
+
+def rows_with(table: bytes, mark: bytes) -> "Iterator[int]":
+    """The rows that have this byte in a table of one byte for each, ascending."""
+    row = table.find(mark)
+    while row >= 0:
+        yield row
+        row = table.find(mark, row + 1)
 
 
 class StatCache:
