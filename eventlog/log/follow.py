@@ -24,15 +24,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eventlog.base.errors import Corruption, NotDurable
-from eventlog.base.jsontext import decode
 from eventlog.base.layout import JOURNAL_DIR, StoreFiles
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
 from eventlog.log.journal_reading import end_after, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering, PrefixRow
-from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
+from eventlog.log.numbering import Numbering, PrefixRow
+from eventlog.log.reader import LogView, open_view
+from eventlog.log.rows import Selection, decoded, numbered, rows_of
 from eventlog.log.tail import LostPositions, begins_at, read_header
 
 if TYPE_CHECKING:
@@ -290,16 +290,7 @@ class Follower:
     def _events(self, journal: "_OpenJournal", frames: list[Frame]) -> list[Event]:
         """The visible events of frames, numbered; those of them that are wanted."""
         assert self._numbering is not None
-        loads: Callable[[bytes], object] = decode
-        if sum(frame.count for frame in frames) > _LINES_FOR_ORJSON:
-            import orjson
-
-            loads = orjson.loads
-        rows = [
-            row_of(line, position, journal.path, loads)
-            for frame in frames
-            for position, line in enumerate(frame.lines, frame.base)
-        ]
+        rows = list(decoded([(journal.path, frame) for frame in frames], _LINES_FOR_ORJSON))
         expected = self._at
         for frame in frames:
             if frame.base > expected:
@@ -316,11 +307,7 @@ class Follower:
             first.append(row)
             if position >= self.position:
                 wanted.append(row)
-        columns = {name: [row[name] for row in first] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
-        self._numbering.number(columns)
-        for name in NUMBERING_COLUMNS:
-            for row, value in zip(first, columns[name], strict=True):
-                row[name] = value
+        numbered(first, self._numbering)
         wanted = [row for row in wanted if self._wanted.admits(row)]
         if wanted and self._durable:
             self._sync(journal)

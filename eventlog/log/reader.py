@@ -16,23 +16,21 @@ Importing this module imports no pyarrow: an empty log, or one that is all tail,
 
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
+from eventlog.base.errors import Corruption, NotDurable
 from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.jsontext import decode
 from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, StoreFiles
-from eventlog.base.types import COLUMN_NAMES, Event
+from eventlog.base.types import Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
 from eventlog.log.journal_reading import end_of_journal, journal_numbers
-from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, NUMBERING_COLUMNS, EmptyPrefix, Numbering, Prefix
+from eventlog.log.numbering import EmptyPrefix, Numbering, Prefix
 from eventlog.log.parts import turn_limit
+from eventlog.log.rows import Selection, checked_columns, decoded, numbered, rows_of, selected
 from eventlog.log.tail import LostPositions, TailJournal, begins_at, read_header, unsealed, walk
 from eventlog.log.tail_memory import Chunk, TailFacts, TailMemory
 
@@ -55,12 +53,7 @@ _TAIL_ROWS_PYTHON = 10_000
 # Journals of the tail that a view keeps in memory, and decodes at once.
 _CACHE_BYTES = 64 << 20
 
-# Rows made into dicts at once: 53 columns of 4,096 rows are some megabytes.
-_SLICE_ROWS = 4096
-
 _Answer = TypeVar("_Answer")
-
-_BLANK: Event = dict.fromkeys(COLUMN_NAMES)
 
 
 def open_view(files: StoreFiles, prefix: "Prefix | None" = None) -> "LogView":
@@ -174,7 +167,7 @@ class LogView:
     def unnumbered_tail(self) -> list[Event]:
         """The events of `tail` as their writers gave them. Raises: Corruption, Unsupported."""
         frames = [(journal.scan.path, frame) for journal in self._walk() for frame in journal.frames]
-        return _first_of_each(_decoded(frames, self.tail_count_raw), self._known_prefix, set())
+        return _first_of_each(decoded(frames, _LINES_FOR_ORJSON), self._known_prefix, set())
 
     def tail_table(self) -> "pa.Table":
         """`tail` as an Arrow table of `segment.SCHEMA`. Raises: Corruption, Unsupported."""
@@ -213,7 +206,7 @@ class LogView:
         Args: columns: which, in which order, every one by default; event_id: a prefix of ids.
         Raises: NotFound for an unknown column, Corruption, Unsupported.
         """
-        names = _checked(columns)
+        names = checked_columns(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
         rows = None if self.excerpt is None else self.excerpt.rows(list(self._segments_in(wanted)), wanted)
         if rows is not None:
@@ -221,11 +214,8 @@ class LogView:
         else:
             for batch in self.sealed_batches(wanted, names):
                 yield from rows_of(batch)
-        if wanted.until is not None and wanted.until <= self.manifest.next_position:
-            return  # numbering the tail would look up its sessions in vain
-        for chunk in self._tail_chunks():
-            if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
-                yield from _selected_of(chunk, wanted, names)
+        for chunk in self._tail_chunks_in(wanted):
+            yield from _selected_of(chunk, wanted, names)
 
     def batches(
         self,
@@ -239,14 +229,11 @@ class LogView:
         event_id: str = "",
     ) -> "Iterator[pa.RecordBatch]":
         """What `iterate` gives, as Arrow record batches in the types of `segment.SCHEMA`."""
-        names = _checked(columns)
+        names = checked_columns(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
         yield from self.sealed_batches(wanted, names)
-        if wanted.until is not None and wanted.until <= self.manifest.next_position:
-            return
-        for chunk in self._tail_chunks():
-            if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
-                yield from _selected(chunk.table(), wanted, names)
+        for chunk in self._tail_chunks_in(wanted):
+            yield from selected(chunk.table(), wanted, names)
 
     def make_durable(self) -> None:
         """Sync what the view shows and may not be synced: for callers that store what follows from it (I5).
@@ -279,13 +266,7 @@ class LogView:
             yield from self.segment_batches(entry, wanted, names)
 
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
-        for entry in self.manifest.segments:
-            if (
-                entry.rows
-                and entry.end > wanted.since
-                and (wanted.until is None or entry.base < wanted.until)
-            ):
-                yield entry
+        return (entry for entry in self.manifest.segments if entry.rows and wanted.meets(entry))
 
     def segment_batches(
         self, entry: SegmentEntry, wanted: "Selection", names: Sequence[str]
@@ -361,6 +342,12 @@ class LogView:
             _ = self._tail_facts  # they report what is lost
         return self._stream() if self._chunks is None else self._chunks
 
+    def _tail_chunks_in(self, wanted: Selection) -> Iterable[Chunk]:
+        """Those with events that may be wanted."""
+        if wanted.until is not None and wanted.until <= self.manifest.next_position:
+            return ()  # numbering the tail would look up its sessions in vain
+        return filter(wanted.meets, self._tail_chunks())
+
     @cached_property
     def _chunks(self) -> "list[Chunk] | None":
         return self._remembered(lambda memory: memory.chunks(self, self._known_prefix, _rows_of_frames))
@@ -386,65 +373,6 @@ class LogView:
             frames = [(journal.scan.path, frame) for journal in journals for frame in journal.frames]
             table = _table_of_frames(frames, numbering, earlier)
             yield Chunk(frames[0][1].base, frames[-1][1].end, table)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which events are asked for; rows and columns give the same answer."""
-
-    since: int = 0
-    until: "int | None" = None
-    event_types: "Collection[str] | None" = None
-    session_id: "str | None" = None
-    turn: "int | None" = None
-    event_id: str = ""  # a prefix
-
-    def admits(self, row: Event) -> bool:
-        position = row["position"]
-        assert isinstance(position, int)
-        return (
-            position >= self.since
-            and (self.until is None or position < self.until)
-            and (self.event_types is None or row["event_type"] in self.event_types)
-            and (self.session_id is None or row["session_id"] == self.session_id)
-            and (self.turn is None or row["turn"] == self.turn)
-            and str(row["event_id"]).startswith(self.event_id)
-        )
-
-    def columns(self, base: int, end: int) -> list[str]:
-        """The columns that decide whether events of [base, end) are wanted; none when all are."""
-        names = []
-        if self.since > base or (self.until is not None and self.until < end):
-            names.append("position")
-        if self.event_types is not None:
-            names.append("event_type")
-        if self.session_id is not None:
-            names.append("session_id")
-        if self.turn is not None:
-            names.append("turn")
-        if self.event_id:
-            names.append("event_id")
-        return names
-
-    def mask(self, table: "pa.Table") -> "pa.ChunkedArray":
-        """Which rows are wanted, by those of the filters' columns that the table has."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        tests = []
-        for name in table.column_names:
-            column = table[name]
-            if name == "position":
-                tests.append(pc.greater_equal(column, self.since))
-                if self.until is not None:
-                    tests.append(pc.less(column, self.until))
-            elif name == "event_type":
-                tests.append(pc.is_in(column, value_set=pa.array(self.event_types or (), pa.string())))
-            elif name == "event_id":
-                tests.append(pc.starts_with(column, self.event_id))
-            else:
-                tests.append(pc.equal(column, self.session_id if name == "session_id" else self.turn))
-        return pc.fill_null(reduce(pc.and_, tests), False)
 
 
 class _MissingError(Exception):
@@ -538,33 +466,6 @@ def _view(files: StoreFiles, manifest: Manifest, journals: list[int], pin: int) 
     return LogView(files, manifest, journals, size_of_last, pin)
 
 
-def row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], object]" = decode) -> Event:
-    """A journal line's event as its writer gave it, with every column. Raises: Corruption, Unsupported."""
-    try:
-        envelope, payload = decode_line(line, loads)
-        row = {**_BLANK, **envelope, "position": position, "payload": payload.decode("utf-8")}
-    except (Corruption, UnicodeDecodeError) as error:
-        raise Corruption(path, f"the event at position {position} cannot be understood ({error})") from error
-    if len(row) != len(_BLANK):
-        names = ", ".join(sorted(set(row) - set(_BLANK)))
-        raise Unsupported(f"{path}: its events have columns ({names}) that need a newer Locus.")
-    if row["event_id"] is None or row["event_type"] is None:
-        raise Corruption(path, f"the event at position {position} has no id or no type")
-    return row
-
-
-def _decoded(frames: "Iterable[tuple[str, Frame]]", count: int) -> Iterator[Event]:
-    """The events of frames as their writers gave them, each frame with the path of its journal."""
-    loads: Callable[[bytes], object] = decode
-    if count > _LINES_FOR_ORJSON:
-        import orjson
-
-        loads = orjson.loads
-    for path, frame in frames:
-        for position, line in enumerate(frame.lines, frame.base):
-            yield row_of(line, position, path, loads)
-
-
 def _first_of_each(rows: Iterable[Event], prefix: Prefix, earlier: set[str]) -> list[Event]:
     """The rows whose id no segment has and no earlier row (I8); `earlier` gets the ids of all rows."""
     rows = list(rows)
@@ -578,23 +479,15 @@ def _first_of_each(rows: Iterable[Event], prefix: Prefix, earlier: set[str]) -> 
     return first
 
 
-def _numbered(rows: list[Event], numbering: Numbering) -> list[Event]:
-    """The rows with their numbers, by a fold of all events before them."""
-    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
-    numbering.number(columns)
-    for name in NUMBERING_COLUMNS:
-        for row, value in zip(rows, columns[name], strict=True):
-            row[name] = value
-    return rows
-
-
 def _rows_of_frames(
     frames: "list[tuple[str, Frame]]", numbering: Numbering, earlier: set[str]
 ) -> "list[Event] | pa.Table":
     """The events of frames for a TailMemory: few as dicts, many as a table."""
     count = sum(frame.count for _, frame in frames)
     if count <= _TAIL_ROWS_PYTHON:
-        return _numbered(_first_of_each(_decoded(frames, count), numbering.prefix, earlier), numbering)
+        return numbered(
+            _first_of_each(decoded(frames, _LINES_FOR_ORJSON), numbering.prefix, earlier), numbering
+        )
     return _table_of_frames(frames, numbering, earlier)
 
 
@@ -630,7 +523,7 @@ def _selected_of(chunk: Chunk, wanted: Selection, names: Sequence[str]) -> Itera
             if wanted.admits(row):
                 yield {name: row[name] for name in names}
     else:
-        for batch in _selected(chunk.rows, wanted, names):
+        for batch in selected(chunk.rows, wanted, names):
             yield from rows_of(batch)
 
 
@@ -647,33 +540,3 @@ def _bounded(journals: Iterable[TailJournal]) -> Iterator[list[TailJournal]]:
             size += journal.scan.size
     if run:
         yield run
-
-
-def _checked(columns: "Sequence[str] | None") -> list[str]:
-    names = list(COLUMN_NAMES if columns is None else columns)
-    for name in names:
-        if name not in _BLANK:
-            raise NotFound(f"events have no column {name!r}; they have {', '.join(COLUMN_NAMES)}")
-    return names
-
-
-def _selected(table: "pa.Table", wanted: Selection, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    tests = wanted.columns(0, INT_MAX)
-    mask = wanted.mask(table.select(tests)) if tests else None
-    columns = table.select(names)
-    yield from (columns if mask is None else columns.filter(mask)).to_batches()
-
-
-def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:
-    """The events of a batch as dicts, times as integer µs."""
-    import pyarrow as pa
-
-    names = batch.schema.names  # the property makes a new list at each access
-    for start in range(0, batch.num_rows, _SLICE_ROWS):
-        piece = batch.slice(start, _SLICE_ROWS)
-        columns = []
-        for column in piece.columns:
-            times = pa.types.is_timestamp(column.type)
-            columns.append((column.cast(pa.int64()) if times else column).to_pylist())
-        for values in zip(*columns, strict=True):
-            yield dict(zip(names, values, strict=True))

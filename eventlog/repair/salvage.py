@@ -27,7 +27,7 @@ from eventlog.blobs.pack import TREE
 from eventlog.log.frame import HEADER_SIZE, PAYLOAD_SIZE_MAX, decode_header
 from eventlog.log.journal_reading import scan_journal
 from eventlog.log.line import encode_line
-from eventlog.log.reader import row_of, rows_of
+from eventlog.log.rows import row_of, rows_of
 from eventlog.repair import readable_parts
 from eventlog.store import Store
 

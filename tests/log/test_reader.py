@@ -19,7 +19,8 @@ from eventlog.log import manifest as manifests
 from eventlog.log import reader
 from eventlog.log.journal_reading import scan_journal
 from eventlog.log.numbering import PrefixRow
-from eventlog.log.reader import LogView, Selection, open_view
+from eventlog.log.reader import LogView, open_view
+from eventlog.log.rows import Selection
 from eventlog.log.segment import SCHEMA
 from tests.conftest import examples
 from tests.log.logs import STORE_ID, Log, event
