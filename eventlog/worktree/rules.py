@@ -7,7 +7,6 @@ last capture hold for every name that it included. Belongs to one scan. On the h
 """
 
 import os
-import time
 
 from blake3 import blake3
 
@@ -15,6 +14,7 @@ from eventlog.worktree import git
 from eventlog.worktree.git import GitFailed
 from eventlog.worktree.kept_ignored import is_kept
 from eventlog.worktree.rows import YES
+from eventlog.worktree.stat_all import is_late
 from eventlog.worktree.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.worktree.userfiles import lines_of
 
@@ -33,9 +33,6 @@ OWN_IGNORE_FILE = b".locusignore"  # at the root only
 
 # Files on other file systems have other clocks: how much older than the probe they must be.
 _OTHER_CLOCK_NS = 2_000_000_000
-
-# Git refuses longer paths, as do all system calls that take a path.
-_ASKED_SIZE_MAX = 4_000
 
 
 class TreeRules:
@@ -234,7 +231,7 @@ class TreeRules:
             try:
                 ignored = self._ask_ignored(path for path, _ in paths)
             except GitFailed as error:
-                if self._deadline is not None and time.monotonic() >= self._deadline:
+                if is_late(self._deadline):
                     raise
                 self.warning = str(error)
                 ignored = self._read_ignored(paths)
@@ -271,7 +268,7 @@ class TreeRules:
         return {path for path, is_dir in paths if hidden(path, is_dir)}
 
     def _ask_ignored(self, paths: "Iterable[bytes]") -> "set[bytes]":
-        askable = [path for path in paths if len(self._root) + len(path) < _ASKED_SIZE_MAX]
+        askable = [path for path in paths if len(self._root) + len(path) < git.PATH_SIZE_MAX]
         return git.ignored(self._root, askable, self._deadline)
 
 

@@ -10,7 +10,6 @@ Used by `worktree.capture` only; one scan belongs to one thread. On the hook pat
 import errno
 import os
 import stat
-import time
 from itertools import compress, pairwise
 
 from eventlog.blobs.ids import blob_id
@@ -21,7 +20,7 @@ from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
 from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.worktree.rules import IGNORE_FILE, TreeRules
-from eventlog.worktree.stat_all import stat_all
+from eventlog.worktree.stat_all import is_late, stat_all
 from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables, rows_with
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
@@ -251,13 +250,13 @@ class Scan:
         for directory in level:
             if not directory.listing:
                 to_read += [(directory, name) for name in directory.suspects]
-            elif self._is_late():
+            elif is_late(self._deadline):
                 self._leave([directory.path])
             else:
                 self._list(directory, to_read, unclear)
         to_read += self._without_ignored(unclear)
         for directory, name in to_read:
-            if self._is_late():
+            if is_late(self._deadline):
                 self._leave([join(directory, name)])
                 directory.is_complete = directory.is_complete and name in directory.rows
             else:
@@ -333,7 +332,7 @@ class Scan:
         others = {}
         late = False
         for number, (name, is_dir) in enumerate(names.items()):
-            late = late or (number % _STRIDE == 0 and self._is_late())
+            late = late or (number % _STRIDE == 0 and is_late(self._deadline))
             path = prefix + name
             if path in tracked and not (is_dir or late or name in directory.refused):
                 try:
@@ -552,9 +551,6 @@ class Scan:
     def _rules_changed(self) -> None:
         if not self._full:
             raise RulesChanged
-
-    def _is_late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _leave(self, paths: "list[bytes]") -> None:
         """Note paths that were not read."""
