@@ -38,7 +38,6 @@ class BlobStore:
         self,
         files: StoreFiles,
         *,
-        cache_bytes: "int | None" = None,
         kinds_in: "KindsIn | None" = None,
         modes: bool = False,
         catalog: "Catalog | None" = None,
@@ -61,7 +60,6 @@ class BlobStore:
         self.store_id = files.store_id
         self._catalog = catalog or Catalog(files)
         self._groups: "GroupReader | None" = None  # not imported by processes that only write
-        self._cache_bytes = cache_bytes
         self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
@@ -336,9 +334,9 @@ class BlobStore:
     def _read(self, id: bytes, location: Location) -> "tuple[int, bytes]":
         path, kind, group_offset, offset, length = location
         if self._groups is None:
-            from eventlog.blobs.groups import CACHE_BYTES, GroupReader
+            from eventlog.blobs.groups import GroupReader
 
-            self._groups = GroupReader(self.fs, self._cache_bytes or CACHE_BYTES)
+            self._groups = GroupReader(self.fs)
         data = self._groups.read(path, group_offset, offset, length)
         if (tree_id(data) if kind == TREE else blob_id(data)) != id:
             raise Corruption(path, f"the content of {to_text(id)} does not match its hash", group_offset)

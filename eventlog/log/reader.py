@@ -56,11 +56,9 @@ _CACHE_BYTES = 64 << 20
 _Answer = TypeVar("_Answer")
 
 
-def open_view(files: StoreFiles, prefix: "Prefix | None" = None) -> "LogView":
+def open_view(files: StoreFiles) -> "LogView":
     """The log as it is now, pinned until the view is closed.
 
-    Args: prefix: gives the tail's events and sessions that are in segments; by default the segments
-    themselves are read for that. It can also be set later, see `LogView.prefix`.
     Raises: Corruption, Unsupported.
     """
     missing: Corruption | None = None
@@ -75,7 +73,6 @@ def open_view(files: StoreFiles, prefix: "Prefix | None" = None) -> "LogView":
             missing = error.corruption
             view = None
         if view is not None:
-            view.prefix = prefix
             view.acknowledged = acknowledged
             return view
         files.fs.sleep(_TRY_AGAIN_S)
@@ -101,7 +98,9 @@ class LogView:
         self.layout = files.layout
         self.store_id = files.store_id
         self.manifest = manifest
-        self.prefix: Prefix | None = None  # may be set until `tail` is first used
+        # Gives the events and sessions before the tail, by default from the segments themselves. May be set
+        # until `tail` is first used.
+        self.prefix: Prefix | None = None
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
         self.acknowledged: int | None = None  # every event before it was there when the view was opened

@@ -207,22 +207,20 @@ def capture(
     with translate_os_errors(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
-    cache = statcache.load(fs, layout, key)
+    loaded = statcache.load_any(fs, layout, key.store_id, key.worktree)
+    cache = other_tables = None
+    if loaded is not None and loaded[1] == key.options:
+        cache = loaded[0]
+    elif loaded is not None and deferral is not None:
+        other_tables = loaded[0]  # of other options: a deferring caller reuses what it proves
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max, modes=blobs.modes)
     if deferral is not None:
         entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, repository)
-    contents: "ContentReader | None" = None
-    # Where the options have changed, a cache made with others lets a deferring caller reuse what it proves.
-    other_tables = None
-    if cache is None and deferral is not None:
-        loaded = statcache.load_any(fs, layout, *key.store_and_worktree)
-        other_tables = None if loaded is None else loaded[0]
     lists = Lists(blobs.get)
 
     def scan_with(known_rows: "StatCache | None") -> "tuple[Scan, StatCache]":
         rules = TreeRules(path, repository, known_rows, probe, include, deadline, keep_ignored)
-        nonlocal contents
         contents = (
             None if deferral is None else ContentReader(deferral, entries, lists, deadline, other_tables)
         )
@@ -257,8 +255,8 @@ def capture(
     result = Capture(tables, scan, path, lists)
     result.root_mode = mode if blobs.modes and mode != 0o755 else None
     _left_out(result, blobs, tables, lists, size_max)
-    if contents is not None:
-        result.new_deferred = contents.new
+    if scan.contents is not None:
+        result.new_deferred = scan.contents.new
     if previous is not None and previous != tables.root:
         changes, result.modes_changed = changes_between(blobs, previous, cache, tables)
         result.changes = [change for change in changes if not lists.is_same(change, tables)]

@@ -74,7 +74,7 @@ class Scan:
         self._never = never
         self._deadline = deadline
         self._may_fork = may_fork
-        self._contents = contents
+        self.contents = contents
         self._lists = lists
         self._unread: "list[tuple[Directory, UnreadFile]]" = []
         # With its stat and git's object; their rows come when all are known.
@@ -119,7 +119,7 @@ class Scan:
 
     def _wanted(self, cache: StatCache) -> "Iterator[int]":
         """The rows of contents that an earlier capture deferred and this one is to read."""
-        for row in rows_with(cache.kinds, SKIPPED) if self._contents is None else ():
+        for row in rows_with(cache.kinds, SKIPPED) if self.contents is None else ():
             if self._lists.named_by(cache.id(row)) is not None:
                 yield row
 
@@ -153,11 +153,11 @@ class Scan:
         while level:
             self._level(level)
             level = [below for directory in level for below in self._below(directory)]
-        if self._contents is not None and self._held:
+        if self.contents is not None and self._held:
             assert self.rules.held is not None
-            self._put_held(self._contents, self.rules.held)
-        if self._contents is not None and self._unread:
-            self._take_contents(self._contents)
+            self._put_held(self.contents, self.rules.held)
+        if self.contents is not None and self._unread:
+            self._take_contents(self.contents)
         if self._databases is not None:
             self._databases.check(self._put)
         return top
@@ -298,7 +298,7 @@ class Scan:
             names[tree_name] = is_dir
         for name in directory.rows.keys() - names.keys():
             self._forget(directory, name)
-        if self._contents is not None and self.rules.held is not None:
+        if self.contents is not None and self.rules.held is not None:
             names = self._without_held(directory, names, self.rules.held)
         for name, is_dir in names.items():
             row = directory.rows.get(name)
@@ -451,7 +451,7 @@ class Scan:
                     name,
                     self.entries.skipped(reason, file_stat.st_size, self.entries.proof(file_stat)),
                 )
-            elif self._contents is not None and stat.S_ISREG(file_stat.st_mode):
+            elif self.contents is not None and stat.S_ISREG(file_stat.st_mode):
                 self._read_later(directory, name, file_stat)
             else:
                 self._put(directory, name, self.entries.read(directory.path, name, file_stat))

@@ -80,11 +80,6 @@ class CacheKey:
         self.options = options  # 16 bytes: of the parameters that decide what is captured
         self.path = path  # of the working directory, for `sweep`
 
-    @property
-    def store_and_worktree(self) -> "tuple[bytes, bytes]":
-        """(store id, worktree): the owner of the caches, whatever the options."""
-        return self.store_id, self.worktree
-
 
 def rows_with(table: bytes, mark: bytes) -> "Iterator[int]":
     """The rows that have this byte in a table of one byte for each, ascending."""
@@ -384,11 +379,8 @@ def is_nested(cache: StatCache) -> bool:
 
 def load(fs: FileSystem, layout: Layout, key: CacheKey) -> "StatCache | None":
     """The cache of a working directory, None when there is none that can be used."""
-    try:
-        data = read_file(fs, layout.statcache(key.worktree.hex()), _SIZE_MAX)
-    except (OSError, ValueError):
-        return None
-    return decode(data, key)
+    loaded = load_any(fs, layout, key.store_id, key.worktree)
+    return loaded[0] if loaded is not None and loaded[1] == key.options else None
 
 
 def load_any(
