@@ -17,7 +17,7 @@ from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.hooks import deferred_lists
 from eventlog.log.acknowledged import read_note
-from eventlog.log.journal import journal_numbers
+from eventlog.log.journal_reading import journal_numbers
 from eventlog.store import Store
 
 _FILES = 40
@@ -148,8 +148,8 @@ class LargeDesk(Desk):
     def _syncs(self, layout: Layout) -> bool:
         """Whether something that was appended is not acknowledged yet."""
         with Store.open(layout.root) as store:
-            number = max(journal_numbers(REAL, layout))
-            return read_note(REAL, layout, number) != store.journal.next_position()
+            number = max(journal_numbers(store.files))
+            return read_note(store.files, number) != store.journal.next_position()
 
     def sample(self, size: int) -> float:
         self.fill(size)

@@ -19,6 +19,7 @@ from benchmarks.snapshots import snapshot_store
 from benchmarks.stores import fill
 from benchmarks.workload import WORDS, Blocks
 from eventlog import Store
+from eventlog.base.layout import StoreFiles
 from eventlog.blobs.groups import GroupReader
 from eventlog.blobs.ids import from_text, tree_id
 from eventlog.blobs.pack import GROUP_RAW_MAX, TREE
@@ -246,13 +247,13 @@ def _gc_mark(bench: Bench) -> Iterator[Sides]:
         fs, layout, store_id = store.fs, store.layout, store.identity.store_id
 
         def mark() -> None:
-            with BlobStore(fs, layout, store_id) as blobs, store.view() as view:
+            with BlobStore(StoreFiles(fs, layout, store_id)) as blobs, store.view() as view:
                 live = live_ids(blobs, _roots(view))
             if len(live) < made.trees:
                 raise RuntimeError(f"{len(live)} ids were marked of {made.trees} trees")
 
         def read() -> None:
-            with BlobStore(fs, layout, store_id) as blobs:
+            with BlobStore(StoreFiles(fs, layout, store_id)) as blobs:
                 count = _hash_trees(blobs)
             if count != made.trees:
                 raise RuntimeError(f"{count} trees were read of {made.trees}")

@@ -58,7 +58,7 @@ def _sealed_store(bench: Bench) -> SealedStore:
             fill(store, lines, events // _SEGMENTS)
             store.journal.rotate()
         # One run of the sealer that may put only one journal into a segment, so that there are many.
-        seal(store.fs, store.layout, store.identity.store_id, store.journal, batch_bytes=1)
+        seal(store.files, store.journal, batch_bytes=1)
         with store.view() as view:
             segments = len(view.manifest.segments)
     return SealedStore(path, events, segments, lines)

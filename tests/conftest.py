@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 import pytest
 from hypothesis import settings
 
-from eventlog.base.layout import DIRECTORIES, Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import DIRECTORIES, Layout, StoreFiles
 from tests.levels import LEVELS, level_of, may_be_fast, rank_of
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
@@ -54,6 +55,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     path = collection_path.relative_to(config.rootpath).as_posix()
     return True if not may_be_fast(path, collection_path.read_text(encoding="utf-8")) else None
+
+
+def files_of(fs: FileSystem, layout: Layout) -> StoreFiles:
+    """The files of a store whose id is STORE_ID."""
+    return StoreFiles(fs, layout, STORE_ID)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -418,8 +418,7 @@ def seal(store: Store, choose: random.Random, report: Report, writers: int) -> N
         patience: dict[str, float] = {"lock_timeout_s": contents.LOCK_TIMEOUT_S}
         store.seal(rotate_active=choose.random() < 0.7, **patience)
         if choose.random() < 0.3:
-            where = (store.fs, store.layout, store.identity.store_id)
-            compact(*where, everything=choose.random() < 0.5, **patience)
+            compact(store.files, everything=choose.random() < 0.5, **patience)
         if choose.random() < 0.5:
             store.reindex()
 

@@ -21,10 +21,10 @@ Change = Callable[[pa.Table], pa.Table]
 def merge_segments(store: Store, change: Change = lambda table: table) -> Manifest:
     """One segment in place of all, its inputs superseded, committed; `change` may spoil the events."""
     store_id = store.identity.store_id
-    current = manifests.read_current(store.fs, store.layout, store_id)
+    current = manifests.read_current(store.files)
     tables = []
     for entry in current.segments:
-        with SegmentFile(store.fs, store.layout, store_id, entry) as file:
+        with SegmentFile(store.files, entry) as file:
             tables.append(file.read())
     events = change(pa.concat_tables(tables).combine_chunks())
     base, end = current.segments[0].base, current.segments[-1].end
@@ -44,7 +44,7 @@ def merge_segments(store: Store, change: Change = lambda table: table) -> Manife
         segments=(entry,),
         superseded=(*current.superseded, *(Superseded(old.name, number) for old in current.segments)),
     )
-    manifests.commit(store.fs, store.layout, following)
+    manifests.commit(store.files, following)
     return following
 
 

@@ -22,7 +22,7 @@ from eventlog.base.layout import Layout
 from eventlog.base.types import SCHEMA_VERSION
 from eventlog.blobs import pack, tree
 from eventlog.exports import jsonl_import
-from eventlog.log import frame, manifest, reader, segment, upcast
+from eventlog.log import frame, manifest, rows, segment, upcast
 from eventlog.memory.shared_store import ContextStore
 from eventlog.restore import journal
 from eventlog.store import Store
@@ -201,7 +201,7 @@ def newer_segment() -> object:
 
 def newer_column() -> object:
     line = jsontext.encode({"event_id": "0" * 32, "event_type": "action", "colour": "red"}) + b"\t{}"
-    return reader.row_of(line, 0, "a journal")
+    return rows.row_of(line, 0, "a journal")
 
 
 def newer_pack() -> object:

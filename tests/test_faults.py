@@ -27,7 +27,7 @@ import pytest
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal_reading import end_of_journal
 from eventlog.store import Store
 from tests.faultfs import FAULTS, SHORT, FaultFS
 from tests.operations import OPERATIONS, PREPARE, READING, SLOW, Scene, check, copy_of, id_of, make

@@ -22,6 +22,7 @@ import pytest
 
 import eventlog
 from eventlog.base.errors import Corruption, LockTimeout, Unsupported
+from eventlog.base.layout import StoreFiles
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
 from eventlog.log import segment
@@ -288,7 +289,7 @@ def test_no_segment_is_taken_away_from_a_seal_under_way() -> None:
     def interfere(call: Call) -> None:
         def try_it() -> None:
             try:
-                seal(fs, layout, log.store_id, other.journal, lock_timeout_s=0.0)
+                seal(StoreFiles(fs, layout, log.store_id), other.journal, lock_timeout_s=0.0)
                 outcomes.append("sealed")
             except LockTimeout:
                 outcomes.append("locked")
@@ -303,7 +304,7 @@ def test_no_segment_is_taken_away_from_a_seal_under_way() -> None:
 
     assert outcomes.count("locked") > 20
     assert [row["position"] for row in log.rows()] == [0]
-    with open_view(fs, layout, log.store_id) as view:
+    with open_view(StoreFiles(fs, layout, log.store_id)) as view:
         assert log.segments() == [entry.name for entry in view.manifest.segments]
 
 
@@ -312,7 +313,7 @@ def test_no_segment_is_taken_away_from_a_seal_under_way() -> None:
 HOLDER = """
 import sys
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.locks import acquire
 with acquire(REAL, Layout(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)

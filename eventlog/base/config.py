@@ -83,54 +83,46 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
+# What holds where the file says nothing. Without a limit the capture sets that of files; no other applies.
+_DEFAULTS: "dict[str, object]" = {
+    "enabled": True, "allow": (), "deny": (), "include": (), "max_file_bytes": None, "max_age_days": None,
+    "max_sessions": None, "max_bytes": None, "shared_context": False, "codes_base": None,
+    "briefing_at_start": False, "briefing_overlaps": False, "briefing_tokens": None, "people": PEOPLE[0],
+    "check_days": None, "idle_hours": None, "problem": None,
+}  # fmt: skip
+# The keys of the file that are called otherwise here.
+_NAMES = {
+    "shared": "shared_context", "at_start": "briefing_at_start", "overlaps": "briefing_overlaps",
+    "tokens": "briefing_tokens",
+}  # fmt: skip
+
+
 class Config:
-    """The settings of a store. With `max_file_bytes` None the capture sets the limit; another limit that is
-    None does not apply."""
+    """The settings of a store; those that `settings` does not name have their defaults."""
 
-    __slots__ = (
-        "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "check_days", "codes_base",
-        "deny", "enabled", "idle_hours", "include", "max_age_days", "max_bytes", "max_file_bytes",
-        "max_sessions", "people", "problem", "shared_context",
-    )  # fmt: skip
+    __slots__ = tuple(_DEFAULTS)
 
-    def __init__(
-        self,
-        *,
-        enabled: bool = True,
-        allow: "tuple[str, ...]" = (),
-        deny: "tuple[str, ...]" = (),
-        include: "tuple[str, ...]" = (),
-        max_file_bytes: "int | None" = None,
-        max_age_days: "int | None" = None,
-        max_sessions: "int | None" = None,
-        max_bytes: "int | None" = None,
-        shared_context: bool = False,
-        codes_base: "str | None" = None,
-        briefing_at_start: bool = False,
-        briefing_overlaps: bool = False,
-        briefing_tokens: "int | None" = None,
-        people: str = PEOPLE[0],
-        check_days: "int | None" = None,
-        idle_hours: "int | None" = None,
-        problem: "str | None" = None,
-    ) -> None:
-        self.enabled = enabled
-        self.allow = allow
-        self.deny = deny
-        self.include = include
-        self.max_file_bytes = max_file_bytes
-        self.max_age_days = max_age_days
-        self.max_sessions = max_sessions
-        self.max_bytes = max_bytes
-        self.shared_context = shared_context
-        self.codes_base = codes_base
-        self.briefing_at_start = briefing_at_start
-        self.briefing_overlaps = briefing_overlaps
-        self.briefing_tokens = briefing_tokens
-        self.people = people
-        self.check_days = check_days
-        self.idle_hours = idle_hours
-        self.problem = problem
+    enabled: bool
+    allow: "tuple[str, ...]"
+    deny: "tuple[str, ...]"
+    include: "tuple[str, ...]"
+    max_file_bytes: "int | None"
+    max_age_days: "int | None"
+    max_sessions: "int | None"
+    max_bytes: "int | None"
+    shared_context: bool
+    codes_base: "str | None"
+    briefing_at_start: bool
+    briefing_overlaps: bool
+    briefing_tokens: "int | None"
+    people: str
+    check_days: "int | None"
+    idle_hours: "int | None"
+    problem: "str | None"
+
+    def __init__(self, **settings: object) -> None:
+        for name, default in _DEFAULTS.items():
+            setattr(self, name, settings.get(name, default))
 
 
 def read(fs: FileSystem, layout: Layout) -> Config:
@@ -277,24 +269,11 @@ def _wrong(data: bytes, word: str, what: str) -> ValueError:
 
 
 def _config_of(settings: "dict[str, Any]") -> Config:
-    return Config(
-        enabled=settings.get("enabled", True) is not False,
-        allow=tuple(settings.get("allow", ())),
-        deny=tuple(settings.get("deny", ())),
-        include=tuple(settings.get("include", ())),
-        max_file_bytes=settings.get("max_file_bytes"),
-        max_age_days=settings.get("max_age_days"),
-        max_sessions=settings.get("max_sessions"),
-        max_bytes=settings.get("max_bytes"),
-        shared_context=settings.get("shared") is True,
-        codes_base=settings.get("codes_base"),
-        briefing_at_start=settings.get("at_start") is True,
-        briefing_overlaps=settings.get("overlaps") is True,
-        briefing_tokens=settings.get("tokens"),
-        people=settings.get("people", PEOPLE[0]),
-        check_days=settings.get("check_days"),
-        idle_hours=settings.get("idle_hours"),
-    )
+    """Args: settings: checked ones, by their names in the file."""
+    named: "dict[str, Any]" = {}
+    for name, value in settings.items():
+        named[_NAMES.get(name, name)] = tuple(value) if isinstance(value, list) else value
+    return Config(**named)
 
 
 def _twin(fs: FileSystem, layout: Layout) -> "dict[str, Any]":

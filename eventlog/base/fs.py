@@ -19,6 +19,8 @@ import fcntl
 import os
 import time
 
+from blake3 import blake3
+
 from eventlog.base.errors import EventLogError
 
 TYPE_CHECKING = False
@@ -306,16 +308,45 @@ class translate_os_errors:
             raise store_error(error, self._path, self._doing, self._kind) from error
 
 
+class opened:
+    """A context manager: the descriptor of an open file, which is closed when the block ends."""
+
+    __slots__ = ("_fd", "_fs")
+
+    def __init__(self, fs: FileSystem, path: str, flags: int = os.O_RDONLY) -> None:
+        self._fs = fs
+        self._fd = fs.open(path, flags)
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, *exc: object) -> None:
+        self._fs.close(self._fd)
+
+
+def hash_file(fs: FileSystem, path: str) -> str:
+    """The BLAKE3 of the whole file, as hex digits."""
+    with opened(fs, path) as fd:
+        return hash_open(fs, fd)
+
+
+def hash_open(fs: FileSystem, fd: int) -> str:
+    """`hash_file` of an open file."""
+    hasher = blake3()
+    offset = 0
+    while piece := fs.pread(fd, _HASHED_AT_ONCE, offset):
+        hasher.update(piece)
+        offset += len(piece)
+    return hasher.hexdigest()
+
+
 def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes:
     """The whole file; ValueError when it is larger than `size_max`."""
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         size = fs.fstat(fd).st_size
         if size_max is not None and size > size_max:
             raise ValueError(f"{path} is {size} bytes, more than the {size_max} allowed")
         return fs.pread(fd, size, 0)
-    finally:
-        fs.close(fd)
 
 
 def count_files(fs: FileSystem, directory: str, prefix: str = "") -> "tuple[int, int]":
@@ -329,27 +360,6 @@ def count_files(fs: FileSystem, directory: str, prefix: str = "") -> "tuple[int,
             except FileNotFoundError:
                 continue
     return len(sizes), sum(sizes)
-
-
-def hash_file(fs: FileSystem, path: str) -> str:
-    """The BLAKE3 digest of the whole file, in hex."""
-    fd = fs.open(path, os.O_RDONLY)
-    try:
-        return hash_open(fs, fd)
-    finally:
-        fs.close(fd)
-
-
-def hash_open(fs: FileSystem, fd: int) -> str:
-    """`hash_file` of an open file."""
-    from blake3 import blake3
-
-    digest = blake3()
-    offset = 0
-    while data := fs.pread(fd, _HASHED_AT_ONCE, offset):
-        digest.update(data)
-        offset += len(data)
-    return digest.hexdigest()
 
 
 def write_all(fs: FileSystem, fd: int, data: bytes, offset: int = 0) -> None:
@@ -391,13 +401,10 @@ def replace(fs: FileSystem, tmp_path: str, target: str, data: bytes, *, synced: 
     Args: synced: False for what is derived, and made again where a power cut took it.
     Raises: OSError; then a part of it may be left under `tmp_path`.
     """
-    fd = fs.open(tmp_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
+    with opened(fs, tmp_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
         write_all(fs, fd, data)
         if synced:
             fs.fsync(fd)
-    finally:
-        fs.close(fd)
     fs.rename(tmp_path, target)
     directory = os.path.dirname(target)
     if synced:

@@ -43,6 +43,10 @@ Paths are text joined with "/". Files are 0600, directories 0700. Parsers return
 are not theirs, so foreign files are left alone (S1-61).
 """
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from eventlog.base.fs import FileSystem
+
 JOURNAL_DIR = "log/journal"
 SEGMENT_DIR = "log/segments"
 MANIFEST_DIR = "log/manifest"
@@ -82,58 +86,23 @@ _NUMBER_DIGITS = 20
 class Layout:
     """The file names of the store at `root` (the `.locus` directory itself)."""
 
-    __slots__ = ("root",)
-
     def __init__(self, root: str) -> None:
         self.root = root
-
-    @property
-    def store_file(self) -> str:
-        return f"{self.root}/STORE"
-
-    @property
-    def gitignore(self) -> str:
-        return f"{self.root}/.gitignore"
-
-    @property
-    def config_file(self) -> str:
-        return f"{self.root}/config.toml"
-
-    @property
-    def config_twin(self) -> str:
-        return f"{self.root}/config.json"
-
-    @property
-    def keep_ignored(self) -> str:
-        return f"{self.root}/keep-ignored"
-
-    @property
-    def briefing(self) -> str:
-        return f"{self.root}/memory/briefing.json"
-
-    @property
-    def redaction_key(self) -> str:
-        return f"{self.root}/redaction.key"
-
-    @property
-    def erased(self) -> str:
-        return f"{self.root}/erased"
-
-    @property
-    def erased_copy(self) -> str:
-        return f"{self.root}/erased.copy"
-
-    @property
-    def checked(self) -> str:
-        return f"{self.root}/log/checked"
-
-    @property
-    def erasing(self) -> str:
-        return f"{self.root}/erasing"
-
-    @property
-    def gc_generation(self) -> str:
-        return f"{self.root}/snapshots/gc_generation"
+        self.store_file = f"{root}/STORE"
+        self.gitignore = f"{root}/.gitignore"
+        self.config_file = f"{root}/config.toml"
+        self.config_twin = f"{root}/config.json"
+        self.keep_ignored = f"{root}/keep-ignored"
+        self.briefing = f"{root}/memory/briefing.json"
+        self.redaction_key = f"{root}/redaction.key"
+        self.erased = f"{root}/erased"
+        self.erased_copy = f"{root}/erased.copy"
+        self.checked = f"{root}/log/checked"
+        self.erasing = f"{root}/erasing"
+        self.gc_generation = f"{root}/snapshots/gc_generation"
+        self.acknowledged = f"{root}/log/acknowledged"
+        self.capture_clock = f"{root}/{TMP_DIR}/clock"  # written to learn the time of the file system
+        self.recent_packs = f"{root}/{IDX_DIR}/young"
 
     def directory(self, name: str) -> str:
         """The path of one of the directories named at the top of this module."""
@@ -141,10 +110,6 @@ class Layout:
 
     def journal(self, number: int) -> str:
         return f"{self.root}/{JOURNAL_DIR}/{number:020d}.evj"
-
-    @property
-    def acknowledged(self) -> str:
-        return f"{self.root}/log/acknowledged"
 
     def segment(self, name: str) -> str:
         return f"{self.root}/{SEGMENT_DIR}/{name}"
@@ -167,15 +132,6 @@ class Layout:
     def idx(self, number: int) -> str:
         return f"{self.root}/{IDX_DIR}/{number:020d}.evx"
 
-    @property
-    def capture_clock(self) -> str:
-        """A file that is written to learn the time of the file system."""
-        return f"{self.root}/{TMP_DIR}/clock"
-
-    @property
-    def recent_packs(self) -> str:
-        return f"{self.root}/{IDX_DIR}/young"
-
     def statcache(self, worktree: str) -> str:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
 
@@ -190,6 +146,17 @@ class Layout:
 
     def tmp(self, name: str) -> str:
         return f"{self.root}/{TMP_DIR}/{name}"
+
+
+class StoreFiles:
+    """The files of one store: how they are reached, their names, and the id in them. Never changed."""
+
+    __slots__ = ("fs", "layout", "store_id")
+
+    def __init__(self, fs: "FileSystem", layout: Layout, store_id: bytes) -> None:
+        self.fs = fs
+        self.layout = layout
+        self.store_id = store_id
 
 
 def segment_name(base: int, end: int, hash16: str) -> str:

@@ -202,10 +202,10 @@ def acquire(
     return Lock(fs, fd, name)
 
 
-def try_acquire(fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = True) -> "Lock | None":
+def try_acquire(fs: FileSystem, layout: Layout, name: str) -> "Lock | None":
     """Take the lock if nobody holds it, else None."""
     try:
-        return acquire(fs, layout, name, exclusive=exclusive, timeout_s=0.0)
+        return acquire(fs, layout, name, timeout_s=0.0)
     except LockTimeout:
         return None
 

@@ -40,7 +40,7 @@ def git_root(directory: str) -> str | None:
     return None if not answer else os.fsdecode(answer.rstrip(b"\n"))
 
 
-def repo_hash_of(directory: str, rev: str = "HEAD") -> tuple[str, str] | None:
+def repo_hash_of(directory: str) -> tuple[str, str] | None:
     """(repo_hash, origin) of the repository at `directory`, None where there is no stable one.
 
     The same in every clone, whatever its path. None outside git, without a commit, and in a shallow
@@ -48,7 +48,7 @@ def repo_hash_of(directory: str, rev: str = "HEAD") -> tuple[str, str] | None:
     """
     if _git(directory, ["rev-parse", "--is-shallow-repository"]) != b"false\n":
         return None
-    answer = _git(directory, ["rev-list", "--max-parents=0", "--end-of-options", rev, "--"])
+    answer = _git(directory, ["rev-list", "--max-parents=0", "--end-of-options", "HEAD", "--"])
     if not answer:
         return None
     return hash_of_roots(answer.decode("ascii").split()), "roots"

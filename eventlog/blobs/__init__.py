@@ -4,7 +4,6 @@
     tree           the encoding of one directory, and which names a directory may hold
     pack           the encoding of a pack: compressed groups, and the table that finds a blob in them
     idx            a derived index over many packs
-    recent_packs   the tables of small packs that no index covers
     groups         reads and caches the groups of packs
     catalog        which packs there are, and where in them an id is
     writer         BlobWriter: put, flush

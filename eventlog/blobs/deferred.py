@@ -9,7 +9,7 @@ Pure functions; on the hook path.
 """
 
 from eventlog.base.errors import Corruption, InvalidEvent
-from eventlog.blobs.tree import FILES, SIZE_UNKNOWN, SYMLINK, unsafe_path
+from eventlog.blobs.tree import FILES, SIZE_UNKNOWN, SYMLINK, item, unsafe_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,26 +32,16 @@ class DeferredFile(tuple[bytes, bytes, int, int, int, int, "bytes | None"]):
 
     __slots__ = ()
 
-    @property
-    def path(self) -> bytes:
-        return self[0]
-
-    @property
-    def kind(self) -> bytes:
-        return self[1]
-
-    @property
-    def size(self) -> int:
-        return self[2]
+    path: bytes = item(0)
+    kind: bytes = item(1)
+    size: int = item(2)
 
     @property
     def stat(self) -> "tuple[int, int, int, int]":
         """(size, mtime_ns, ctime_ns, inode)."""
         return self[2], self[3], self[4], self[5]
 
-    @property
-    def object(self) -> "bytes | None":
-        return self[6]
+    object: "bytes | None" = item(6)
 
 
 def encode_list(rows: "Iterable[tuple[bytes, bytes, int, int, int, int, bytes | None]]") -> bytes:

@@ -140,6 +140,13 @@ class PackTables:
             raise Corruption(self.path, f"group {index} lies outside the groups of this pack", offset)
         return Group(offset, codec, raw_size, stored_size)
 
+    def holds(self, groups: "Iterable[Group]", entries: "Iterable[tuple[bytes, int, int, int, int]]") -> bool:
+        """Whether these are exactly the groups and, in the order of ids, the entries."""
+        rows = [(g.offset, g.codec, g.raw_size, g.stored_size) for g in groups]
+        return rows == [*_GROUP_ROW.iter_unpack(self._groups)] and sorted(entries) == [
+            *_ENTRY.iter_unpack(self._entries)
+        ]
+
     def check(self) -> None:
         """Check every row: groups follow each other without gaps, entries are sorted and inside their group.
 

@@ -7,8 +7,8 @@ checked once is not checked again as long as no pack has gone. On the hook path;
 from itertools import chain
 
 from eventlog.base.errors import InvalidEvent
-from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.layout import PACK_DIR, Layout
+from eventlog.base.fs import translate_os_errors
+from eventlog.base.layout import PACK_DIR
 from eventlog.base.locks import GC, KeptLock, may_take
 from eventlog.blobs.ids import TEXT_PREFIX, to_text
 from eventlog.blobs.pack import BLOB, TREE
@@ -35,7 +35,8 @@ _TICK_NS = 50_000_000
 class Holder:
     """Checks the contents that appends name, and keeps collections away meanwhile."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, blobs: BlobStore) -> None:
+    def __init__(self, blobs: BlobStore) -> None:
+        fs, layout = blobs.files.fs, blobs.files.layout
         self._fs = fs
         self._packs_path = layout.directory(PACK_DIR)
         self._taking = translate_os_errors(layout.lock(GC), "take this lock")

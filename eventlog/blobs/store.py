@@ -9,8 +9,8 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 """
 
 from eventlog.base.errors import Ambiguous, Corruption, NotFound
-from eventlog.base.fs import FileSystem, publish, translate_os_errors
-from eventlog.base.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
+from eventlog.base.fs import publish, translate_os_errors
+from eventlog.base.layout import IDX_DIR, PACK_DIR, StoreFiles, parse_idx
 from eventlog.blobs.catalog import Catalog, Location
 from eventlog.blobs.ids import EMPTY_BLOB, ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
 from eventlog.blobs.pack import BLOB, TREE
@@ -36,13 +36,11 @@ class BlobStore:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         *,
-        cache_bytes: "int | None" = None,
         kinds_in: "KindsIn | None" = None,
         modes: bool = False,
+        catalog: "Catalog | None" = None,
     ) -> None:
         """Args:
         kinds_in: the kinds of secrets in a content, as `Redactor.kinds_in`; called for every put.
@@ -56,13 +54,13 @@ class BlobStore:
         self.elsewhere: "Callable[[bytes], bytes | None]" = lambda _: None
         self._kinds_in = kinds_in
         self.modes = modes
-        self.fs = fs
-        self.layout = layout
-        self.store_id = store_id
-        self._catalog = Catalog(fs, layout, store_id)
+        self.files = files
+        self.fs = files.fs
+        self.layout = files.layout
+        self.store_id = files.store_id
+        self._catalog = catalog or Catalog(files)
         self._groups: "GroupReader | None" = None  # not imported by processes that only write
-        self._cache_bytes = cache_bytes
-        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
+        self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
         return self
@@ -95,17 +93,13 @@ class BlobStore:
         Raises: LockTimeout.
         """
         return BlobWriter(
-            self.fs,
-            self.layout,
-            self.store_id,
+            self,
             self._catalog,
             codec=codec,
             level=level,
             group_bytes=group_bytes,
-            lock_timeout_s=lock_timeout_s,
             threads=threads,
-            kinds_in=self._kinds_in,
-            withheld=self.withheld,
+            lock_timeout_s=lock_timeout_s,
             paced=paced,
         )
 
@@ -340,9 +334,9 @@ class BlobStore:
     def _read(self, id: bytes, location: Location) -> "tuple[int, bytes]":
         path, kind, group_offset, offset, length = location
         if self._groups is None:
-            from eventlog.blobs.groups import CACHE_BYTES, GroupReader
+            from eventlog.blobs.groups import GroupReader
 
-            self._groups = GroupReader(self.fs, self._cache_bytes or CACHE_BYTES)
+            self._groups = GroupReader(self.fs)
         data = self._groups.read(path, group_offset, offset, length)
         if (tree_id(data) if kind == TREE else blob_id(data)) != id:
             raise Corruption(path, f"the content of {to_text(id)} does not match its hash", group_offset)

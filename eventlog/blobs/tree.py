@@ -19,12 +19,14 @@ Pure functions; on the hook path.
 """
 
 import struct
+from _collections import _tuplegetter  # type: ignore[import-not-found]  # that of `collections.namedtuple`
 
 from eventlog.base.errors import Corruption, InvalidEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 FILE, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, SKIPPED = b"f", b"x", b"l", b"d", b"m", b"s"
 
@@ -76,6 +78,11 @@ _HFS_IGNORED = dict.fromkeys(
 )
 
 
+def item(index: int) -> "Any":
+    """An attribute that is an item of its tuple: named tuples of hooks, which import no `collections`."""
+    return _tuplegetter(index, "")
+
+
 class TreeEntry(tuple[bytes, bytes, bytes, int]):
     """(name, kind, id, size): one name in a directory. Sorts by name."""
 
@@ -84,21 +91,10 @@ class TreeEntry(tuple[bytes, bytes, bytes, int]):
     def __new__(cls, name: bytes, kind: bytes, id: bytes, size: int = 0) -> "TreeEntry":
         return tuple.__new__(cls, (name, kind, id, size))
 
-    @property
-    def name(self) -> bytes:
-        return self[0]
-
-    @property
-    def kind(self) -> bytes:
-        return self[1]
-
-    @property
-    def id(self) -> bytes:
-        return self[2]
-
-    @property
-    def size(self) -> int:
-        return self[3]
+    name: bytes = item(0)
+    kind: bytes = item(1)
+    id: bytes = item(2)
+    size: int = item(3)
 
     def __repr__(self) -> str:
         return f"TreeEntry({self[0]!r}, {self[1]!r}, {self[2].hex()[:12]}…, {self[3]})"

@@ -18,11 +18,10 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.base.fs import FileSystem, hash_file, store_error, translate_os_errors, write_all
-from eventlog.base.layout import PACK_DIR, Layout
+from eventlog.base.fs import hash_file, store_error, translate_os_errors, write_all
+from eventlog.base.layout import PACK_DIR
 from eventlog.base.locks import GC, acquire
-from eventlog.blobs.catalog import Catalog
-from eventlog.blobs.ids import EMPTY_BLOB, hasher_of, tree_id
+from eventlog.blobs.ids import hasher_of, tree_id
 from eventlog.blobs.pack import (
     BLOB,
     BLOB_SIZE_MAX,
@@ -34,6 +33,7 @@ from eventlog.blobs.pack import (
     Group,
     PackTables,
     compress,
+    decode_tables,
     decompress,
     decompressed,
     encode_group_head,
@@ -47,6 +47,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future, ThreadPoolExecutor
+
+    from eventlog.blobs.catalog import Catalog
+    from eventlog.blobs.store import BlobStore
 
     KindsIn = Callable[[bytes], tuple[str, ...]]
 
@@ -84,38 +87,32 @@ class BlobWriter:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
-        catalog: Catalog,
+        store: "BlobStore",
+        catalog: "Catalog",
         *,
-        codec: str,
-        level: "int | None",
-        group_bytes: "int | None",
-        lock_timeout_s: float,
+        codec: str = "zlib",
+        level: "int | None" = None,
+        group_bytes: "int | None" = None,
         threads: int = 1,
-        kinds_in: "KindsIn | None" = None,
-        withheld: "dict[bytes, tuple[str, ...]] | None" = None,
+        lock_timeout_s: float = 10.0,
         paced: bool = False,
     ) -> None:
-        """Args: kinds_in: the kinds of secrets in a content; withheld: gets the ids of contents with secrets;
-        paced: bring a pack to the disk piece by piece, so that others need not wait for all of it at once."""
-        self._paced = paced
-        self._kinds_in = kinds_in
-        self._withheld = {} if withheld is None else withheld
-        self._fs = fs
-        self._layout = layout
-        self._store_id = store_id
+        """Called by `BlobStore.writer`, which explains the arguments."""
+        files = store.files
+        self._store = store
+        self._fs = files.fs
+        self._layout = files.layout
         self._catalog = catalog
         self._codec = CODEC_NAMES[codec]
         self._level = _LEVELS[self._codec] if level is None else level
         self._group_bytes = min(group_bytes or _GROUP_BYTES[self._codec], GROUP_RAW_MAX)
-        self._reading = translate_os_errors(layout.directory(PACK_DIR), "read the packs")
         self._threads = threads
+        self._paced = paced
+        self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
         self._start_pack()
-        self._lock = acquire(fs, layout, GC, exclusive=False, timeout_s=lock_timeout_s)
+        self._lock = acquire(files.fs, files.layout, GC, exclusive=False, timeout_s=lock_timeout_s)
         try:
             # Listed under the lock: what is there now stays until the lock goes.
             with self._reading:
@@ -150,19 +147,19 @@ class BlobWriter:
         if len(data) > BLOB_SIZE_MAX:
             raise _too_large(len(data))
         id = blake3(data).digest()
-        if scan and self._kinds_in is not None and id not in self._withheld and id not in self._pending:
+        withheld = self._store.withheld
+        if scan and id not in withheld and id not in self._pending:
             # Stored contents too: their writer may have died before the event was in the log.
-            kinds = self._kinds_in(data)
+            kinds = self._store.kinds_in(data)
             if kinds:
-                self._withheld[id] = kinds
-        if id not in self._pending and not self._known(id) and ERASED not in self._withheld.get(id, ()):
+                withheld[id] = kinds
+        if id not in self._pending and not self._known(id) and ERASED not in withheld.get(id, ()):
             self._add(self._blobs, id, BLOB, data)
         return id
 
     def withhold(self, id: bytes, kind: str) -> None:
-        """Have the log withhold a content, whatever is in it; an empty one is never withheld."""
-        if id != EMPTY_BLOB:
-            self._withheld[id] = tuple(dict.fromkeys((*self._withheld.get(id, ()), kind)))
+        """`BlobStore.withhold`."""
+        self._store.withhold(id, kind)
 
     def put_tree(self, entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
         """Store a directory's entries, in any order; the tree's id.
@@ -363,8 +360,7 @@ class BlobWriter:
 
     def _publish(self) -> PackTables:
         """Finish the file, give it its name, and sync both."""
-        tables_offset = self._size
-        groups, entries, footer = encode_tables(self._header, self._groups, self._entries, tables_offset)
+        groups, entries, footer = encode_tables(self._header, self._groups, self._entries, self._size)
         for part in (groups, entries, footer):
             self._write(part)
         self._spill()
@@ -373,13 +369,25 @@ class BlobWriter:
         self._fs.close(fd)
         name = self._hash.hexdigest()
         path = self._layout.pack(name)
+        tables = self._read_back(groups + entries, footer, path, name)
         try:
             self._fs.link(self._tmp, path)
         except FileExistsError:
             self._take_existing(path, name)
         self._fs.fsync_dir(self._layout.directory(PACK_DIR))
         self._unlink_tmp()
-        return PackTables(path, name, self._store_id, self._size, tables_offset, groups, entries)
+        return tables
+
+    def _read_back(self, encoded: bytes, footer: bytes, path: str, name: str) -> PackTables:
+        """The tables as their readers will decode them. Raises: NotDurable unless they hold what was put."""
+        try:
+            tables = decode_tables(self._header, encoded, footer, self._size, path, name)
+            if tables.holds(self._groups, self._entries):
+                return tables
+        except Corruption:
+            pass
+        self._give_up()
+        raise _spoilt("the tables of a pack did not come back as they were")
 
     def _take_existing(self, path: str, name: str) -> None:
         """The pack is there: made by another writer, or made once and damaged since.
@@ -402,7 +410,7 @@ class BlobWriter:
         self._relied = False
         self._fd = -1
         self._tmp = ""
-        self._header = encode_header(self._store_id)
+        self._header = encode_header(self._store.files.store_id)
         self._hash = blake3(self._header)
         self._buffer = [self._header]
         self._size = len(self._header)
@@ -453,11 +461,15 @@ def _encoded(
     except Corruption:
         whole = False
     if not whole:
-        raise NotDurable(
-            "contents did not come back as they were when they were compressed, so nothing of this pack is "
-            "stored. Try again; if it happens again, check the memory of this machine."
-        )
+        raise _spoilt("contents did not come back as they were when they were compressed")
     return used, stored
+
+
+def _spoilt(what: str) -> NotDurable:
+    return NotDurable(
+        f"{what}, so nothing of this pack is stored. Try again; if it happens again, check the memory of "
+        "this machine."
+    )
 
 
 def _too_large(size: int) -> Refused:

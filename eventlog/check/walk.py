@@ -43,7 +43,7 @@ class StoreWalk:
         self.open_view = open_view
         self.level = level
         self.progress = progress
-        self.log = LogCheck(self.fs, self.layout, blobs.store_id, QUICK if level == QUICK else READ)
+        self.log = LogCheck(blobs.files, QUICK if level == QUICK else READ)
         self.damaged: set[bytes] = set()  # contents of which a copy is bad
 
     def findings(self, parts: "Iterable[str] | None" = None) -> list[Finding]:

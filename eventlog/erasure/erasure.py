@@ -449,7 +449,7 @@ def _seal_all(store: Store, lock_timeout_s: float) -> None:
     """Seal all events so far: only segments can be written anew. Raises: NotDurable."""
     end = store.journal.next_position()
     store.seal(lock_timeout_s=lock_timeout_s)
-    if read_current(store.fs, store.layout, store.identity.store_id).next_position < end:
+    if read_current(store.files).next_position < end:
         raise NotDurable(
             f"{store.layout.root}: the disk failed while the log was sealed, so what is to be erased is "
             "still there. Check the disk, then go on with `locus store erase --resume`."

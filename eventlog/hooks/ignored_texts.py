@@ -23,7 +23,6 @@ from eventlog.base.paths import (
     paths_named,
 )
 from eventlog.base.types import Event
-from eventlog.worktree.ignore import IgnoreFiles
 from eventlog.worktree.kept_ignored import is_withheld
 
 TYPE_CHECKING = False
@@ -84,6 +83,8 @@ class Outside:
             )
             return bool(answer)
         except git.GitFailed:
+            from eventlog.worktree.ignore import IgnoreFiles
+
             return IgnoreFiles(self._root).hidden(path, False)
 
 

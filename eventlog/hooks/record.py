@@ -29,7 +29,7 @@ from eventlog.agents.kit.tools import ANY
 from eventlog.base import config, identity
 from eventlog.base.errors import EventLogError, LockTimeout
 from eventlog.base.fs import FileSystem
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.types import Event
 from eventlog.hooks import state, texts
 from eventlog.hooks.captured import (
@@ -473,9 +473,7 @@ class EventWriter:
         context = self._context
         context.redactor.search_until = context.began_s + _SCAN_S * context.patience
         self._blobs = BlobStore(
-            context.fs,
-            context.layout,
-            context.who.store_id,
+            StoreFiles(context.fs, context.layout, context.who.store_id),
             kinds_in=context.redactor.kinds_in,
             modes=context.who.keeps_modes,
         )
@@ -503,7 +501,8 @@ class EventWriter:
     def write(self, lines: "list[bytes]") -> None:
         context = self._context
         self._note_begun()
-        journal = Journal(context.fs, context.layout, context.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
+        files = StoreFiles(context.fs, context.layout, context.who.store_id)
+        journal = Journal(files, lock_timeout_s=_APPEND_TIMEOUT_S)
         try:
             journal.append(lines)
         finally:

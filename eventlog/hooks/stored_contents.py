@@ -14,7 +14,7 @@ from eventlog.base import config
 from eventlog.base.errors import Corruption, EventLogError, NotFound
 from eventlog.base.fs import FileSystem
 from eventlog.base.identity import Identity
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.names import event_id_of
 from eventlog.base.paths import path_text
@@ -193,9 +193,7 @@ class _Storing:
 
     def _blobs(self) -> BlobStore:
         return BlobStore(
-            self._fs,
-            self._layout,
-            self._who.store_id,
+            StoreFiles(self._fs, self._layout, self._who.store_id),
             kinds_in=self._redactor.kinds_in,
             modes=self._who.keeps_modes,
         )
@@ -290,7 +288,8 @@ class _Storing:
     def _append(self, events: "list[Event]") -> None:
         """One frame. Raises: EventLogError."""
         lines = [encode_line(admission.admit(self._fs, event, self._redactor)) for event in events]
-        journal = Journal(self._fs, self._layout, self._who.store_id, lock_timeout_s=_LOCK_TIMEOUT_S)
+        files = StoreFiles(self._fs, self._layout, self._who.store_id)
+        journal = Journal(files, lock_timeout_s=_LOCK_TIMEOUT_S)
         try:
             journal.append(lines)
         finally:

@@ -11,8 +11,7 @@ from _struct import Struct
 
 from blake3 import blake3
 
-from eventlog.base.fs import FileSystem
-from eventlog.base.layout import Layout
+from eventlog.base.layout import StoreFiles
 
 SLOT_SIZE = 64
 SLOTS = 8  # as many processes may finish out of order without one overwriting another's slot
@@ -32,20 +31,19 @@ class Note:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
+        files: StoreFiles,
         number: int,
         journal_inode: int,
         flags: int = os.O_RDWR | os.O_CREAT,
     ) -> None:
         """Args: number: of the newest journal, 0 when there is none; journal_inode: of its file."""
-        self._fs = fs
+        self._fs = files.fs
         self._number = number
         self._journal_inode = journal_inode
         self._fd = self._inode = -1
         try:
-            self._fd = fs.open(layout.acknowledged, flags)
-            self._inode = fs.fstat(self._fd).st_ino
+            self._fd = self._fs.open(files.layout.acknowledged, flags)
+            self._inode = self._fs.fstat(self._fd).st_ino
         except OSError:
             self.close()
 
@@ -92,16 +90,16 @@ class Note:
         return int(position)
 
 
-def read_note(fs: FileSystem, layout: Layout, number: int) -> "int | None":
+def read_note(files: StoreFiles, number: int) -> "int | None":
     """The position in the note beside journal `number`, the newest; 0: there is none. Changes nothing.
 
     Callers without the lock read it before the journal, so that an append in between cannot make it be ahead.
     """
     try:
-        inode = fs.stat(layout.journal(number)).st_ino if number else 0
+        inode = files.fs.stat(files.layout.journal(number)).st_ino if number else 0
     except OSError:
         return None
-    note = Note(fs, layout, number, inode, os.O_RDONLY)
+    note = Note(files, number, inode, os.O_RDONLY)
     try:
         return note.read()
     finally:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from eventlog.base import config, jsontext
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, hash_open, read_file, replace, translate_os_errors
+from eventlog.base.fs import FileSystem, hash_open, opened, read_file, replace, translate_os_errors
 from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 
@@ -191,15 +191,12 @@ def _compare(fs: FileSystem, path: str, entry: SegmentEntry, record: Record) -> 
     now_ns = fs.time_ns()
     record.verified.pop(entry.name, None)
     try:
-        fd = fs.open(path, os.O_RDONLY)
+        with opened(fs, path) as fd:
+            stat = fs.fstat(fd)
+            matches = stat.st_size == entry.bytes and hash_open(fs, fd) == entry.blake3
+            settled = _identity(fs.fstat(fd)) == _identity(stat) and now_ns - stat.st_ctime_ns > _TICK_NS
     except FileNotFoundError:
         return False
-    try:
-        stat = fs.fstat(fd)
-        matches = stat.st_size == entry.bytes and hash_open(fs, fd) == entry.blake3
-        settled = _identity(fs.fstat(fd)) == _identity(stat) and now_ns - stat.st_ctime_ns > _TICK_NS
-    finally:
-        fs.close(fd)
     if not matches:
         record.damaged[entry.name] = now_ns // 10**9
         return False

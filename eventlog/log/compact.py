@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventlog.base.errors import Corruption, Unsupported
-from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.layout import SEGMENT_DIR, Layout
+from eventlog.base.fs import translate_os_errors
+from eventlog.base.layout import SEGMENT_DIR, StoreFiles
 from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins
@@ -94,27 +94,20 @@ def _fits(entry: SegmentEntry, size: int) -> bool:
     return entry.bytes < _FULL_BYTES and size + entry.bytes <= RESULT_BYTES_MAX
 
 
-def mergeable_bytes(fs: FileSystem, layout: Layout, store_id: bytes) -> "int | None":
+def mergeable_bytes(files: StoreFiles) -> "int | None":
     """How many bytes `compact` would merge; 0 when it would only remove superseded files, None for no work.
 
     Raises: Corruption, Unsupported, OSError.
     """
-    names = fs.listdir(layout.directory(SEGMENT_DIR))
+    names = files.fs.listdir(files.layout.directory(SEGMENT_DIR))
     if len(names) < 2:
         return None
-    current = manifests.read_current(fs, layout, store_id)
+    current = manifests.read_current(files)
     run = mergeable_run(current.segments)
-    return _bytes(run) if run or _outlived(fs, layout, current, names) else None
+    return _bytes(run) if run or _outlived(files, current, names) else None
 
 
-def compact(
-    fs: FileSystem,
-    layout: Layout,
-    store_id: bytes,
-    *,
-    everything: bool = False,
-    lock_timeout_s: float = 10.0,
-) -> CompactReport:
+def compact(files: StoreFiles, *, everything: bool = False, lock_timeout_s: float = 10.0) -> CompactReport:
     """Merge the newest segments if that is worth it, or with `everything` all; remove superseded files.
 
     Raises: LockTimeout, Corruption (an input is damaged; it is left as it is), Unsupported, EventLogError.
@@ -122,17 +115,17 @@ def compact(
     """
     report = CompactReport()
     with (
-        acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
-        translate_os_errors(layout.root, "compact the log"),
+        acquire(files.fs, files.layout, COMPACT, timeout_s=lock_timeout_s),
+        translate_os_errors(files.layout.root, "compact the log"),
     ):
-        manifests.remove_temporary(fs, layout, TMP_PREFIX)
-        with open_view(fs, layout, store_id) as view:
+        manifests.remove_temporary(files, TMP_PREFIX)
+        with open_view(files) as view:
             segments = view.manifest.segments
             runs = all_runs(segments) if everything else [mergeable_run(segments)]
             for run in runs:
                 if run:
-                    _compact_run(fs, layout, store_id, run, lock_timeout_s, report)
-        _clean_up(fs, layout, store_id, lock_timeout_s, report)
+                    _compact_run(files, run, lock_timeout_s, report)
+        _clean_up(files, lock_timeout_s, report)
     return report
 
 
@@ -140,16 +133,15 @@ def _bytes(run: Run) -> int:
     return sum(entry.bytes for entry in run)
 
 
-def _compact_run(
-    fs: FileSystem, layout: Layout, store_id: bytes, run: Run, lock_timeout_s: float, report: CompactReport
-) -> None:
+def _compact_run(files: StoreFiles, run: Run, lock_timeout_s: float, report: CompactReport) -> None:
     from eventlog.log.merge import merge
 
-    tmp = layout.tmp(f"{TMP_PREFIX}{run[0].base}")
+    fs = files.fs
+    tmp = files.layout.tmp(f"{TMP_PREFIX}{run[0].base}")
     try:
-        entry = merge(fs, layout, store_id, run, tmp)
-        with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
-            if not _commit(fs, layout, store_id, run, entry, tmp):
+        entry = merge(files, run, tmp)
+        with acquire(fs, files.layout, MAINTAIN, timeout_s=lock_timeout_s):
+            if not _commit(files, run, entry, tmp):
                 return
     finally:
         try:
@@ -163,30 +155,31 @@ def _compact_run(
     report.bytes_after += entry.bytes
 
 
-def _commit(fs: FileSystem, layout: Layout, store_id: bytes, run: Run, entry: SegmentEntry, tmp: str) -> bool:
+def _commit(files: StoreFiles, run: Run, entry: SegmentEntry, tmp: str) -> bool:
     """List `entry` in place of `run`; False when the manifest does not list these any more."""
-    manifests.remove_temporary(fs, layout)
-    current = manifests.read_current(fs, layout, store_id)
+    manifests.remove_temporary(files)
+    current = manifests.read_current(files)
     index = next((i for i, listed in enumerate(current.segments) if listed == run[0]), 0)
     if current.segments[index : index + len(run)] != run:
         return False
-    publish_segment(fs, layout, entry, tmp)
+    publish_segment(files, entry, tmp)
     number = current.number + 1
-    needed = [s for s in current.superseded if _is_of_use(fs, layout, s, number)]
+    needed = [s for s in current.superseded if _is_of_use(files, s, number)]
     following = manifests.following(
         current,
         segments=(*current.segments[:index], entry, *current.segments[index + len(run) :]),
         superseded=(*needed, *(Superseded(old.name, number) for old in run)),
     )
-    manifests.commit(fs, layout, following)
+    manifests.commit(files, following)
     return True
 
 
-def publish_segment(fs: FileSystem, layout: Layout, entry: SegmentEntry, tmp: str) -> None:
+def publish_segment(files: StoreFiles, entry: SegmentEntry, tmp: str) -> None:
     """Give the durable file at `tmp` its name. No manifest lists the name: its range is new."""
     from eventlog.log.merge import digest_of
 
-    path = layout.segment(entry.name)
+    fs = files.fs
+    path = files.layout.segment(entry.name)
     try:
         fs.link(tmp, path)
     except FileExistsError:
@@ -194,37 +187,37 @@ def publish_segment(fs: FileSystem, layout: Layout, entry: SegmentEntry, tmp: st
         if digest_of(fs, path) != entry.blake3:
             fs.unlink(path)
             fs.link(tmp, path)
-    fs.fsync_dir(layout.directory(SEGMENT_DIR))
+    fs.fsync_dir(files.layout.directory(SEGMENT_DIR))
 
 
-def _is_of_use(fs: FileSystem, layout: Layout, item: Superseded, number: int) -> bool:
+def _is_of_use(files: StoreFiles, item: Superseded, number: int) -> bool:
     """Whether manifest `number` needs to name it: for its file, or for an index made from it."""
-    return item.since > number - MANIFESTS_KEPT or fs.exists(layout.segment(item.name))
+    return item.since > number - MANIFESTS_KEPT or files.fs.exists(files.layout.segment(item.name))
 
 
 # Cleaning up: superseded segments, under `maintain`.
 
 
-def _clean_up(
-    fs: FileSystem, layout: Layout, store_id: bytes, lock_timeout_s: float, report: CompactReport
-) -> None:
-    names = fs.listdir(layout.directory(SEGMENT_DIR))
-    current = manifests.read_current(fs, layout, store_id)
-    if _outlived(fs, layout, current, names):
-        with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
-            current = manifests.read_current(fs, layout, store_id)
-            report.removed += _remove_superseded(fs, layout, store_id, current)
+def _clean_up(files: StoreFiles, lock_timeout_s: float, report: CompactReport) -> None:
+    fs = files.fs
+    names = fs.listdir(files.layout.directory(SEGMENT_DIR))
+    current = manifests.read_current(files)
+    if _outlived(files, current, names):
+        with acquire(fs, files.layout, MAINTAIN, timeout_s=lock_timeout_s):
+            current = manifests.read_current(files)
+            report.removed += _remove_superseded(files, current)
     remaining = set(names) - set(report.removed)
     report.waiting = sum(item.name in remaining for item in current.superseded)
 
 
-def _remove_superseded(fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest) -> list[str]:
+def _remove_superseded(files: StoreFiles, current: Manifest) -> list[str]:
     """Unlink superseded segments that no reader can be using (I17); their names."""
-    names = _outlived(fs, layout, current, fs.listdir(layout.directory(SEGMENT_DIR)))
-    with pins.held(fs, layout, current.number) as older:
+    fs, layout = files.fs, files.layout
+    names = _outlived(files, current, fs.listdir(layout.directory(SEGMENT_DIR)))
+    with pins.held(files, current.number) as older:
         for number in older.pinned:
             try:
-                pinned = manifests.read_numbered(fs, layout, store_id, number)
+                pinned = manifests.read_numbered(files, number)
             except (Corruption, Unsupported):
                 return []  # what its reader needs is unknown
             names = [name for name in names if all(name != entry.name for entry in pinned.segments)]
@@ -235,15 +228,16 @@ def _remove_superseded(fs: FileSystem, layout: Layout, store_id: bytes, current:
     return names
 
 
-def _outlived(fs: FileSystem, layout: Layout, current: Manifest, names: Sequence[str]) -> list[str]:
+def _outlived(files: StoreFiles, current: Manifest, names: Sequence[str]) -> list[str]:
     """Those of the files `names` that were superseded GRACE_S ago, by the age of the manifest that did it."""
+    fs = files.fs
     present = set(names)
     now_s = fs.time_ns() / 1e9
     ages: dict[int, float] = {}
     for item in current.superseded:
         if item.name in present and item.since not in ages:
             try:
-                ages[item.since] = now_s - fs.stat(layout.manifest(item.since)).st_mtime
+                ages[item.since] = now_s - fs.stat(files.layout.manifest(item.since)).st_mtime
             except FileNotFoundError:
                 ages[item.since] = GRACE_S  # expired long since
     return [s.name for s in current.superseded if s.name in present and ages[s.since] >= GRACE_S]

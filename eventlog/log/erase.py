@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption, Unsupported
 from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, parse_segment
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, StoreFiles, parse_segment
 from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins
 from eventlog.log.compact import publish_segment
 from eventlog.log.erased_rows import CHANGED_COLUMNS, NAMING_TYPES, READ_COLUMNS, Marks, changed, is_chosen
-from eventlog.log.journal import journal_numbers
+from eventlog.log.journal_reading import journal_numbers
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.merge import write
 from eventlog.log.seal import remove_journals
@@ -88,15 +88,16 @@ def rewrite(
 
     Raises: LockTimeout, Corruption (a segment is damaged; nothing was changed), NotDurable, EventLogError.
     """
+    files = StoreFiles(fs, layout, store_id)
     report = Rewritten()
     with (
         acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
         translate_os_errors(layout.root, "erase from the log"),
     ):
-        manifests.remove_temporary(fs, layout)
-        manifests.remove_temporary(fs, layout, TMP_PREFIX)
-        current = manifests.read_current(fs, layout, store_id)
+        manifests.remove_temporary(files)
+        manifests.remove_temporary(files, TMP_PREFIX)
+        current = manifests.read_current(files)
         chosen = 0
         for entry in current.segments:  # a slug may occur before the event that it was made of
             for table in _groups(fs, layout, store_id, entry):
@@ -115,7 +116,7 @@ def rewrite(
         report.named = max(0, report.events - chosen)
         if report.segments:
             following = manifests.following(current, segments=tuple(segments), superseded=())
-            manifests.commit(fs, layout, following)
+            manifests.commit(files, following)
     return report
 
 
@@ -124,19 +125,20 @@ def release(fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: 
 
     Raises: LockTimeout, Corruption, NotDurable, EventLogError.
     """
+    files = StoreFiles(fs, layout, store_id)
     waiting = Waiting()
     with (
         acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
         translate_os_errors(layout.root, "remove what was erased"),
     ):
-        current = manifests.read_current(fs, layout, store_id)
-        with pins.held(fs, layout, current.number) as older:
+        current = manifests.read_current(files)
+        with pins.held(files, current.number) as older:
             needed = {entry.name for entry in current.segments} | {item.name for item in current.superseded}
             floor = current.next_journal
             for number in older.pinned:
                 try:
-                    pinned = manifests.read_numbered(fs, layout, store_id, number)
+                    pinned = manifests.read_numbered(files, number)
                 except (Corruption, Unsupported):
                     return Waiting(segments=1)  # what its reader needs is unknown
                 names = {entry.name for entry in pinned.segments}
@@ -151,8 +153,8 @@ def release(fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: 
                 if parse_segment(name) is not None and name not in needed:
                     fs.unlink(layout.segment(name))
             fs.fsync_dir(layout.directory(SEGMENT_DIR))
-            remove_journals(fs, layout, store_id, floor, [])
-            waiting.journals = sum(n < current.next_journal for n in journal_numbers(fs, layout)[:-1])
+            remove_journals(files, floor, [])
+            waiting.journals = sum(n < current.next_journal for n in journal_numbers(files)[:-1])
             fs.fsync_dir(layout.directory(JOURNAL_DIR))
     return waiting
 
@@ -179,7 +181,8 @@ def _all_rows(batch: "pa.RecordBatch | pa.Table") -> Iterator[dict[str, Any]]:
 
 
 def _groups(fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry) -> "Iterator[pa.Table]":
-    with SegmentFile(fs, layout, store_id, entry) as file:
+    files = StoreFiles(fs, layout, store_id)
+    with SegmentFile(files, entry) as file:
         for group in range(file.row_groups):
             yield file.read(("position", *READ_COLUMNS), group)
 
@@ -199,19 +202,20 @@ def _rewrite(
     fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, changes: _Changes
 ) -> SegmentEntry:
     """The segment with these events changed, under its name."""
+    files = StoreFiles(fs, layout, store_id)
     from eventlog.log.merge import check_digest
 
-    check_digest(fs, layout, entry)
+    check_digest(files, entry)
     tmp = layout.tmp(f"{TMP_PREFIX}{entry.base}")
 
     def tables() -> "Generator[pa.Table, None, None]":
-        with SegmentFile(fs, layout, store_id, entry) as file:
+        with SegmentFile(files, entry) as file:
             for group in range(file.row_groups):
                 yield _with(file.read(row_group=group), changes)
 
     try:
         new = write(fs, store_id, [entry], tmp, tables)
-        publish_segment(fs, layout, new, tmp)
+        publish_segment(files, new, tmp)
     finally:
         try:
             fs.unlink(tmp)

@@ -24,16 +24,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eventlog.base.errors import Corruption, NotDurable
-from eventlog.base.fs import FileSystem
-from eventlog.base.jsontext import decode
-from eventlog.base.layout import JOURNAL_DIR, Layout
+from eventlog.base.layout import JOURNAL_DIR, StoreFiles
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import end_after, end_of_open, scan_journal
+from eventlog.log.journal_reading import end_after, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, NUMBERING_COLUMNS, Numbering, PrefixRow
-from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
+from eventlog.log.numbering import Numbering, PrefixRow
+from eventlog.log.reader import LogView, open_view
+from eventlog.log.rows import Selection, decoded, numbered, rows_of
 from eventlog.log.tail import LostPositions, begins_at, read_header
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ class Follower:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         since: int = 0,
         *,
         session_id: "str | None" = None,
@@ -106,17 +103,16 @@ class Follower:
         durable: bool = False,
     ) -> None:
         """`durable`: give an event only after its journal was synced, for callers that store its effects."""
-        self.fs = fs
+        self.fs = files.fs
         self.position = max(since, 0)  # everything before it was given or is not wanted
-        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
-            None  # gets positions that were passed over
-        )
-        self._layout = layout
-        self._store_id = store_id
+        # Gets positions that were passed over.
+        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = None
+        self._files = files
+        self._layout = files.layout
         self._wanted = Selection(session_id=session_id, event_types=event_types)
         self._durable = durable
         self._manifest: Manifest | None = None  # None: where the journals begin must be looked up
-        self._sealed = _Sealed(fs, layout, store_id)
+        self._sealed = _Sealed(files)
         self._segment: "_Segment | None" = None  # the one that was read halfway: its name, and the rest of it
         self._numbering: Numbering | None = None  # the fold of all events before `_at`
         self._at = 0
@@ -156,7 +152,7 @@ class Follower:
 
     def _attach(self) -> Iterable[Event]:
         """A piece of the segments; after the last of them, the beginning of the journals."""
-        with open_view(self.fs, self._layout, self._store_id) as view:
+        with open_view(self._files) as view:
             self._lose(*(lost for lost in view.unsettled if lost.end > self.position))
             if self.position < view.manifest.next_position:
                 return self._sealed_piece(view)
@@ -207,7 +203,7 @@ class Follower:
             journal, self._journal = self._journal, None
             self.fs.close(journal.fd)
         if number:
-            header = read_header(self.fs, self._layout, self._store_id, number)
+            header = read_header(self._files, number)
             path = self._layout.journal(number)
             if header.base > self._at:
                 self._lose(LostPositions(self._at, header.base, number))
@@ -271,7 +267,7 @@ class Follower:
             journal.doubtful = journal.offset
             return []
         journal.scanned = size
-        scan = scan_journal(self.fs, journal.path, store_id=self._store_id, number=journal.number)
+        scan = scan_journal(self.fs, journal.path, store_id=self._files.store_id, number=journal.number)
         following = [frame for frame in scan.frames if frame.offset >= journal.offset]
         if following:
             journal.offset = following[-1].offset + following[-1].size
@@ -294,16 +290,7 @@ class Follower:
     def _events(self, journal: "_OpenJournal", frames: list[Frame]) -> list[Event]:
         """The visible events of frames, numbered; those of them that are wanted."""
         assert self._numbering is not None
-        loads: Callable[[bytes], object] = decode
-        if sum(frame.count for frame in frames) > _LINES_FOR_ORJSON:
-            import orjson
-
-            loads = orjson.loads
-        rows = [
-            row_of(line, position, journal.path, loads)
-            for frame in frames
-            for position, line in enumerate(frame.lines, frame.base)
-        ]
+        rows = list(decoded([(journal.path, frame) for frame in frames], _LINES_FOR_ORJSON))
         expected = self._at
         for frame in frames:
             if frame.base > expected:
@@ -320,11 +307,7 @@ class Follower:
             first.append(row)
             if position >= self.position:
                 wanted.append(row)
-        columns = {name: [row[name] for row in first] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
-        self._numbering.number(columns)
-        for name in NUMBERING_COLUMNS:
-            for row, value in zip(first, columns[name], strict=True):
-                row[name] = value
+        numbered(first, self._numbering)
         wanted = [row for row in wanted if self._wanted.admits(row)]
         if wanted and self._durable:
             self._sync(journal)
@@ -352,7 +335,7 @@ class Follower:
         newest = self._newest_manifest()
         if newest == self._manifest.number:
             return
-        manifest = manifests.read_numbered(self.fs, self._layout, self._store_id, newest)
+        manifest = manifests.read_numbered(self._files, newest)
         if self._at < manifest.next_position:
             self.close()
             return
@@ -361,7 +344,7 @@ class Follower:
         self._ids = {i: position for i, position in self._ids.items() if position >= manifest.next_position}
 
     def _newest_manifest(self) -> int:
-        numbers = manifests.numbers(self.fs, self._layout)
+        numbers = manifests.numbers(self._files)
         return numbers[-1] if numbers else 0
 
 
@@ -389,11 +372,9 @@ class _Sealed:
     the few others are compared with the ids themselves. Imports pyarrow when there is a segment to read.
     """
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes) -> None:
+    def __init__(self, files: StoreFiles) -> None:
         self.entries: Sequence[SegmentEntry] = ()
-        self._fs = fs
-        self._layout = layout
-        self._store_id = store_id
+        self._files = files
         self._sessions_in: dict[str, set[str | None]] = {}  # segment that was read → its sessions
         self._known: Sequence[SegmentEntry] = ()  # these segments
         self._end = 0  # of the last of them
@@ -414,7 +395,7 @@ class _Sealed:
     def _prefix(self, entries: Sequence[SegmentEntry]) -> "SegmentPrefix":
         from eventlog.log.segment_file import SegmentPrefix
 
-        return SegmentPrefix(self._fs, self._layout, self._store_id, entries)
+        return SegmentPrefix(self._files, entries)
 
     def _may_have(self, event_id: str) -> bool:
         key = int(event_id[16:], 16)
@@ -451,7 +432,7 @@ class _Sealed:
         keys: list[pa.Array] = []
         for entry in fresh:
             sessions = sessions_in[entry.name]
-            with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
+            with SegmentFile(self._files, entry) as file:
                 for group in range(file.row_groups):
                     events = file.read(("event_id", "session_id", "position"), group)
                     if entry.base < self._end:

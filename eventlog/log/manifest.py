@@ -17,8 +17,8 @@ from typing import Any
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, Refused, Unsupported
-from eventlog.base.fs import FileSystem, publish, read_file
-from eventlog.base.layout import MANIFEST_DIR, TMP_DIR, Layout, parse_manifest, parse_segment
+from eventlog.base.fs import publish, read_file
+from eventlog.base.layout import MANIFEST_DIR, TMP_DIR, StoreFiles, parse_manifest, parse_segment
 
 FORMAT = 1
 REQUIRED_KNOWN: frozenset[str] = frozenset()
@@ -120,31 +120,31 @@ def decode(data: bytes, path: str) -> Manifest:
     return manifest
 
 
-def numbers(fs: FileSystem, layout: Layout) -> list[int]:
+def numbers(files: StoreFiles) -> list[int]:
     """The numbers of all manifests there are, ascending."""
-    names = fs.listdir(layout.directory(MANIFEST_DIR))
+    names = files.fs.listdir(files.layout.directory(MANIFEST_DIR))
     return sorted(n for n in map(parse_manifest, names) if n is not None)
 
 
-def read_current(fs: FileSystem, layout: Layout, store_id: bytes) -> Manifest:
+def read_current(files: StoreFiles) -> Manifest:
     """The newest manifest, or the one of number 0 when nothing was ever sealed.
 
     Raises: Corruption, Unsupported.
     """
-    existing = numbers(fs, layout)
+    existing = numbers(files)
     if not existing:
-        return Manifest(store_id=store_id.hex())
-    return read_numbered(fs, layout, store_id, existing[-1])
+        return Manifest(store_id=files.store_id.hex())
+    return read_numbered(files, existing[-1])
 
 
-def read_numbered(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> Manifest:
+def read_numbered(files: StoreFiles, number: int) -> Manifest:
     """The manifest of that number. Raises: Corruption, Unsupported, FileNotFoundError."""
-    path = layout.manifest(number)
+    path = files.layout.manifest(number)
     try:
-        data = read_file(fs, path, SIZE_BYTES_MAX)
+        data = read_file(files.fs, path, SIZE_BYTES_MAX)
     except ValueError as error:
         raise Corruption(path, str(error)) from error
-    return check_identity(decode(data, path), path, store_id, number)
+    return check_identity(decode(data, path), path, files.store_id, number)
 
 
 def check_identity(manifest: Manifest, path: str, store_id: bytes, number: int) -> Manifest:
@@ -162,17 +162,17 @@ def following(current: Manifest, **changes: Any) -> Manifest:
     return replace(current, number=current.number + 1, parent=parent, **changes)
 
 
-def commit(fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
+def commit(files: StoreFiles, manifest: Manifest) -> None:
     """Make `manifest` the current one. The caller holds the maintain lock.
 
     Raises: Refused when another one of its number exists.
     """
     data = encode(manifest)
-    path = layout.manifest(manifest.number)
+    path = files.layout.manifest(manifest.number)
     decode(data, path)  # what cannot be read back must not become the current manifest
-    tmp = layout.tmp(f"{TMP_PREFIX}manifest-{manifest.number}-{os.getpid()}")
+    tmp = files.layout.tmp(f"{TMP_PREFIX}manifest-{manifest.number}-{os.getpid()}")
     try:
-        publish(fs, tmp, path, data)
+        publish(files.fs, tmp, path, data)
     except FileExistsError as error:
         raise Refused(
             f"{path} exists although this process holds the maintain lock: a second machine is using "
@@ -180,11 +180,12 @@ def commit(fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
         ) from error
 
 
-def remove_temporary(fs: FileSystem, layout: Layout, prefix: str = TMP_PREFIX) -> None:
+def remove_temporary(files: StoreFiles, prefix: str = TMP_PREFIX) -> None:
     """Remove what a crash left under `tmp/`. The caller holds the lock under which such names are made."""
-    for name in fs.listdir(layout.directory(TMP_DIR)):
+    fs = files.fs
+    for name in fs.listdir(files.layout.directory(TMP_DIR)):
         if name.startswith(prefix):
-            fs.unlink(layout.tmp(name))
+            fs.unlink(files.layout.tmp(name))
 
 
 def _members(value: "Any") -> "dict[str, Any]":

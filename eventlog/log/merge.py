@@ -21,7 +21,7 @@ from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.fs import FileSystem, hash_file, write_all
-from eventlog.base.layout import Layout, segment_name
+from eventlog.base.layout import StoreFiles, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.segment import (
     FILE_SCHEMA,
@@ -41,20 +41,17 @@ ROW_GROUP_BYTES = 64 << 20
 # Paid once for a file that is read for years: a tenth fewer bytes than level 3, for three times the time.
 COMPRESSION_LEVEL = 9
 
-_READ_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
 
 
-def merge(
-    fs: FileSystem, layout: Layout, store_id: bytes, entries: Sequence[SegmentEntry], path: str
-) -> SegmentEntry:
+def merge(files: StoreFiles, entries: Sequence[SegmentEntry], path: str) -> SegmentEntry:
     """Write the events of neighbouring segments to the new file `path`, durably; its entry for a manifest.
 
     Raises: Corruption (an input is not what the manifest lists), EventLogError, OSError.
     """
     for entry in entries:
-        check_digest(fs, layout, entry)
-    return write(fs, store_id, entries, path, lambda: _row_groups(fs, layout, store_id, entries))
+        check_digest(files, entry)
+    return write(files.fs, files.store_id, entries, path, lambda: _row_groups(files, entries))
 
 
 def write(
@@ -92,10 +89,10 @@ def write(
     )
 
 
-def check_digest(fs: FileSystem, layout: Layout, entry: SegmentEntry) -> None:
+def check_digest(files: StoreFiles, entry: SegmentEntry) -> None:
     """Read a segment whole and compare it with the manifest. Raises: Corruption, OSError."""
-    path = layout.segment(entry.name)
-    if digest_of(fs, path) != entry.blake3:
+    path = files.layout.segment(entry.name)
+    if digest_of(files.fs, path) != entry.blake3:
         raise Corruption(path, "its bytes are not those the manifest lists; it was left as it is")
 
 
@@ -107,14 +104,12 @@ def digest_of(fs: FileSystem, path: str) -> str:
         raise Corruption(path, "the manifest lists this segment, but it is not there") from error
 
 
-def _row_groups(
-    fs: FileSystem, layout: Layout, store_id: bytes, entries: Sequence[SegmentEntry]
-) -> "Generator[pa.Table, None, None]":
+def _row_groups(files: StoreFiles, entries: Sequence[SegmentEntry]) -> "Generator[pa.Table, None, None]":
     """The events of the segments as tables of SCHEMA, cut as the row groups of the result."""
     taken: list[pa.Table] = []
     rows = ROW_GROUP_ROWS
     size = ROW_GROUP_BYTES
-    for events in _read(fs, layout, store_id, entries):
+    for events in _read(files, entries):
         width = events.nbytes // events.num_rows + 1
         while events.num_rows:
             count = min(rows, size // width)
@@ -143,12 +138,10 @@ def _give_back() -> None:
     pa.default_memory_pool().release_unused()  # else it keeps several times what a row group needs
 
 
-def _read(
-    fs: FileSystem, layout: Layout, store_id: bytes, entries: Sequence[SegmentEntry]
-) -> "Iterator[pa.Table]":
+def _read(files: StoreFiles, entries: Sequence[SegmentEntry]) -> "Iterator[pa.Table]":
     """The row groups of the segments that hold any events."""
     for entry in entries:
-        with SegmentFile(fs, layout, store_id, entry) as file:
+        with SegmentFile(files, entry) as file:
             for group in range(file.row_groups):
                 events = file.read(row_group=group)
                 if events.num_rows:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from eventlog.base import identity
-from eventlog.base.fs import FileSystem, read_file, translate_os_errors
-from eventlog.base.layout import Layout
+from eventlog.base.fs import read_file, translate_os_errors
+from eventlog.base.layout import StoreFiles
 from eventlog.base.names import next_session_id, session_id_of
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 _GROUPED = "git"
 
 
-def turn_limit(fs: FileSystem, layout: Layout) -> "int | None":
+def turn_limit(files: StoreFiles) -> "int | None":
     """The turn limit in STORE; None for none, and where there is no STORE.
 
     Raises: Corruption, Unsupported, EventLogError.
     """
+    layout = files.layout
     with translate_os_errors(layout.store_file, "read the turn limit"):
         try:
-            data = read_file(fs, layout.store_file, identity.STORE_SIZE_MAX)
+            data = read_file(files.fs, layout.store_file, identity.STORE_SIZE_MAX)
         except (FileNotFoundError, NotADirectoryError):
             return None
     return identity.decode(data, layout.store_file).turn_limit

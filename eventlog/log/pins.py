@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eventlog.base.fs import FileSystem
-from eventlog.base.layout import MANIFEST_DIR, Layout
+from eventlog.base.layout import MANIFEST_DIR, StoreFiles
 from eventlog.log import manifest as manifests
 
 
@@ -24,20 +24,21 @@ class Older:
 
 
 @contextmanager
-def held(fs: FileSystem, layout: Layout, current: int) -> Iterator[Older]:
+def held(files: StoreFiles, current: int) -> Iterator[Older]:
     """Lock every manifest before the number `current` that nobody reads, as long as the block runs.
 
     The manifest `current` itself is durable then.
     """
     # The process that committed it may have died before it synced the name: older ones would count again.
-    fs.fsync_dir(layout.directory(MANIFEST_DIR))
+    fs = files.fs
+    fs.fsync_dir(files.layout.directory(MANIFEST_DIR))
     descriptors: list[int] = []
     free: list[int] = []
     pinned: list[int] = []
     try:
-        for number in manifests.numbers(fs, layout):
+        for number in manifests.numbers(files):
             if number < current:
-                got = lock(fs, layout.manifest(number), descriptors)
+                got = lock(fs, files.layout.manifest(number), descriptors)
                 (free if got else pinned).append(number)
         yield Older(tuple(free), tuple(pinned))
     finally:

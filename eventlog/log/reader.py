@@ -16,23 +16,21 @@ Importing this module imports no pyarrow: an empty log, or one that is all tail,
 
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
+from eventlog.base.errors import Corruption, NotDurable
 from eventlog.base.fs import FileSystem, translate_os_errors
-from eventlog.base.jsontext import decode
-from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
-from eventlog.base.types import COLUMN_NAMES, Event
+from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, StoreFiles
+from eventlog.base.types import Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
-from eventlog.log.journal import end_of_journal, journal_numbers
-from eventlog.log.line import decode_line
+from eventlog.log.journal_reading import end_of_journal, journal_numbers
 from eventlog.log.manifest import Manifest, SegmentEntry
-from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, NUMBERING_COLUMNS, EmptyPrefix, Numbering, Prefix
+from eventlog.log.numbering import EmptyPrefix, Numbering, Prefix
 from eventlog.log.parts import turn_limit
+from eventlog.log.rows import Selection, checked_columns, decoded, numbered, rows_of, selected
 from eventlog.log.tail import LostPositions, TailJournal, begins_at, read_header, unsealed, walk
 from eventlog.log.tail_memory import Chunk, TailFacts, TailMemory
 
@@ -55,39 +53,32 @@ _TAIL_ROWS_PYTHON = 10_000
 # Journals of the tail that a view keeps in memory, and decodes at once.
 _CACHE_BYTES = 64 << 20
 
-# Rows made into dicts at once: 53 columns of 4,096 rows are some megabytes.
-_SLICE_ROWS = 4096
-
 _Answer = TypeVar("_Answer")
 
-_BLANK: Event = dict.fromkeys(COLUMN_NAMES)
 
-
-def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix | None" = None) -> "LogView":
+def open_view(files: StoreFiles) -> "LogView":
     """The log as it is now, pinned until the view is closed.
 
-    Args: prefix: gives the tail's events and sessions that are in segments; by default the segments
-    themselves are read for that. It can also be set later, see `LogView.prefix`.
     Raises: Corruption, Unsupported.
     """
     missing: Corruption | None = None
     for _ in range(_TRIES_MAX):
         try:
-            with translate_os_errors(layout.root, "read the log"):
-                newest = journal_numbers(fs, layout)[-1:]
-                acknowledged = (
-                    read_note(fs, layout, *newest) if newest else None
-                )  # before the journals are read
-                view = _try_open(fs, layout, store_id)
+            with translate_os_errors(files.layout.root, "read the log"):
+                newest = journal_numbers(files)[-1:]
+                # Before the journals are read.
+                acknowledged = read_note(files, *newest) if newest else None
+                view = _try_open(files)
         except _MissingError as error:
             missing = error.corruption
             view = None
         if view is not None:
-            view.prefix = prefix
             view.acknowledged = acknowledged
             return view
-        fs.sleep(_TRY_AGAIN_S)
-    raise missing or Corruption(layout.root, "other processes replaced the manifest whenever it was opened")
+        files.fs.sleep(_TRY_AGAIN_S)
+    raise missing or Corruption(
+        files.layout.root, "other processes replaced the manifest whenever it was opened"
+    )
 
 
 class LogView:
@@ -95,27 +86,27 @@ class LogView:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         manifest: Manifest,
         journals: list[int],
         size_of_last: int,
         pin: int,
     ) -> None:
         """Called by `open_view`. Takes over `pin`, a descriptor (-1: nothing needs one)."""
-        self.fs = fs
-        self.layout = layout
-        self.store_id = store_id
+        self.files = files
+        self.fs = files.fs
+        self.layout = files.layout
+        self.store_id = files.store_id
         self.manifest = manifest
-        self.prefix: Prefix | None = None  # may be set until `tail` is first used
+        # Gives the events and sessions before the tail, by default from the segments themselves. May be set
+        # until `tail` is first used.
+        self.prefix: Prefix | None = None
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
         self.acknowledged: int | None = None  # every event before it was there when the view was opened
         self.memory: TailMemory | None = None  # of the store that opened the view
-        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = (
-            None  # gets what cannot be read of the tail
-        )
+        # Gets what cannot be read of the tail.
+        self.on_loss: Callable[[Iterable[LostPositions]], None] | None = None
         self.excerpt: Excerpt | None = None  # another way to the events of one turn
         self._pin = pin
 
@@ -175,7 +166,7 @@ class LogView:
     def unnumbered_tail(self) -> list[Event]:
         """The events of `tail` as their writers gave them. Raises: Corruption, Unsupported."""
         frames = [(journal.scan.path, frame) for journal in self._walk() for frame in journal.frames]
-        return _first_of_each(_decoded(frames, self.tail_count_raw), self._known_prefix, set())
+        return _first_of_each(decoded(frames, _LINES_FOR_ORJSON), self._known_prefix, set())
 
     def tail_table(self) -> "pa.Table":
         """`tail` as an Arrow table of `segment.SCHEMA`. Raises: Corruption, Unsupported."""
@@ -214,7 +205,7 @@ class LogView:
         Args: columns: which, in which order, every one by default; event_id: a prefix of ids.
         Raises: NotFound for an unknown column, Corruption, Unsupported.
         """
-        names = _checked(columns)
+        names = checked_columns(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
         rows = None if self.excerpt is None else self.excerpt.rows(list(self._segments_in(wanted)), wanted)
         if rows is not None:
@@ -222,11 +213,8 @@ class LogView:
         else:
             for batch in self.sealed_batches(wanted, names):
                 yield from rows_of(batch)
-        if wanted.until is not None and wanted.until <= self.manifest.next_position:
-            return  # numbering the tail would look up its sessions in vain
-        for chunk in self._tail_chunks():
-            if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
-                yield from _selected_of(chunk, wanted, names)
+        for chunk in self._tail_chunks_in(wanted):
+            yield from _selected_of(chunk, wanted, names)
 
     def batches(
         self,
@@ -240,14 +228,11 @@ class LogView:
         event_id: str = "",
     ) -> "Iterator[pa.RecordBatch]":
         """What `iterate` gives, as Arrow record batches in the types of `segment.SCHEMA`."""
-        names = _checked(columns)
+        names = checked_columns(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
         yield from self.sealed_batches(wanted, names)
-        if wanted.until is not None and wanted.until <= self.manifest.next_position:
-            return
-        for chunk in self._tail_chunks():
-            if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
-                yield from _selected(chunk.table(), wanted, names)
+        for chunk in self._tail_chunks_in(wanted):
+            yield from selected(chunk.table(), wanted, names)
 
     def make_durable(self) -> None:
         """Sync what the view shows and may not be synced: for callers that store what follows from it (I5).
@@ -280,13 +265,7 @@ class LogView:
             yield from self.segment_batches(entry, wanted, names)
 
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
-        for entry in self.manifest.segments:
-            if (
-                entry.rows
-                and entry.end > wanted.since
-                and (wanted.until is None or entry.base < wanted.until)
-            ):
-                yield entry
+        return (entry for entry in self.manifest.segments if entry.rows and wanted.meets(entry))
 
     def segment_batches(
         self, entry: SegmentEntry, wanted: "Selection", names: Sequence[str]
@@ -298,7 +277,7 @@ class LogView:
         from eventlog.log.segment_file import SegmentFile
 
         tests = wanted.columns(entry.base, entry.end)
-        with SegmentFile(self.fs, self.layout, self.store_id, entry) as file:
+        with SegmentFile(self.files, entry) as file:
             for group in range(file.row_groups):
                 if not tests:
                     yield from file.slices(names, group)
@@ -321,7 +300,7 @@ class LogView:
     def turn_limit(self) -> "int | None":
         """The turn limit in STORE; None without one, and while a damaged STORE is being repaired."""
         try:
-            return turn_limit(self.fs, self.layout)
+            return turn_limit(self.files)
         except Corruption:
             return None
 
@@ -333,7 +312,7 @@ class LogView:
             return EmptyPrefix()
         from eventlog.log.segment_file import SegmentPrefix
 
-        return SegmentPrefix(self.fs, self.layout, self.store_id, self.manifest.segments)
+        return SegmentPrefix(self.files, self.manifest.segments)
 
     @cached_property
     def _tail_facts(self) -> TailFacts:
@@ -350,9 +329,8 @@ class LogView:
 
     def _noting(self, facts: TailFacts) -> TailFacts:
         if self.acknowledged is not None and facts.end < self.acknowledged:
-            facts.lost.append(
-                LostPositions(facts.end, self.acknowledged, self.journals[-1])
-            )  # cut, or rot of the end
+            # Cut, or rot of the end.
+            facts.lost.append(LostPositions(facts.end, self.acknowledged, self.journals[-1]))
         if facts.lost and self.on_loss is not None:
             self.on_loss(facts.lost)
         return facts
@@ -362,6 +340,12 @@ class LogView:
         if self.on_loss is not None:
             _ = self._tail_facts  # they report what is lost
         return self._stream() if self._chunks is None else self._chunks
+
+    def _tail_chunks_in(self, wanted: Selection) -> Iterable[Chunk]:
+        """Those with events that may be wanted."""
+        if wanted.until is not None and wanted.until <= self.manifest.next_position:
+            return ()  # numbering the tail would look up its sessions in vain
+        return filter(wanted.meets, self._tail_chunks())
 
     @cached_property
     def _chunks(self) -> "list[Chunk] | None":
@@ -379,14 +363,7 @@ class LogView:
         return TailMemory(_CACHE_BYTES)
 
     def _walk(self) -> Iterator[TailJournal]:
-        return walk(
-            self.fs,
-            self.layout,
-            self.store_id,
-            self.journals,
-            self.manifest.next_position,
-            self.size_of_last,
-        )
+        return walk(self.files, self.journals, self.manifest.next_position, self.size_of_last)
 
     def _stream(self) -> Iterator[Chunk]:
         numbering = Numbering(self._known_prefix, self.turn_limit)
@@ -397,65 +374,6 @@ class LogView:
             yield Chunk(frames[0][1].base, frames[-1][1].end, table)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which events are asked for; rows and columns give the same answer."""
-
-    since: int = 0
-    until: "int | None" = None
-    event_types: "Collection[str] | None" = None
-    session_id: "str | None" = None
-    turn: "int | None" = None
-    event_id: str = ""  # a prefix
-
-    def admits(self, row: Event) -> bool:
-        position = row["position"]
-        assert isinstance(position, int)
-        return (
-            position >= self.since
-            and (self.until is None or position < self.until)
-            and (self.event_types is None or row["event_type"] in self.event_types)
-            and (self.session_id is None or row["session_id"] == self.session_id)
-            and (self.turn is None or row["turn"] == self.turn)
-            and str(row["event_id"]).startswith(self.event_id)
-        )
-
-    def columns(self, base: int, end: int) -> list[str]:
-        """The columns that decide whether events of [base, end) are wanted; none when all are."""
-        names = []
-        if self.since > base or (self.until is not None and self.until < end):
-            names.append("position")
-        if self.event_types is not None:
-            names.append("event_type")
-        if self.session_id is not None:
-            names.append("session_id")
-        if self.turn is not None:
-            names.append("turn")
-        if self.event_id:
-            names.append("event_id")
-        return names
-
-    def mask(self, table: "pa.Table") -> "pa.ChunkedArray":
-        """Which rows are wanted, by those of the filters' columns that the table has."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        tests = []
-        for name in table.column_names:
-            column = table[name]
-            if name == "position":
-                tests.append(pc.greater_equal(column, self.since))
-                if self.until is not None:
-                    tests.append(pc.less(column, self.until))
-            elif name == "event_type":
-                tests.append(pc.is_in(column, value_set=pa.array(self.event_types or (), pa.string())))
-            elif name == "event_id":
-                tests.append(pc.starts_with(column, self.event_id))
-            else:
-                tests.append(pc.equal(column, self.session_id if name == "session_id" else self.turn))
-        return pc.fill_null(reduce(pc.and_, tests), False)
-
-
 class _MissingError(Exception):
     """A file that the manifest needs is missing: either it was just replaced, or the store is damaged."""
 
@@ -464,27 +382,29 @@ class _MissingError(Exception):
         self.corruption = corruption
 
 
-def _try_open(fs: FileSystem, layout: Layout, store_id: bytes) -> "LogView | None":
+def _try_open(files: StoreFiles) -> "LogView | None":
     """One try; None when others changed the log meanwhile. Raises: _MissingError."""
-    numbers = manifests.numbers(fs, layout)
+    fs = files.fs
+    numbers = manifests.numbers(files)
     if numbers:
-        return _open_sealed(fs, layout, store_id, numbers[-1])
-    journals = unsealed(fs, layout, 1)
+        return _open_sealed(files, numbers[-1])
+    journals = unsealed(files, 1)
     if not journals:
-        if manifests.numbers(fs, layout):
+        if manifests.numbers(files):
             return None
-        return LogView(fs, layout, store_id, Manifest(store_id.hex()), [], 0, -1)
-    pin = _pin(fs, layout.journal(journals[0]))
+        return LogView(files, Manifest(files.store_id.hex()), [], 0, -1)
+    pin = _pin(fs, files.layout.journal(journals[0]))
     if pin is None:
         return None
     try:
-        return _view(fs, layout, store_id, Manifest(store_id.hex()), journals, pin)
+        return _view(files, Manifest(files.store_id.hex()), journals, pin)
     except BaseException:
         fs.close(pin)
         raise
 
 
-def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> "LogView | None":
+def _open_sealed(files: StoreFiles, number: int) -> "LogView | None":
+    fs, layout = files.fs, files.layout
     path = layout.manifest(number)
     pin = _pin(fs, path)
     if pin is None:
@@ -494,14 +414,14 @@ def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -
         if size > manifests.SIZE_BYTES_MAX:
             raise Corruption(path, f"no manifest has {size:,} bytes")
         data = fs.pread(pin, size, 0)
-        manifest = manifests.check_identity(manifests.decode(data, path), path, store_id, number)
+        manifest = manifests.check_identity(manifests.decode(data, path), path, files.store_id, number)
         names = set(fs.listdir(layout.directory(SEGMENT_DIR)))
         for entry in manifest.segments:
             if entry.name not in names:
                 what = f"manifest {number} lists this segment, but it is not there"
                 raise _MissingError(Corruption(layout.segment(entry.name), what))
-        journals = unsealed(fs, layout, manifest.next_journal)
-        return _view(fs, layout, store_id, manifest, journals, pin)
+        journals = unsealed(files, manifest.next_journal)
+        return _view(files, manifest, journals, pin)
     except BaseException:
         fs.close(pin)
         raise
@@ -527,50 +447,22 @@ def _pin(fs: FileSystem, path: str) -> "int | None":
     return None
 
 
-def _view(
-    fs: FileSystem, layout: Layout, store_id: bytes, manifest: Manifest, journals: list[int], pin: int
-) -> LogView:
+def _view(files: StoreFiles, manifest: Manifest, journals: list[int], pin: int) -> LogView:
     """The view of a pinned manifest, if the journals continue it."""
+    layout = files.layout
     if not journals:
         what = f"no journal continues manifest {manifest.number}: the active one was removed"
         raise _MissingError(Corruption(layout.directory(JOURNAL_DIR), what))
     path = layout.journal(journals[0])
     try:
-        header = read_header(fs, layout, store_id, journals[0])
-        size_of_last = end_of_journal(fs, layout.journal(journals[-1]))
+        header = read_header(files, journals[0])
+        size_of_last = end_of_journal(files.fs, layout.journal(journals[-1]))
     except FileNotFoundError as error:
         raise _MissingError(Corruption(path, "this journal was removed although it is not sealed")) from error
     if not begins_at(header, manifest.next_position):
         what = f"it begins at position {header.base}, but the segments end at {manifest.next_position}"
         raise _MissingError(Corruption(path, what))
-    return LogView(fs, layout, store_id, manifest, journals, size_of_last, pin)
-
-
-def row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], object]" = decode) -> Event:
-    """A journal line's event as its writer gave it, with every column. Raises: Corruption, Unsupported."""
-    try:
-        envelope, payload = decode_line(line, loads)
-        row = {**_BLANK, **envelope, "position": position, "payload": payload.decode("utf-8")}
-    except (Corruption, UnicodeDecodeError) as error:
-        raise Corruption(path, f"the event at position {position} cannot be understood ({error})") from error
-    if len(row) != len(_BLANK):
-        names = ", ".join(sorted(set(row) - set(_BLANK)))
-        raise Unsupported(f"{path}: its events have columns ({names}) that need a newer Locus.")
-    if row["event_id"] is None or row["event_type"] is None:
-        raise Corruption(path, f"the event at position {position} has no id or no type")
-    return row
-
-
-def _decoded(frames: "Iterable[tuple[str, Frame]]", count: int) -> Iterator[Event]:
-    """The events of frames as their writers gave them, each frame with the path of its journal."""
-    loads: Callable[[bytes], object] = decode
-    if count > _LINES_FOR_ORJSON:
-        import orjson
-
-        loads = orjson.loads
-    for path, frame in frames:
-        for position, line in enumerate(frame.lines, frame.base):
-            yield row_of(line, position, path, loads)
+    return LogView(files, manifest, journals, size_of_last, pin)
 
 
 def _first_of_each(rows: Iterable[Event], prefix: Prefix, earlier: set[str]) -> list[Event]:
@@ -586,23 +478,15 @@ def _first_of_each(rows: Iterable[Event], prefix: Prefix, earlier: set[str]) -> 
     return first
 
 
-def _numbered(rows: list[Event], numbering: Numbering) -> list[Event]:
-    """The rows with their numbers, by a fold of all events before them."""
-    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *NUMBERING_COLUMNS)}
-    numbering.number(columns)
-    for name in NUMBERING_COLUMNS:
-        for row, value in zip(rows, columns[name], strict=True):
-            row[name] = value
-    return rows
-
-
 def _rows_of_frames(
     frames: "list[tuple[str, Frame]]", numbering: Numbering, earlier: set[str]
 ) -> "list[Event] | pa.Table":
     """The events of frames for a TailMemory: few as dicts, many as a table."""
     count = sum(frame.count for _, frame in frames)
     if count <= _TAIL_ROWS_PYTHON:
-        return _numbered(_first_of_each(_decoded(frames, count), numbering.prefix, earlier), numbering)
+        return numbered(
+            _first_of_each(decoded(frames, _LINES_FOR_ORJSON), numbering.prefix, earlier), numbering
+        )
     return _table_of_frames(frames, numbering, earlier)
 
 
@@ -638,7 +522,7 @@ def _selected_of(chunk: Chunk, wanted: Selection, names: Sequence[str]) -> Itera
             if wanted.admits(row):
                 yield {name: row[name] for name in names}
     else:
-        for batch in _selected(chunk.rows, wanted, names):
+        for batch in selected(chunk.rows, wanted, names):
             yield from rows_of(batch)
 
 
@@ -655,33 +539,3 @@ def _bounded(journals: Iterable[TailJournal]) -> Iterator[list[TailJournal]]:
             size += journal.scan.size
     if run:
         yield run
-
-
-def _checked(columns: "Sequence[str] | None") -> list[str]:
-    names = list(COLUMN_NAMES if columns is None else columns)
-    for name in names:
-        if name not in _BLANK:
-            raise NotFound(f"events have no column {name!r}; they have {', '.join(COLUMN_NAMES)}")
-    return names
-
-
-def _selected(table: "pa.Table", wanted: Selection, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    tests = wanted.columns(0, INT_MAX)
-    mask = wanted.mask(table.select(tests)) if tests else None
-    columns = table.select(names)
-    yield from (columns if mask is None else columns.filter(mask)).to_batches()
-
-
-def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:
-    """The events of a batch as dicts, times as integer µs."""
-    import pyarrow as pa
-
-    names = batch.schema.names  # the property makes a new list at each access
-    for start in range(0, batch.num_rows, _SLICE_ROWS):
-        piece = batch.slice(start, _SLICE_ROWS)
-        columns = []
-        for column in piece.columns:
-            times = pa.types.is_timestamp(column.type)
-            columns.append((column.cast(pa.int64()) if times else column).to_pylist())
-        for values in zip(*columns, strict=True):
-            yield dict(zip(names, values, strict=True))

@@ -30,18 +30,14 @@ import pyarrow as pa
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, NotDurable, Unsupported
-from eventlog.base.fs import FileSystem, publish, read_file
-from eventlog.base.layout import (
-    MANIFEST_DIR,
-    SEGMENT_DIR,
-    Layout,
-    parse_segment,
-)
+from eventlog.base.fs import publish, read_file
+from eventlog.base.layout import MANIFEST_DIR, SEGMENT_DIR, StoreFiles, parse_segment
 from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins, quarantine
 from eventlog.log.frame import Frame
-from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import JournalScan, journal_numbers, scan_journal, unlink_journals
 from eventlog.log.manifest import MANIFESTS_KEPT, TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
 from eventlog.log.numbering import Numbering
 from eventlog.log.parts import turn_limit
@@ -78,9 +74,7 @@ class SealReport:
 
 
 def seal(
-    fs: FileSystem,
-    layout: Layout,
-    store_id: bytes,
+    files: StoreFiles,
     journal: Journal,
     *,
     rotate_active: bool = True,
@@ -92,38 +86,31 @@ def seal(
     Raises: LockTimeout, NotDurable, Corruption, Unsupported. Whatever was committed before stays.
     """
     report = SealReport()
-    with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
+    with acquire(files.fs, files.layout, MAINTAIN, timeout_s=lock_timeout_s):
         try:
-            _seal_all(fs, layout, store_id, journal if rotate_active else None, batch_bytes, report)
+            _seal_all(files, journal if rotate_active else None, batch_bytes, report)
         except OSError as error:
             raise NotDurable(
-                f"{error.filename or layout.root}: cannot seal: {error.strerror or error}. The events are "
-                "safe in their journals; free space or restore access, then seal again."
+                f"{error.filename or files.layout.root}: cannot seal: {error.strerror or error}. The events "
+                "are safe in their journals; free space or restore access, then seal again."
             ) from error
     return report
 
 
-def _seal_all(
-    fs: FileSystem,
-    layout: Layout,
-    store_id: bytes,
-    to_rotate: "Journal | None",
-    batch_bytes: int,
-    report: SealReport,
-) -> None:
-    manifests.remove_temporary(fs, layout)
-    current = manifests.read_current(fs, layout, store_id)
+def _seal_all(files: StoreFiles, to_rotate: "Journal | None", batch_bytes: int, report: SealReport) -> None:
+    manifests.remove_temporary(files)
+    current = manifests.read_current(files)
     if to_rotate is not None:
         to_rotate.rotate()
     # The fold goes on from batch to batch; it asks segments only about sessions new to it.
-    batches = list(_batches(fs, layout, store_id, current, batch_bytes))
-    prefix = SegmentPrefix(fs, layout, store_id, current.segments, remember_ids=len(batches) > 1)
-    numbering = Numbering(prefix, turn_limit(fs, layout))
+    batches = list(_batches(files, current, batch_bytes))
+    prefix = SegmentPrefix(files, current.segments, remember_ids=len(batches) > 1)
+    numbering = Numbering(prefix, turn_limit(files))
     for batch in batches:
-        current = _seal_batch(fs, layout, store_id, current, batch, prefix, numbering, report)
+        current = _seal_batch(files, current, batch, prefix, numbering, report)
         pa.default_memory_pool().release_unused()  # else it keeps several times what a batch needs
-    _remove_stray_segments(fs, layout, store_id, current)
-    _remove_old(fs, layout, store_id, current, report.journals)
+    _remove_stray_segments(files, current)
+    _remove_old(files, current, report.journals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +122,10 @@ class _Batch:
     end: int
 
 
-def _batches(
-    fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, batch_bytes: int
-) -> Iterator[_Batch]:
+def _batches(files: StoreFiles, current: Manifest, batch_bytes: int) -> Iterator[_Batch]:
     """The closed journals, in order, cut into batches."""
-    numbers = unsealed(fs, layout, current.next_journal)
+    fs, layout = files.fs, files.layout
+    numbers = unsealed(files, current.next_journal)
     if not numbers:
         if current.number:
             raise Corruption(layout.manifest(current.number), "the journal that follows its segments is gone")
@@ -152,15 +138,13 @@ def _batches(
         size += fs.stat(layout.journal(number)).st_size
         follows = fs.stat(layout.journal(follower)).st_size
         if follower == numbers[-1] or size + follows > batch_bytes:
-            end = max(base, read_header(fs, layout, store_id, follower).base)
+            end = max(base, read_header(files, follower).base)
             yield _Batch(tuple(taken), base, end)
             base, taken, size = end, [], 0
 
 
 def _seal_batch(
-    fs: FileSystem,
-    layout: Layout,
-    store_id: bytes,
+    files: StoreFiles,
     current: Manifest,
     batch: _Batch,
     prefix: SegmentPrefix,
@@ -169,15 +153,15 @@ def _seal_batch(
 ) -> Manifest:
     """Make one segment of a batch and commit it; the new manifest."""
     for number in batch.numbers:
-        _sync(fs, layout, number)
+        _sync(files, number)
     rot = _Rot()
-    journals = walk(fs, layout, store_id, batch.numbers, batch.base)
-    path = layout.journal(batch.numbers[0])
+    journals = walk(files, batch.numbers, batch.base)
+    path = files.layout.journal(batch.numbers[0])
     with closing(tables_from_frames(_frames(journals, batch, rot), path)) as pieces:
         events, dropped = _visible(pieces, prefix, numbering)
     segments = current.segments
     if batch.end > batch.base:
-        entry = _publish_segment(fs, layout, store_id, events, batch, dropped)
+        entry = _publish_segment(files, events, batch, dropped)
         segments = (*segments, entry)
         prefix.add(entry, events)
         report.segments.append(entry.name)
@@ -186,7 +170,7 @@ def _seal_batch(
     numbering.retain(events["session_id"].unique().to_pylist())
     del events
     for damage in rot.damage:
-        _quarantine_damage(fs, layout, damage)
+        _quarantine_damage(files, damage)
     following = manifests.following(
         current,
         next_position=batch.end,
@@ -194,7 +178,7 @@ def _seal_batch(
         segments=segments,
         damaged=(*current.damaged, *(DamagedRange(r.base, r.end, r.journal) for r in rot.lost)),
     )
-    manifests.commit(fs, layout, following)
+    manifests.commit(files, following)
     report.lost += sum(r.end - r.base for r in rot.lost)
     report.journals += batch.numbers
     return following
@@ -250,9 +234,10 @@ def _visible(
     return pa.concat_tables(visible).combine_chunks(), dropped
 
 
-def _sync(fs: FileSystem, layout: Layout, number: int) -> None:
+def _sync(files: StoreFiles, number: int) -> None:
     """Make a journal durable before anything that is derived from it is stored (I5)."""
-    path = layout.journal(number)
+    fs = files.fs
+    path = files.layout.journal(number)
     fd = fs.open(path, os.O_RDONLY)
     try:
         fs.fdatasync(fd)
@@ -264,10 +249,9 @@ def _sync(fs: FileSystem, layout: Layout, number: int) -> None:
         fs.close(fd)
 
 
-def _publish_segment(
-    fs: FileSystem, layout: Layout, store_id: bytes, events: "pa.Table", batch: _Batch, dropped: int
-) -> SegmentEntry:
-    meta = SegmentMeta(store_id, batch.base, batch.end, dropped)
+def _publish_segment(files: StoreFiles, events: "pa.Table", batch: _Batch, dropped: int) -> SegmentEntry:
+    fs, layout = files.fs, files.layout
+    meta = SegmentMeta(files.store_id, batch.base, batch.end, dropped)
     data = encode_segment(events, meta)
     entry = entry_of(meta, blake3(data).hexdigest(), len(data), (events,))
     path = layout.segment(entry.name)
@@ -295,75 +279,76 @@ def _damage_of(scan: JournalScan) -> _Damage:
     return _Damage(scan.path, scan.header.number, tuple(ranges))
 
 
-def _quarantine_damage(fs: FileSystem, layout: Layout, damage: _Damage) -> None:
+def _quarantine_damage(files: StoreFiles, damage: _Damage) -> None:
     if damage.ranges:
-        data = read_file(fs, damage.path)
+        data = read_file(files.fs, damage.path)
         for offset, size, reason in damage.ranges:
-            _quarantine(fs, layout, damage.journal, offset, data[offset : offset + size], reason)
+            _quarantine(files, damage.journal, offset, data[offset : offset + size], reason)
 
 
-def _quarantine(fs: FileSystem, layout: Layout, number: int, offset: int, data: bytes, reason: str) -> None:
+def _quarantine(files: StoreFiles, number: int, offset: int, data: bytes, reason: str) -> None:
     for name, content in quarantine.files_of(number, offset, data, reason):
-        quarantine.store(fs, layout, layout.tmp(f"{TMP_PREFIX}quarantine"), name, content)
+        quarantine.store(files.fs, files.layout, files.layout.tmp(f"{TMP_PREFIX}quarantine"), name, content)
 
 
 # Cleaning up: everything below runs under the maintain lock and after the last commit.
 
 
-def _remove_stray_segments(fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest) -> None:
+def _remove_stray_segments(files: StoreFiles, current: Manifest) -> None:
     """Segments that no manifest lists: left by a run that died before its commit (I18)."""
-    names = [n for n in fs.listdir(layout.directory(SEGMENT_DIR)) if parse_segment(n) is not None]
+    fs = files.fs
+    names = [n for n in fs.listdir(files.layout.directory(SEGMENT_DIR)) if parse_segment(n) is not None]
     strays = set(names) - _listed(current)
     if not strays:
         return
-    for number in manifests.numbers(fs, layout)[:-1]:
+    for number in manifests.numbers(files)[:-1]:
         try:
-            strays -= _listed(manifests.read_numbered(fs, layout, store_id, number))
+            strays -= _listed(manifests.read_numbered(files, number))
         except (Corruption, Unsupported):
             return  # what this one lists is unknown; `verify` reports it
     for name in sorted(strays):
-        fs.unlink(layout.segment(name))
+        fs.unlink(files.layout.segment(name))
 
 
 def _listed(manifest: Manifest) -> set[str]:
     return {entry.name for entry in manifest.segments} | {item.name for item in manifest.superseded}
 
 
-def _remove_old(
-    fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, sealed: list[int]
-) -> None:
+def _remove_old(files: StoreFiles, current: Manifest, sealed: list[int]) -> None:
     """Unlink journals and old manifests that no reader can be using (I17).
 
     Exclusive locks on older manifests, and on the journals themselves, are kept until the files are
     gone: a reader that comes too late meets the lock or the missing name, and starts again.
     """
-    with pins.held(fs, layout, current.number) as older:
-        floors = [_next_journal(fs, layout, store_id, number) for number in older.pinned]
-        remove_journals(fs, layout, store_id, min([current.next_journal, *floors]), sealed)
+    fs = files.fs
+    with pins.held(files, current.number) as older:
+        floors = [_next_journal(files, number) for number in older.pinned]
+        remove_journals(files, min([current.next_journal, *floors]), sealed)
         expired = [number for number in older.free if number <= current.number - MANIFESTS_KEPT]
         for number in expired:
-            fs.unlink(layout.manifest(number))
+            fs.unlink(files.layout.manifest(number))
         if expired:
-            fs.fsync_dir(layout.directory(MANIFEST_DIR))
+            fs.fsync_dir(files.layout.directory(MANIFEST_DIR))
 
 
-def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int, sealed: list[int]) -> None:
+def remove_journals(files: StoreFiles, floor: int, sealed: list[int]) -> None:
     """Unlink journals below `floor`, lowest first, as far as nobody reads them."""
-    numbers = [number for number in journal_numbers(fs, layout)[:-1] if number < floor]
+    fs = files.fs
+    numbers = [number for number in journal_numbers(files)[:-1] if number < floor]
     for start in range(0, len(numbers), _LOCKED_MAX):
         descriptors: list[int] = []
         free = []
         try:
             for number in numbers[start : start + _LOCKED_MAX]:
                 # A reader that found no manifest pins its first journal instead: no later one goes.
-                if not pins.lock(fs, layout.journal(number), descriptors):
+                if not pins.lock(fs, files.layout.journal(number), descriptors):
                     break
                 free.append(number)
             for number in free:
                 if number not in sealed:
-                    _quarantine_replaced(fs, layout, store_id, number)
+                    _quarantine_replaced(files, number)
             if free:
-                unlink_journals(fs, layout, free)
+                unlink_journals(files, free)
             if len(free) < len(descriptors):
                 return
         finally:
@@ -371,18 +356,19 @@ def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int,
                 fs.close(fd)
 
 
-def _next_journal(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> int:
+def _next_journal(files: StoreFiles, number: int) -> int:
     """The first journal a pinned manifest needs; 0 when that cannot be known."""
     try:
-        return manifests.read_numbered(fs, layout, store_id, number).next_journal
+        return manifests.read_numbered(files, number).next_journal
     except (Corruption, Unsupported):
         return 0
 
 
-def _quarantine_replaced(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> None:
+def _quarantine_replaced(files: StoreFiles, number: int) -> None:
     """Store the bad bytes of a journal that was copied forward: the copy holds its valid frames only."""
-    path = layout.journal(number)
+    fs = files.fs
+    path = files.layout.journal(number)
     try:
-        _quarantine_damage(fs, layout, _damage_of(scan_journal(fs, path, store_id=store_id, number=number)))
+        _quarantine_damage(files, _damage_of(scan_journal(fs, path, store_id=files.store_id, number=number)))
     except Corruption as error:
-        _quarantine(fs, layout, number, 0, read_file(fs, path), f"replaced journal: {error.what}")
+        _quarantine(files, number, 0, read_file(fs, path), f"replaced journal: {error.what}")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from eventlog.base.errors import Corruption
 from eventlog.base.fs import FileSystem, store_error, translate_os_errors
-from eventlog.base.layout import Layout, segment_name
+from eventlog.base.layout import StoreFiles, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
 from eventlog.log.segment import SegmentMeta, meta_of, open_segment, read_columns, slices
@@ -71,12 +71,12 @@ class SeamFile(io.RawIOBase):
 class SegmentFile:
     """One open segment; a context manager. It is the one its manifest entry describes."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry) -> None:
+    def __init__(self, files: StoreFiles, entry: SegmentEntry) -> None:
         """Raises: Corruption, Unsupported."""
-        self.path = layout.segment(entry.name)
+        self.path = files.layout.segment(entry.name)
         self.entry = entry
         try:
-            self._source = SeamFile(fs, self.path)
+            self._source = SeamFile(files.fs, self.path)
         except FileNotFoundError as error:
             raise Corruption(self.path, "the manifest lists this segment, but it is not there") from error
         except OSError as error:
@@ -86,7 +86,7 @@ class SegmentFile:
                 self._file = open_segment(self._source, self.path)
             meta = meta_of(self._file, self.path)
             described = (meta.store_id, meta.base, meta.end, meta.dropped, self._file.metadata.num_rows)
-            if described != (store_id, entry.base, entry.end, entry.dropped, entry.rows):
+            if described != (files.store_id, entry.base, entry.end, entry.dropped, entry.rows):
                 raise Corruption(self.path, "the segment is not the one the manifest describes")
         except BaseException:
             self._source.close()
@@ -146,16 +146,12 @@ class SegmentPrefix:
 
     def __init__(
         self,
-        fs: FileSystem,
-        layout: Layout,
-        store_id: bytes,
+        files: StoreFiles,
         entries: Sequence[SegmentEntry],
         *,
         remember_ids: bool = False,
     ) -> None:
-        self._fs = fs
-        self._layout = layout
-        self._store_id = store_id
+        self._files = files
         self.entries = list(entries)
         self._sessions_in: dict[str, set[str | None]] = {}  # segment → the sessions of its events
         self._remembers = remember_ids
@@ -184,7 +180,7 @@ class SegmentPrefix:
         for entry in self.entries:
             if entry.name in passed:
                 continue
-            with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
+            with SegmentFile(self._files, entry) as file:
                 sessions: set[str | None] = set()
                 hashes = []
                 for group in range(file.row_groups):
@@ -224,7 +220,7 @@ class SegmentPrefix:
             known_sessions = self._sessions_in.get(entry.name)
             if known_sessions is not None and known_sessions.isdisjoint(session_ids):
                 continue
-            with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
+            with SegmentFile(self._files, entry) as file:
                 for group in range(file.row_groups):
                     mask = pc.is_in(file.read(("session_id",), group)["session_id"], value_set=wanted)
                     if pc.any(mask).as_py():

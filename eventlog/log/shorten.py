@@ -6,11 +6,9 @@ For any process that has time; of several at once one seals and the others go on
 from typing import Protocol
 
 from eventlog.base.errors import EventLogError
-from eventlog.base.fs import FileSystem
-from eventlog.base.identity import Identity
-from eventlog.base.layout import Layout
+from eventlog.base.layout import StoreFiles
 from eventlog.log import manifest as manifests
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal_reading import end_of_journal
 from eventlog.log.tail import unsealed
 
 # Some 4,000 events: decoding them takes a reader about as long as starting.
@@ -20,9 +18,7 @@ TAIL_BYTES_MAX = 2 << 20
 class Sealable(Protocol):
     """What this needs of a store."""
 
-    fs: FileSystem
-    layout: Layout
-    identity: Identity
+    files: StoreFiles
 
     def seal(self, *, lock_timeout_s: float) -> object: ...
     def reindex(self) -> object: ...
@@ -45,6 +41,7 @@ def is_long(store: Sealable) -> bool:
 
     Raises: Corruption, Unsupported, OSError.
     """
-    current = manifests.read_current(store.fs, store.layout, store.identity.store_id)
-    numbers = unsealed(store.fs, store.layout, current.next_journal)
-    return sum(end_of_journal(store.fs, store.layout.journal(number)) for number in numbers) > TAIL_BYTES_MAX
+    files = store.files
+    numbers = unsealed(files, manifests.read_current(files).next_journal)
+    ends = (end_of_journal(files.fs, files.layout.journal(number)) for number in numbers)
+    return sum(ends) > TAIL_BYTES_MAX

@@ -6,15 +6,14 @@ the events continue at the manifest's next position without overlap, and every m
 named.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eventlog.base.errors import Corruption
-from eventlog.base.fs import FileSystem, store_error
-from eventlog.base.layout import Layout
+from eventlog.base.fs import opened, store_error
+from eventlog.base.layout import StoreFiles
 from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
-from eventlog.log.journal import JournalScan, live_journals, scan_journal
+from eventlog.log.journal_reading import JournalScan, live_journals, scan_journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +34,18 @@ class LostPositions:
     journal: int
 
 
-def unsealed(fs: FileSystem, layout: Layout, next_journal: int) -> list[int]:
+def unsealed(files: StoreFiles, next_journal: int) -> list[int]:
     """The numbers of the live journals from `next_journal` on, ascending."""
-    return [number for number in live_journals(fs, layout) if number >= next_journal]
+    return [number for number in live_journals(files) if number >= next_journal]
 
 
-def read_header(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> JournalHeader:
+def read_header(files: StoreFiles, number: int) -> JournalHeader:
     """The header of a journal. Raises: Corruption, FileNotFoundError."""
-    path = layout.journal(number)
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    fs = files.fs
+    path = files.layout.journal(number)
+    with opened(fs, path) as fd:
         header = decode_header(fs.pread(fd, HEADER_SIZE, 0), path)
-    finally:
-        fs.close(fd)
-    if header.store_id != store_id or header.number != number:
+    if header.store_id != files.store_id or header.number != number:
         raise Corruption(path, "the journal belongs to another store or has another number", 0)
     return header
 
@@ -62,9 +59,7 @@ def begins_at(header: JournalHeader, position: int) -> bool:
 
 
 def walk(
-    fs: FileSystem,
-    layout: Layout,
-    store_id: bytes,
+    files: StoreFiles,
     numbers: Sequence[int],
     position: int,
     size_of_last: "int | None" = None,
@@ -75,9 +70,9 @@ def walk(
     Raises: Corruption.
     """
     for number in numbers:
-        path = layout.journal(number)
+        path = files.layout.journal(number)
         try:
-            scan = scan_journal(fs, path, store_id=store_id, number=number)
+            scan = scan_journal(files.fs, path, store_id=files.store_id, number=number)
         except FileNotFoundError as error:
             raise Corruption(path, "this journal was removed although it is not sealed") from error
         except OSError as error:

@@ -6,16 +6,16 @@ was read (a new manifest, a copied journal, a file that became shorter, damage) 
 use it; while one reads, others make a memory of their own, and so does an older view.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from eventlog.base.errors import Corruption
+from eventlog.base.fs import opened
 from eventlog.base.types import Event
 from eventlog.log.frame import HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal_reading import end_of_journal
 from eventlog.log.numbering import Numbering, Prefix
 from eventlog.log.tail import LostPositions, TailJournal, lost_positions, walk
 
@@ -172,11 +172,8 @@ class TailMemory:
         until = end_of_journal(view.fs, path) if until is None else until
         if until == self._offset:
             return True
-        fd = view.fs.open(path, os.O_RDONLY)
-        try:
+        with opened(view.fs, path) as fd:
             data = view.fs.pread(fd, max(0, until - self._offset), self._offset)
-        finally:
-            view.fs.close(fd)
         start = 0
         frames = []
         while start < len(data):
@@ -198,7 +195,7 @@ class TailMemory:
 
     def _read(self, view: "LogView", numbers: "list[int]") -> None:
         """Walk through whole journals, as any view does. Raises: Corruption."""
-        journals = walk(view.fs, view.layout, view.store_id, numbers, self._facts.end, view.size_of_last)
+        journals = walk(view.files, numbers, self._facts.end, view.size_of_last)
         for journal in journals if numbers else ():
             self._facts.add(journal, self._journals[-1] if self._journals else 0)
             self._waiting += [(journal.scan.path, frame) for frame in journal.frames]

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported, why_unreadable
-from eventlog.base.fs import FileSystem, hash_file, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
+from eventlog.base.fs import hash_file, translate_os_errors
+from eventlog.base.layout import (
+    JOURNAL_DIR,
+    QUARANTINE_DIR,
+    StoreFiles,
+    parse_quarantine,
+    parse_segment,
+)
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import quarantine
@@ -30,7 +36,7 @@ from eventlog.log.finding import (
     RepairStep,
 )
 from eventlog.log.frame import DamagedBytes, JournalHeader
-from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
+from eventlog.log.journal_reading import JournalScan, journal_numbers, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.reader import open_view
 from eventlog.log.tail import begins_at, read_header, unsealed
@@ -52,15 +58,15 @@ class JournalFacts:
     torn: "tuple[int, int] | None"
 
 
-def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) -> list[Finding]:
+def verify(files: StoreFiles, level: str = QUICK) -> list[Finding]:
     """Everything wrong with the log's files; empty when all is well.
 
     Raises: Unsupported when the log needs a newer Locus, LockTimeout.
     """
     if level not in (QUICK, READ):
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
-    with translate_os_errors(layout.root, "verify the log"):
-        return LogCheck(fs, layout, store_id, level).findings()
+    with translate_os_errors(files.layout.root, "verify the log"):
+        return LogCheck(files, level).findings()
 
 
 class LogCheck:
@@ -70,13 +76,13 @@ class LogCheck:
     disk, with what was read in them; None for one without a valid header, or that was not read through.
     """
 
-    def __init__(self, fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> None:
-        self._fs = fs
-        self._layout = layout
-        self._id = store_id
+    def __init__(self, files: StoreFiles, level: str) -> None:
+        self._files = files
+        self._fs = files.fs
+        self._layout = files.layout
         self._reads_all = level != QUICK
         self.manifests: list[int] = []
-        self.current = Manifest(store_id.hex())
+        self.current = Manifest(files.store_id.hex())
         self.journals: "dict[int, JournalFacts | None]" = {}
         self.acknowledged = 0
 
@@ -84,7 +90,7 @@ class LogCheck:
         """Everything wrong. Raises: Unsupported, LockTimeout, OSError."""
         pin = unopened = None
         try:
-            pin = open_view(self._fs, self._layout, self._id)
+            pin = open_view(self._files)
         except Corruption as error:
             unopened = Finding(error.path, f"{error.what}.", error.offset)
         except (Unsupported, LockTimeout):
@@ -107,11 +113,11 @@ class LogCheck:
         return findings
 
     def _verify_manifests(self) -> Iterator[Finding]:
-        self.manifests = manifests.numbers(self._fs, self._layout)
+        self.manifests = manifests.numbers(self._files)
         for number in self.manifests:
             path = self._layout.manifest(number)
             try:
-                manifest = manifests.read_numbered(self._fs, self._layout, self._id, number)
+                manifest = manifests.read_numbered(self._files, number)
             except FileNotFoundError:
                 continue  # expired since the listing
             except (Corruption, OSError) as error:
@@ -173,7 +179,7 @@ class LogCheck:
             if self._reads_all and hash_file(self._fs, path) != entry.blake3:
                 yield lost("its bytes do not match their digest", SEGMENT)
                 return
-            with SegmentFile(self._fs, self._layout, self._id, entry) as file:
+            with SegmentFile(self._files, entry) as file:
                 if self._reads_all and not _ascending(file, entry):
                     yield Finding(path, f"its positions are not strictly ascending inside {events}.")
         except FileNotFoundError:
@@ -206,9 +212,9 @@ class LogCheck:
     def _verify_journals(self) -> Iterator[Finding]:
         """The journals one by one, then whether together they continue the segments (I2, I13)."""
         # The note is read before the journals: so an append meanwhile cannot make it be ahead.
-        newest = max(journal_numbers(self._fs, self._layout), default=0)
-        self.acknowledged = read_note(self._fs, self._layout, newest) or 0
-        self.journals = dict.fromkeys(journal_numbers(self._fs, self._layout))
+        newest = max(journal_numbers(self._files), default=0)
+        self.acknowledged = read_note(self._files, newest) or 0
+        self.journals = dict.fromkeys(journal_numbers(self._files))
         last = max(self.journals, default=0)
         # Without the newest manifest it is unknown where the journals should begin.
         current = self.current if self.current.number == max(self.manifests, default=0) else None
@@ -233,7 +239,7 @@ class LogCheck:
                     if number == last:
                         yield from self._shortened(scan)
                 else:
-                    read_header(self._fs, self._layout, self._id, number)
+                    read_header(self._files, number)
             except FileNotFoundError:
                 continue  # sealed and unlinked since the listing
             except (Corruption, OSError) as error:
@@ -254,10 +260,10 @@ class LogCheck:
 
     def _settled_scan(self, number: int, *, is_newest: bool) -> JournalScan:
         path = self._layout.journal(number)
-        scan = scan_journal(self._fs, path, store_id=self._id, number=number)
+        scan = scan_journal(self._fs, path, store_id=self._files.store_id, number=number)
         if is_newest and scan.torn is not None:
             with acquire(self._fs, self._layout, APPEND):
-                scan = scan_journal(self._fs, path, store_id=self._id, number=number)
+                scan = scan_journal(self._fs, path, store_id=self._files.store_id, number=number)
         return scan
 
     def _discontinuities(self, current: Manifest) -> Iterator[Finding]:
@@ -267,7 +273,7 @@ class LogCheck:
         """
         position: int | None = current.next_position
         try:
-            live = unsealed(self._fs, self._layout, current.next_journal)
+            live = unsealed(self._files, current.next_journal)
         except OSError:
             return  # reported already
         for number in live:
@@ -275,7 +281,7 @@ class LogCheck:
                 break
             path = self._layout.journal(number)
             try:
-                header = read_header(self._fs, self._layout, self._id, number)
+                header = read_header(self._files, number)
             except (Corruption, OSError):
                 position = None  # reported already
                 continue

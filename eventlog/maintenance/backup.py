@@ -32,13 +32,14 @@ from eventlog.base.layout import (
     QUARANTINE_DIR,
     SEGMENT_DIR,
     Layout,
+    StoreFiles,
     parse_pack,
     parse_segment,
 )
 from eventlog.base.locks import GC, MAINTAIN, Lock, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import HEADER_SIZE
-from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, scan_journal
+from eventlog.log.journal_reading import JournalScan, end_of_journal, journal_numbers, scan_journal
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
 from eventlog.log.tail import read_header
@@ -213,6 +214,8 @@ class _Backup:
         self._source = store.layout
         self._view = view
         self._target = target
+        self._files = store.files
+        self._copied = StoreFiles(store.fs, target, self._id)
         self._link = link
         self._check = check
         self._locked = locked
@@ -250,7 +253,7 @@ class _Backup:
         if not self._view.journals:
             return []
         first, last = self._view.manifest.next_journal, self._view.journals[-1]
-        return [n for n in journal_numbers(self._fs, self._source) if first <= n <= last]
+        return [n for n in journal_numbers(self._files) if first <= n <= last]
 
     # -- immutable files -------------------------------------------------------------------------
 
@@ -345,10 +348,10 @@ class _Backup:
         fs, target = self._fs, self._target
         if number == 0 or fs.exists(target.manifest(number)):
             return
-        present = journal_numbers(fs, target)
+        present = journal_numbers(self._copied)
         first = self._view.manifest.next_journal
         if present and present[-1] < first:
-            end = max(self._scan(present[-1]).end, manifests.read_current(fs, target, self._id).next_position)
+            end = max(self._scan(present[-1]).end, manifests.read_current(self._copied).next_position)
             for missing in range(present[-1] + 1, first + 1):
                 self._copier.write_stub(self._id, missing, end, replaces=missing)
             fs.fsync_dir(target.directory(JOURNAL_DIR))
@@ -358,7 +361,7 @@ class _Backup:
     def _copy_journals(self) -> None:
         """The true journals, lowest first, each durable before the next; then those before them go."""
         fs, target = self._fs, self._target
-        present = set(journal_numbers(fs, target))
+        present = set(journal_numbers(self._copied))
         for number in self._journals:
             path = target.journal(number)
             is_last = number == self._journals[-1]
@@ -389,15 +392,14 @@ class _Backup:
 
     def _refuse_diverged(self) -> None:
         """Raises: Refused when the copy holds what the store never had: one of them was written to."""
-        fs, target = self._fs, self._target
-        own = manifests.numbers(fs, target)
+        own = manifests.numbers(self._copied)
         if own and not self._has_manifest(own[-1]):
             raise self._diverged()
-        present = journal_numbers(fs, target)
+        present = journal_numbers(self._copied)
         if not present:
             return
         last = present[-1]
-        header = read_header(fs, target, self._id, last)
+        header = read_header(self._copied, last)
         if header.replaces == last:
             return  # a stub: a backup that was killed left it
         if last in self._journals:
@@ -456,7 +458,7 @@ class _Backup:
     # -- what goes -------------------------------------------------------------------------------
 
     def _expire_manifests(self, count: int) -> None:
-        numbers = manifests.numbers(self._fs, self._target)
+        numbers = manifests.numbers(self._copied)
         for number in numbers[:-count]:
             self._fs.unlink(self._target.manifest(number))
 

@@ -34,11 +34,7 @@ def is_needed(store: "Store") -> bool:
     from eventlog.log.compact import mergeable_bytes
 
     try:
-        return (
-            is_long(store)
-            or mergeable_bytes(store.fs, store.layout, store.identity.store_id) is not None
-            or _repack_pays(store)
-        )
+        return is_long(store) or mergeable_bytes(store.files) is not None or _repack_pays(store)
     except (EventLogError, OSError):
         return False
 
@@ -69,7 +65,7 @@ def maintain(store: "Store") -> bool:
 def _compact(store: "Store") -> bool:
     from eventlog.log.compact import mergeable_bytes
 
-    if mergeable_bytes(store.fs, store.layout, store.identity.store_id) is None:
+    if mergeable_bytes(store.files) is None:
         return False
     store.compact(lock_timeout_s=0.0)
     return True

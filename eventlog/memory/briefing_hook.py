@@ -15,6 +15,7 @@ from eventlog import agents
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.fs import REAL
+from eventlog.base.layout import StoreFiles
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
 from eventlog.memory import codes
@@ -125,7 +126,7 @@ def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | 
         if not blobs:
             from eventlog.blobs.store import BlobStore
 
-            blobs.append(BlobStore(REAL, layout, who.store_id))
+            blobs.append(BlobStore(StoreFiles(REAL, layout, who.store_id)))
         return codes.text_in(blobs[0], content_hash)
 
     if facts is None:

@@ -142,7 +142,7 @@ def _end_of_log(store: Store) -> tuple[int, int, int]:
         position = view.next_position
         journal, offset = view.manifest.next_journal, HEADER_SIZE
         base = view.manifest.next_position
-        for part in walk(store.fs, store.layout, view.store_id, view.journals, base, view.size_of_last):
+        for part in walk(store.files, view.journals, base, view.size_of_last):
             journal, offset = part.number, HEADER_SIZE
             if part.frames:
                 offset = part.frames[-1].offset + part.frames[-1].size

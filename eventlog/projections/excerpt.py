@@ -13,7 +13,7 @@ from eventlog.base.layout import Layout
 from eventlog.base.types import COLUMN_NAMES, COLUMNS, TIME, Event
 from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
-from eventlog.log.reader import Selection
+from eventlog.log.rows import Selection
 from eventlog.projections import source
 
 # The most events in memory; a turn with more is streamed.

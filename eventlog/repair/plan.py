@@ -18,6 +18,7 @@ from eventlog.base.layout import (
     PACK_DIR,
     SEGMENT_DIR,
     Layout,
+    StoreFiles,
     parse_pack,
     parse_segment,
 )
@@ -97,7 +98,8 @@ class Planner:
         self._id = store.identity.store_id
         self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
         self._copier = Copier(store.fs, store.layout)
-        self._blobs = BlobStore(self._fs, self._layout, self._id)
+        self._files = StoreFiles(self._fs, store.layout, store.identity.store_id)
+        self._blobs = BlobStore(self._files)
         self._walk = StoreWalk(self._blobs, store.view, DEEP)
         self.log = self._walk.log  # what the walk reads of the log's files
         self.plan = RepairPlan()
@@ -266,7 +268,7 @@ class Planner:
         mends = {mend.path: mend for mend in wrong}
         position = self.ranges[-1].end if self.ranges else 0
         numbers = [n for n in self.log.journals if n >= self.next_journal]
-        acknowledged = read_note(self._fs, self._layout, numbers[-1] if numbers else 0) or 0
+        acknowledged = read_note(self._files, numbers[-1] if numbers else 0) or 0
         if not numbers:
             if self.ranges or self.log.manifests or acknowledged:
                 self._lose(position, acknowledged)

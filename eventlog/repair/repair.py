@@ -138,15 +138,14 @@ def _accept(store: Store, findings: "list[Finding]") -> "list[Finding]":
 
 def _note_as_known(store: Store, lock_timeout_s: float) -> None:
     """Give journal 0 to losses that the plan has named and the newest manifest names with a journal."""
-    fs, layout, store_id = store.fs, store.layout, store.identity.store_id
-    with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
+    with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
         try:
-            current = manifests.read_current(fs, layout, store_id)
+            current = manifests.read_current(store.files)
         except Corruption:
             return  # it remains, and is reported
         if any(lost.journal for lost in current.damaged):
             damaged = tuple(replace(lost, journal=0) for lost in current.damaged)
-            manifests.commit(fs, layout, manifests.following(current, damaged=damaged))
+            manifests.commit(store.files, manifests.following(current, damaged=damaged))
 
 
 def _note_lost_contents(store: Store) -> None:
@@ -176,7 +175,7 @@ class _Repair:
         self._fs = store.fs
         self._reading = cast(FileSystem, planner.reader)
         self._layout = store.layout
-        self._id = store.identity.store_id
+        self._files = store.files
         self._copier = Copier(store.fs, store.layout)
 
     def act(self, lock_timeout_s: float) -> list[str]:
@@ -190,7 +189,7 @@ class _Repair:
         with ExitStack() as locks:
             for name in (GC, MAINTAIN, APPEND):
                 locks.enter_context(acquire(fs, layout, name, timeout_s=lock_timeout_s))
-            if manifests.numbers(fs, layout) != self._planner.log.manifests:
+            if manifests.numbers(self._files) != self._planner.log.manifests:
                 raise Refused("the log was sealed since the plan was made; make a new plan")
             self._copier.clean()
             if self._planner.plan.lost_contents or self._planner.bad_packs:
@@ -252,7 +251,7 @@ class _Repair:
 
     def _write_stubs(self) -> None:
         for number, base in sorted(self._planner.stubs, reverse=True):
-            self._copier.write_stub(self._id, number, base)
+            self._copier.write_stub(self._files.store_id, number, base)
             self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
 
     def _commit(self) -> tuple[SegmentEntry, ...]:
@@ -276,7 +275,7 @@ class _Repair:
             damaged=(*log.current.damaged, *lost),
             superseded=tuple(item for item in log.current.superseded if item.name not in listed),
         )
-        manifests.commit(self._fs, self._layout, new)
+        manifests.commit(self._files, new)
         return segments
 
     def _publish(self, log_range: LogRange) -> SegmentEntry:
@@ -286,7 +285,7 @@ class _Repair:
             list(readable_parts.tables(self._reading, log_range.rows)) if log_range.rows is not None else []
         )
         events = pa.concat_tables([SCHEMA.empty_table(), *readable]).combine_chunks()
-        meta = SegmentMeta(self._id, log_range.base, log_range.end, log_range.dropped)
+        meta = SegmentMeta(self._files.store_id, log_range.base, log_range.end, log_range.dropped)
         data = encode_segment(events, meta)
         digest = blake3(data).hexdigest()
         entry = entry_of(meta, digest, len(data), (events,))

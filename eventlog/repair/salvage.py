@@ -32,9 +32,9 @@ from eventlog.base.fs import REAL, FileSystem, publish, read_file, translate_os_
 from eventlog.base.layout import Layout
 from eventlog.base.types import Event
 from eventlog.log.frame import HEADER_SIZE, PAYLOAD_SIZE_MAX, decode_header
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal_reading import scan_journal
 from eventlog.log.line import encode_line
-from eventlog.log.reader import row_of, rows_of
+from eventlog.log.rows import row_of, rows_of
 from eventlog.maintenance.copying import COPIED_FILES, refuse_inside
 from eventlog.repair import readable_parts
 from eventlog.store import Store

@@ -13,13 +13,13 @@ from eventlog.base import identity, store_location
 from eventlog.base.errors import Corruption, EventLogError, NoStore, Refused
 from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
 from eventlog.base.identity import Identity
-from eventlog.base.layout import QUARANTINE_DIR, Layout
+from eventlog.base.layout import QUARANTINE_DIR, Layout, StoreFiles
 from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.base.names import next_session_id
 from eventlog.base.repository import repo_hash_of
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import HEADER_SIZE, decode_header
-from eventlog.log.journal import journal_numbers
+from eventlog.log.journal_reading import journal_numbers
 from eventlog.store import Store
 
 _READ = ("repo", "event_type", "title", "recorded_at", "agent", "session_id", "turn")
@@ -113,8 +113,9 @@ def put_back(fs: FileSystem, layout: Layout, identity_: Identity, lock_timeout_s
 
 def _ids(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
     """The store's id in each file of the log that verifies by itself."""
+    files = StoreFiles(fs, layout, b"")  # which of the ids in them is the store's is the question
     try:
-        journals, sealed = journal_numbers(fs, layout), manifests.numbers(fs, layout)
+        journals, sealed = journal_numbers(files), manifests.numbers(files)
     except FileNotFoundError:
         return  # no log
     for path in (*map(layout.journal, journals), *map(layout.manifest, sealed)):

@@ -325,7 +325,7 @@ class _HitBuilder:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from eventlog.log.reader import rows_of
+        from eventlog.log.rows import rows_of
 
         wanted = pa.array(sorted(set(positions) - self._rows.keys()), pa.int64())
         for low, high in _runs(self._view, wanted.to_pylist()):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from eventlog.base import identity, jsontext, store_location
 from eventlog.base.errors import InvalidEvent, NoStore, NoTree, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, StoreFiles
 from eventlog.base.types import Event as Row
 from eventlog.blobs.presence import Holder, Named
 from eventlog.blobs.store import BlobStore
@@ -83,9 +83,10 @@ class Store:
         self.fs = fs
         self.layout = layout
         self.identity = who
-        self.journal = Journal(fs, layout, who.store_id)
-        self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
-        self._holder = Holder(fs, layout, self.blobs)
+        self.files = StoreFiles(fs, layout, who.store_id)
+        self.journal = Journal(self.files)
+        self.blobs = BlobStore(self.files, kinds_in=self._kinds_in, modes=who.keeps_modes)
+        self._holder = Holder(self.blobs)
         self._redactor: redaction.Redactor | None = None
         self._location_checked = False
         self._connections: ConnectionCache[Bound] = ConnectionCache()
@@ -289,7 +290,7 @@ class Store:
         """A pinned, consistent view of the whole log; close it, or use it as a context manager."""
         from eventlog.log.reader import open_view
 
-        view = open_view(self.fs, self.layout, self.identity.store_id)
+        view = open_view(self.files)
         view.memory = self.tail_memory
         view.on_loss = self._lost.update
         view.excerpt = self._excerpt
@@ -352,9 +353,7 @@ class Store:
         from eventlog.log.follow import Follower, follow
 
         follower = Follower(
-            self.fs,
-            self.layout,
-            self.identity.store_id,
+            self.files,
             since,
             session_id=session_id,
             event_types=event_types,

@@ -30,9 +30,7 @@ class Maintenance:
 
         self._store._before_writing()
         return seal(
-            self._store.fs,
-            self._store.layout,
-            self._store.identity.store_id,
+            self._store.files,
             self._store.journal,
             rotate_active=rotate_active,
             lock_timeout_s=lock_timeout_s,
@@ -47,8 +45,7 @@ class Maintenance:
         from eventlog.log.maintenance import maintenance_event
 
         self._store._before_writing()
-        where = (self._store.fs, self._store.layout, self._store.identity.store_id)
-        report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
+        report = compact(self._store.files, everything=everything, lock_timeout_s=lock_timeout_s)
         if report.segments:
             self._store.append_rows([maintenance_event("compact", report.figures())])
         return report

@@ -14,7 +14,7 @@ import os
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Refused
-from eventlog.base.fs import translate_os_errors
+from eventlog.base.fs import opened, translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text, tree_id
 from eventlog.blobs.tree import FILES, PLAIN, SKIPPED, encode_tree
@@ -26,7 +26,7 @@ from eventlog.worktree.entries import Entries, reason_texts
 from eventlog.worktree.rows import KEPT_IGNORED
 from eventlog.worktree.rules import TreeRules
 from eventlog.worktree.scan import RulesChanged, Scan
-from eventlog.worktree.statcache import CacheKey, StatCache
+from eventlog.worktree.statcache import CacheKey, StatCache, rows_with
 from eventlog.worktree.userfiles import UserFiles
 
 TYPE_CHECKING = False
@@ -141,13 +141,9 @@ class Capture:
 
     def kept_contents(self) -> "dict[bytes, bytes]":
         """Path → id of the content of each kept ignored file that has one."""
-        tables, contents = self._tables, {}
-        row = tables.flags.find(KEPT_IGNORED)
-        while row >= 0:
-            if tables.kinds[row : row + 1] in FILES:
-                contents[tables.paths[row]] = tables.id(row)
-            row = tables.flags.find(KEPT_IGNORED, row + 1)
-        return contents
+        tables = self._tables
+        rows = (row for row in rows_with(tables.flags, KEPT_IGNORED) if tables.kinds[row : row + 1] in FILES)
+        return {tables.paths[row]: tables.id(row) for row in rows}
 
     def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
         """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
@@ -211,22 +207,20 @@ def capture(
     with translate_os_errors(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
-    cache = statcache.load(fs, layout, key)
+    loaded = statcache.load_any(fs, layout, key.store_id, key.worktree)
+    cache = other_tables = None
+    if loaded is not None and loaded[1] == key.options:
+        cache = loaded[0]
+    elif loaded is not None and deferral is not None:
+        other_tables = loaded[0]  # of other options: a deferring caller reuses what it proves
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max, modes=blobs.modes)
     if deferral is not None:
         entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, repository)
-    contents: "ContentReader | None" = None
-    # Where the options have changed, a cache made with others lets a deferring caller reuse what it proves.
-    other_tables = None
-    if cache is None and deferral is not None:
-        loaded = statcache.load_any(fs, layout, *key.store_and_worktree)
-        other_tables = None if loaded is None else loaded[0]
     lists = Lists(blobs.get)
 
     def scan_with(known_rows: "StatCache | None") -> "tuple[Scan, StatCache]":
         rules = TreeRules(path, repository, known_rows, probe, include, deadline, keep_ignored)
-        nonlocal contents
         contents = (
             None if deferral is None else ContentReader(deferral, entries, lists, deadline, other_tables)
         )
@@ -261,8 +255,8 @@ def capture(
     result = Capture(tables, scan, path, lists)
     result.root_mode = mode if blobs.modes and mode != 0o755 else None
     _left_out(result, blobs, tables, lists, size_max)
-    if contents is not None:
-        result.new_deferred = contents.new
+    if scan.contents is not None:
+        result.new_deferred = scan.contents.new
     if previous is not None and previous != tables.root:
         changes, result.modes_changed = changes_between(blobs, previous, cache, tables)
         result.changes = [change for change in changes if not lists.is_same(change, tables)]
@@ -286,11 +280,7 @@ def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object
 
 
 def _kept_in(tables: StatCache) -> "frozenset[bytes]":
-    if KEPT_IGNORED not in tables.flags:
-        return frozenset()
-    return frozenset(
-        path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT_IGNORED[0]
-    )
+    return frozenset(tables.paths[row] for row in rows_with(tables.flags, KEPT_IGNORED))
 
 
 def _withhold_kept(
@@ -300,12 +290,10 @@ def _withhold_kept(
 
     Args: changes: since a tree that an event names; None where there is none, and all of them are new.
     """
-    row = tables.flags.find(KEPT_IGNORED)
     changed = None if changes is None else {change.path for change in changes}
-    while row >= 0:
+    for row in rows_with(tables.flags, KEPT_IGNORED):
         if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
             captured.withhold_ignored(writer, tables.id(row), tables.size(row))
-        row = tables.flags.find(KEPT_IGNORED, row + 1)
 
 
 def _never(layout: "Layout", repository: "git.RepositoryPaths | None") -> "set[tuple[int, int]]":
@@ -350,12 +338,9 @@ def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int
     """
     device = os.stat(path).st_dev
     try:
-        fd = fs.open(layout.capture_clock, os.O_WRONLY | os.O_CREAT)
-        try:
+        with opened(fs, layout.capture_clock, os.O_WRONLY | os.O_CREAT) as fd:
             fs.pwrite(fd, b"\0", 0)
             file_stat = fs.fstat(fd)
-        finally:
-            fs.close(fd)
         if file_stat.st_dev == device:
             return file_stat.st_mtime_ns, device
     except OSError:
@@ -415,8 +400,7 @@ def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: L
         return
     reasons = {blob_id(text.encode()): text for text in reason_texts(size_max)}
     deferred: "dict[bytes, DeferredEntries]" = {}
-    row = tables.kinds.find(SKIPPED)
-    while row >= 0:
+    for row in rows_with(tables.kinds, SKIPPED):
         id = tables.id(row)
         if id not in reasons and id not in deferred:
             text = blobs.get(id)
@@ -429,6 +413,5 @@ def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: L
             captured.skipped.append((tables.paths[row], reasons[id]))
         else:
             deferred[id].paths.append(tables.paths[row])
-        row = tables.kinds.find(SKIPPED, row + 1)
     captured.deferred = list(deferred.values())
     captured.files += sum(len(entries.paths) for entries in captured.deferred)

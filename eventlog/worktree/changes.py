@@ -6,7 +6,7 @@ order of paths. A file whose content changed as well is a delete and an add. On 
 """
 
 from eventlog.blobs.ids import tree_id
-from eventlog.blobs.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, encode_tree
+from eventlog.blobs.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, encode_tree, item
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,25 +33,11 @@ class CapturedChange(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "
 
     __slots__ = ()
 
-    @property
-    def operation(self) -> str:
-        return self[0]
-
-    @property
-    def path(self) -> bytes:
-        return self[1]
-
-    @property
-    def before(self) -> "TreeEntry | None":
-        return self[2]
-
-    @property
-    def after(self) -> "TreeEntry | None":
-        return self[3]
-
-    @property
-    def old_path(self) -> "bytes | None":
-        return self[4]
+    operation: str = item(0)
+    path: bytes = item(1)
+    before: "TreeEntry | None" = item(2)
+    after: "TreeEntry | None" = item(3)
+    old_path: "bytes | None" = item(4)
 
 
 def changes_between(
@@ -108,9 +94,6 @@ def _compare(
         prefix, before_handle, after_handle = stack.pop()
         befores = {} if before_handle is None else before_side(before_handle)
         afters = {} if after_handle is None else after_side(after_handle)
-        if prefix and not befores and not afters:
-            # An empty directory that came or went. The files of one that was emptied are changes themselves.
-            pass
         for name in befores.keys() | afters.keys():
             before, before_below = befores.get(name, (None, None))
             after, after_below = afters.get(name, (None, None))

@@ -5,12 +5,11 @@ the smallest on, within the limits of time and bytes. The others become *deferre
 names a list with the stat of each. On the hook path.
 """
 
-import time
-
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, FILES, SKIPPED
 from eventlog.worktree.entries import TooMuch
+from eventlog.worktree.stat_all import is_late
 from eventlog.worktree.statcache import pack_stat
 
 TYPE_CHECKING = False
@@ -109,13 +108,10 @@ class ContentReader:
     def _may_read(self, size: int) -> bool:
         if size > self._entries.size_max:
             return True  # it is skipped for its size, and never read
-        if size > CONTENT_SIZE_MAX or size > self._bytes_left or self._is_late():
+        if size > CONTENT_SIZE_MAX or size > self._bytes_left or is_late(self._deadline):
             return False
         self._bytes_left -= size
         return True
-
-    def _is_late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _unchanged(self, file: UnreadFile) -> "ReadEntry | None":
         """The entry that the file had, when it has not been touched since."""

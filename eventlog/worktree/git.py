@@ -29,6 +29,7 @@ _SAFE = (
 )  # fmt: skip
 _SIGPIPE, _SIGKILL = 13, 9  # `signal` imports `enum`, and these numbers are the same everywhere
 _SYMREFS_MAX = 5
+PATH_SIZE_MAX = 4_000  # git refuses longer paths, as do all system calls that take a path
 _REF_BYTES_MAX = 1 << 12
 _HEX = frozenset("0123456789abcdef")
 _GITLINK = b"160000"
@@ -198,10 +199,15 @@ def settings_of(root: bytes, deadline: "float | None" = None) -> "Settings":
     return settings
 
 
+def config_homes() -> "tuple[bytes, bytes]":
+    """The user's home, and the directory of their settings."""
+    home = os.fsencode(os.environ.get("HOME", ""))
+    return home, os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
+
+
 def rule_files(repository: RepositoryPaths, root: bytes, settings: "Settings") -> "list[bytes]":
     """The files outside `root`, existing or not, that decide what git ignores below it."""
-    home = os.fsencode(os.environ.get("HOME", ""))
-    config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
+    home, config = config_homes()
     files = {
         repository.common_dir + b"/info/exclude": None,
         repository.common_dir + b"/config": None,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from eventlog.worktree.git_index import GitIndex
 
 _CONVERTING = frozenset((b"text", b"crlf", b"eol", b"ident", b"filter", b"working-tree-encoding"))
-# Git refuses longer paths.
-_ASKED_SIZE_MAX = 4_000
 _FALSE = frozenset((b"", b"false", b"no", b"off", b"0"))
 
 
@@ -124,8 +122,7 @@ def _has_attributes(
 
 def _attribute_files(repository: "RepositoryPaths", settings: "Settings") -> "list[bytes]":
     """The files outside the work tree, existing or not, that may set attributes."""
-    home = os.fsencode(os.environ.get("HOME", ""))
-    config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
+    _, config = git.config_homes()
     files = [repository.common_dir + b"/info/attributes", config + b"/git/attributes", b"/etc/gitattributes"]
     # The system's are beside its configuration, or below the directory that git was installed in.
     files += [os.path.dirname(origin) + b"/gitattributes" for origin, _, _ in settings]
@@ -137,7 +134,7 @@ def _attribute_files(repository: "RepositoryPaths", settings: "Settings") -> "li
 
 def _converted(root: bytes, paths: "Collection[bytes]", deadline: "float | None") -> "set[bytes]":
     """Those of `paths` that git may convert. Raises: GitFailed."""
-    too_long = {path for path in paths if len(root) + len(path) >= _ASKED_SIZE_MAX}
+    too_long = {path for path in paths if len(root) + len(path) >= git.PATH_SIZE_MAX}
     names = b"".join(path + b"\0" for path in paths if path not in too_long)
     _, answer = git.run(root, ["check-attr", "-z", "--stdin", "--all"], names, deadline)
     words = answer.split(b"\0")

@@ -114,21 +114,16 @@ def heal_cache(
         ]
         ids[above[dir] * 32 : above[dir] * 32 + 32] = writer.put_tree(entries)
         dirs.add(bisect_right(cache.firsts, above[dir]) - 1)
-    return StatCache(
-        root=bytes(ids[:32]),
-        tracked=cache.tracked,
-        generation=cache.generation,
-        dirs=cache.dirs,
-        stats=bytes(stats),
-        sizes=bytes(sizes),
-        ids=bytes(ids),
-        kinds=bytes(kinds),
-        flags=cache.flags,
-        watch_stats=cache.watch_stats,
-        paths_blob=cache.paths_blob,
-        watched=cache.watched,
-        absent=cache.absent,
+    tables = (
+        cache.dirs,
+        bytes(stats),
+        bytes(sizes),
+        bytes(ids),
+        bytes(kinds),
+        cache.flags,
+        cache.watch_stats,
     )
+    return StatCache(cache.tracked, cache.generation, tables, cache.paths_blob, cache.watched, cache.absent)
 
 
 def _rows_of_dirs(cache: StatCache) -> dict[int, int]:

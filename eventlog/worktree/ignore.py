@@ -1,18 +1,19 @@
 """Patterns in the syntax of gitignore: those that include ignored files or leave out others, and `.gitignore`
 files where git cannot be asked.
 
-`re` is imported on the first pattern, because a hook in a repository needs none. A pattern that matches
-nothing in git matches nothing here. Any number of threads may use a `Patterns`. On the hook path.
+A hook in a repository needs this only where a setting includes files or there is a `.locusignore`; `re` is
+imported on the first pattern. A pattern that matches nothing in git matches nothing here. Any number of
+threads may use a `Patterns`. docs/decisions/ignored-files.md says why git does not answer for these.
 """
 
 import os
+
+from eventlog.worktree.userfiles import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator
-
-_IGNORE_FILE_BYTES_MAX = 1 << 20
 
 _CLASSES = {
     b"alnum": b"0-9A-Za-z",
@@ -150,21 +151,6 @@ def _from_the_top(path: bytes, is_dir: bool) -> "Iterator[tuple[bytes, bool]]":
         yield path[:slash], True
         slash = path.find(b"/", slash + 1)
     yield path, is_dir
-
-
-def lines_of(path: bytes) -> "list[bytes]":
-    """The lines of an ignore file; none when it cannot be read, is a link (as in git) or no file."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        data = os.read(fd, _IGNORE_FILE_BYTES_MAX)
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
-    return data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
 
 
 def _parse(line: bytes) -> "_Pattern | None":

@@ -7,16 +7,16 @@ last capture hold for every name that it included. Belongs to one scan. On the h
 """
 
 import os
-import time
 
 from blake3 import blake3
 
 from eventlog.worktree import git
 from eventlog.worktree.git import GitFailed
-from eventlog.worktree.ignore import IgnoreFiles, Patterns, lines_of
 from eventlog.worktree.kept_ignored import is_kept
 from eventlog.worktree.rows import YES
+from eventlog.worktree.stat_all import is_late
 from eventlog.worktree.statcache import MISSING, UNPROVEN, pack_stat
+from eventlog.worktree.userfiles import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.git import RepositoryPaths, Settings
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
+    from eventlog.worktree.ignore import IgnoreFiles, Patterns
     from eventlog.worktree.statcache import StatCache
 
 IGNORE_FILE = b".gitignore"
@@ -32,9 +33,6 @@ OWN_IGNORE_FILE = b".locusignore"  # at the root only
 
 # Files on other file systems have other clocks: how much older than the probe they must be.
 _OTHER_CLOCK_NS = 2_000_000_000
-
-# Git refuses longer paths, as do all system calls that take a path.
-_ASKED_SIZE_MAX = 4_000
 
 
 class TreeRules:
@@ -57,11 +55,11 @@ class TreeRules:
         self._repository = repository
         self._cache = cache
         self._now, self._device = probe
-        self._include = Patterns(include)
+        self._include = include
         self._keep_ignored = keep_ignored
         self._own_file = root + b"/" + OWN_IGNORE_FILE
-        self._own_patterns: "Patterns | None" = None  # until it is read
-        self._ignore_files = IgnoreFiles(root)
+        self._patterns: "tuple[Patterns, ...] | None" = None  # of `include` and that file, once it is read
+        self._ignore_files: "IgnoreFiles | None" = None  # until it is needed
         self._deadline = deadline
         self._index = b"" if repository is None else repository.git_dir + b"/index"
         self._git_tracked: "dict[bytes, str | None] | None" = None
@@ -116,10 +114,9 @@ class TreeRules:
 
     def prepare_full(self) -> None:
         """Ask git everything anew; when it cannot be asked, `warning` says so."""
-        self._own_patterns = None
+        self._patterns = self._ignore_files = None
         # Its stat is taken before it is read: a later change shows next time.
         self._watched = {self._own_file: self._proof(self._own_file)}
-        self._ignore_files = IgnoreFiles(self._root)
         if self._repository is None:
             self._set_tracked({})
             return
@@ -234,22 +231,23 @@ class TreeRules:
             try:
                 ignored = self._ask_ignored(path for path, _ in paths)
             except GitFailed as error:
-                if self._deadline is not None and time.monotonic() >= self._deadline:
+                if is_late(self._deadline):
                     raise
                 self.warning = str(error)
                 ignored = self._read_ignored(paths)
         else:
             ignored = self._read_ignored(paths)
-        if self._own_patterns is None:
-            self._own_patterns = Patterns(lines_of(self._own_file), hide=True)
         retained = self._retained_of(paths, ignored) if self._keep_ignored and ignored else set()
-        if not self._include and not self._own_patterns:
+        if self._patterns is None:
+            self._patterns = _patterns_of(self._include, lines_of(self._own_file))
+        if not any(self._patterns):
             return ignored - retained, set(), retained
+        include, own = self._patterns
         kept_out = set()
         for path, is_dir in paths:
             # A person's setting for this store comes before a file of the repository.
-            verdict = self._include.inherited_verdict(path, is_dir)
-            own_verdict = self._own_patterns.inherited_verdict(path, is_dir) if verdict is None else None
+            verdict = include.inherited_verdict(path, is_dir)
+            own_verdict = own.inherited_verdict(path, is_dir) if verdict is None else None
             if verdict or own_verdict:
                 ignored.discard(path)
             elif own_verdict is False and path not in ignored:
@@ -262,11 +260,25 @@ class TreeRules:
         return {path for path, is_dir in paths if not is_dir and path in ignored and is_kept(path)}
 
     def _read_ignored(self, paths: "Sequence[tuple[bytes, bool]]") -> "set[bytes]":
-        return {path for path, is_dir in paths if self._ignore_files.hidden(path, is_dir)}
+        if self._ignore_files is None:
+            from eventlog.worktree.ignore import IgnoreFiles
+
+            self._ignore_files = IgnoreFiles(self._root)
+        hidden = self._ignore_files.hidden
+        return {path for path, is_dir in paths if hidden(path, is_dir)}
 
     def _ask_ignored(self, paths: "Iterable[bytes]") -> "set[bytes]":
-        askable = [path for path in paths if len(self._root) + len(path) < _ASKED_SIZE_MAX]
+        askable = [path for path in paths if len(self._root) + len(path) < git.PATH_SIZE_MAX]
         return git.ignored(self._root, askable, self._deadline)
+
+
+def _patterns_of(include: "Sequence[str]", own: "list[bytes]") -> "tuple[Patterns, ...]":
+    """The patterns that include files, and those of `.locusignore`; none where there are no lines."""
+    if not include and not own:
+        return ()
+    from eventlog.worktree.ignore import Patterns  # which most repositories do not need
+
+    return Patterns(include), Patterns(own, hide=True)
 
 
 def _stat_of(path: bytes) -> "tuple[bytes, int, int]":

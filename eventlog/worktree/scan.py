@@ -10,7 +10,6 @@ Used by `worktree.capture` only; one scan belongs to one thread. On the hook pat
 import errno
 import os
 import stat
-import time
 from itertools import compress, pairwise
 
 from eventlog.blobs.ids import blob_id
@@ -21,8 +20,8 @@ from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
 from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.worktree.rules import IGNORE_FILE, TreeRules
-from eventlog.worktree.stat_all import stat_all
-from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
+from eventlog.worktree.stat_all import is_late, stat_all
+from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables, rows_with
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
@@ -75,7 +74,7 @@ class Scan:
         self._never = never
         self._deadline = deadline
         self._may_fork = may_fork
-        self._contents = contents
+        self.contents = contents
         self._lists = lists
         self._unread: "list[tuple[Directory, UnreadFile]]" = []
         # With its stat and git's object; their rows come when all are known.
@@ -113,20 +112,16 @@ class Scan:
         return b"".join(fresh)
 
     def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
-        row = cache.kinds.find(SUBMODULE)
-        while row >= 0:
+        for row in rows_with(cache.kinds, SUBMODULE):
             commit = self.entries.commit_at(cache.paths[row])
             if commit is not None and blob_id(commit.encode("ascii")) != cache.id(row):
                 yield row
-            row = cache.kinds.find(SUBMODULE, row + 1)
 
     def _wanted(self, cache: StatCache) -> "Iterator[int]":
         """The rows of contents that an earlier capture deferred and this one is to read."""
-        row = cache.kinds.find(SKIPPED) if self._contents is None else -1
-        while row >= 0:
+        for row in rows_with(cache.kinds, SKIPPED) if self.contents is None else ():
             if self._lists.named_by(cache.id(row)) is not None:
                 yield row
-            row = cache.kinds.find(SKIPPED, row + 1)
 
     def rules_differ(self) -> bool:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""
@@ -158,11 +153,11 @@ class Scan:
         while level:
             self._level(level)
             level = [below for directory in level for below in self._below(directory)]
-        if self._contents is not None and self._held:
+        if self.contents is not None and self._held:
             assert self.rules.held is not None
-            self._put_held(self._contents, self.rules.held)
-        if self._contents is not None and self._unread:
-            self._take_contents(self._contents)
+            self._put_held(self.contents, self.rules.held)
+        if self.contents is not None and self._unread:
+            self._take_contents(self.contents)
         if self._databases is not None:
             self._databases.check(self._put)
         return top
@@ -255,13 +250,13 @@ class Scan:
         for directory in level:
             if not directory.listing:
                 to_read += [(directory, name) for name in directory.suspects]
-            elif self._is_late():
+            elif is_late(self._deadline):
                 self._leave([directory.path])
             else:
                 self._list(directory, to_read, unclear)
         to_read += self._without_ignored(unclear)
         for directory, name in to_read:
-            if self._is_late():
+            if is_late(self._deadline):
                 self._leave([join(directory, name)])
                 directory.is_complete = directory.is_complete and name in directory.rows
             else:
@@ -303,7 +298,7 @@ class Scan:
             names[tree_name] = is_dir
         for name in directory.rows.keys() - names.keys():
             self._forget(directory, name)
-        if self._contents is not None and self.rules.held is not None:
+        if self.contents is not None and self.rules.held is not None:
             names = self._without_held(directory, names, self.rules.held)
         for name, is_dir in names.items():
             row = directory.rows.get(name)
@@ -337,7 +332,7 @@ class Scan:
         others = {}
         late = False
         for number, (name, is_dir) in enumerate(names.items()):
-            late = late or (number % _STRIDE == 0 and self._is_late())
+            late = late or (number % _STRIDE == 0 and is_late(self._deadline))
             path = prefix + name
             if path in tracked and not (is_dir or late or name in directory.refused):
                 try:
@@ -456,7 +451,7 @@ class Scan:
                     name,
                     self.entries.skipped(reason, file_stat.st_size, self.entries.proof(file_stat)),
                 )
-            elif self._contents is not None and stat.S_ISREG(file_stat.st_mode):
+            elif self.contents is not None and stat.S_ISREG(file_stat.st_mode):
                 self._read_later(directory, name, file_stat)
             else:
                 self._put(directory, name, self.entries.read(directory.path, name, file_stat))
@@ -556,9 +551,6 @@ class Scan:
     def _rules_changed(self) -> None:
         if not self._full:
             raise RulesChanged
-
-    def _is_late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _leave(self, paths: "list[bytes]") -> None:
         """Note paths that were not read."""

@@ -76,7 +76,7 @@ def _stat_paths(entries: "Entries", paths: "Sequence[bytes]", deadline: "float |
     """The stat of each path, until the deadline."""
     fresh: "list[bytes]" = []
     index = 0
-    while index < len(paths) and not _is_late(deadline):
+    while index < len(paths) and not is_late(deadline):
         stride = paths[index : index + _STRIDE]
         stats = _stat_stride(entries.dir(b""), stride)
         if len(stats) < len(stride):
@@ -119,7 +119,8 @@ def _stat_deep(entries: "Entries", path: bytes) -> bytes:
         return MISSING
 
 
-def _is_late(deadline: "float | None") -> bool:
+def is_late(deadline: "float | None") -> bool:
+    """Whether a deadline, in monotonic time, has passed."""
     return deadline is not None and time.monotonic() >= deadline
 
 
@@ -184,7 +185,7 @@ def _answer(root: int, write_end: int, paths: "Sequence[bytes]", deadline: "floa
     fresh: "list[bytes]" = []
     for start in range(0, len(paths), _STRIDE):
         stride = paths[start : start + _STRIDE]
-        stats = [] if _is_late(end_s) else _stat_stride(root, stride)
+        stats = [] if is_late(end_s) else _stat_stride(root, stride)
         fresh += stats
         if len(stats) < len(stride):
             break

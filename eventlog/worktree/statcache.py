@@ -32,13 +32,13 @@ from struct import error as StructError
 
 from blake3 import blake3
 
-from eventlog.base.fs import FileSystem, read_file, write_all
+from eventlog.base.fs import FileSystem, opened, read_file, write_all
 from eventlog.base.layout import STATCACHE_DIR, Layout, parse_statcache
 from eventlog.blobs.tree import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from eventlog.worktree.rows import Row
 
@@ -80,66 +80,42 @@ class CacheKey:
         self.options = options  # 16 bytes: of the parameters that decide what is captured
         self.path = path  # of the working directory, for `sweep`
 
-    @property
-    def store_and_worktree(self) -> "tuple[bytes, bytes]":
-        """(store id, worktree): the owner of the caches, whatever the options."""
-        return self.store_id, self.worktree
+
+def rows_with(table: bytes, mark: bytes) -> "Iterator[int]":
+    """The rows that have this byte in a table of one byte for each, ascending."""
+    row = table.find(mark)
+    while row >= 0:
+        yield row
+        row = table.find(mark, row + 1)
 
 
 class StatCache:
     """The tables of one cache file; nothing in them is ever changed."""
 
     __slots__ = (
-        "_paths",
-        "absent",
-        "dirs",
-        "firsts",
-        "flags",
-        "generation",
-        "ids",
-        "kinds",
-        "paths_blob",
-        "root",
-        "row_count",
-        "sizes",
-        "stats",
-        "tracked",
-        "watch_stats",
-        "watched",
-    )
+        "_paths", "absent", "dirs", "firsts", "flags", "generation", "ids", "kinds", "paths_blob", "root",
+        "row_count", "sizes", "stats", "tracked", "watch_stats", "watched",
+    )  # fmt: skip
 
     def __init__(
         self,
-        *,
-        root: bytes,
         tracked: bytes,
         generation: int,
-        dirs: bytes,
-        stats: bytes,
-        sizes: bytes,
-        ids: bytes,
-        kinds: bytes,
-        flags: bytes,
-        watch_stats: bytes,
+        tables: "Sequence[bytes]",
         paths_blob: bytes,
         watched: "Sequence[bytes]",
         absent: "Sequence[bytes]",
     ) -> None:
-        self.root = root
-        self.tracked = tracked  # digest of the set of paths that git tracks
+        """Args: tracked: digest of the set of paths that git tracks; tables: in the order of the file."""
+        self.tracked = tracked
         self.generation = generation
-        self.dirs = dirs
-        self.stats = stats
-        self.sizes = sizes
-        self.ids = ids
-        self.kinds = kinds
-        self.flags = flags
-        self.watch_stats = watch_stats
+        self.dirs, self.stats, self.sizes, self.ids, self.kinds, self.flags, self.watch_stats = tables
+        self.root = self.ids[:32]
         self.paths_blob = paths_blob
         self.watched = watched
         self.absent = absent
-        self.row_count = len(kinds)
-        self.firsts = [0, *accumulate(count for count, _, _ in _DIR.iter_unpack(dirs))]
+        self.row_count = len(self.kinds)
+        self.firsts = [0, *accumulate(count for count, _, _ in _DIR.iter_unpack(self.dirs))]
         self._paths: "list[bytes] | None" = None
 
     @property
@@ -243,21 +219,14 @@ class Tables:
         absent: "Sequence[bytes]",
     ) -> StatCache:
         """The cache. `watched` are (path, stat)."""
-        ids = b"".join(self.ids)
+        tables = (self.dirs, self.stats, self.sizes, self.ids, self.kinds, self.flags)
         cache = StatCache(
-            root=ids[:32],
-            tracked=tracked,
-            generation=generation,
-            dirs=b"".join(self.dirs),
-            stats=b"".join(self.stats),
-            sizes=b"".join(self.sizes),
-            ids=ids,
-            kinds=b"".join(self.kinds),
-            flags=b"".join(self.flags),
-            watch_stats=b"".join(stat for _, stat in watched),
-            paths_blob=b"\0".join(self.paths),
-            watched=[path for path, _ in watched],
-            absent=absent,
+            tracked,
+            generation,
+            [*map(b"".join, tables), b"".join(stat for _, stat in watched)],
+            b"\0".join(self.paths),
+            [path for path, _ in watched],
+            absent,
         )
         cache._paths = self.paths
         return cache
@@ -295,13 +264,8 @@ def decode(data: bytes, key: CacheKey) -> "StatCache | None":
     magic, version, _, store_id, worktree, options, tracked, root, generation, dirs, rows, watched, absent = (
         _HEADER.unpack_from(data)
     )
-    if (magic, version, store_id, worktree, options) != (
-        _MAGIC,
-        _VERSION,
-        key.store_id,
-        key.worktree,
-        key.options,
-    ):
+    expected = (_MAGIC, _VERSION, key.store_id, key.worktree, key.options)
+    if (magic, version, store_id, worktree, options) != expected:
         return None
     parts = []
     offset = _HEADER.size
@@ -314,21 +278,7 @@ def decode(data: bytes, key: CacheKey) -> "StatCache | None":
     tail = data[offset:end].rsplit(b"\0", watched + absent + 1)
     names = tail[1:-1]
     try:
-        cache = StatCache(
-            root=root,
-            tracked=tracked,
-            generation=generation,
-            dirs=parts[0],
-            stats=parts[1],
-            sizes=parts[2],
-            ids=parts[3],
-            kinds=parts[4],
-            flags=parts[5],
-            watch_stats=parts[6],
-            paths_blob=tail[0],
-            watched=names[:watched],
-            absent=names[watched:],
-        )
+        cache = StatCache(tracked, generation, parts, tail[0], names[:watched], names[watched:])
     except StructError:
         return None
     agrees = (
@@ -338,7 +288,7 @@ def decode(data: bytes, key: CacheKey) -> "StatCache | None":
         and cache.paths_blob.count(b"\0") == rows - 1
         and cache.firsts[-1] == rows
         and cache.firsts[1] == 1
-        and cache.root == cache.ids[:32]
+        and cache.root == root
         and cache.kinds[:1] == b"d"
         and cache.kinds.count(b"d") == dirs - 1
         and not cache.kinds.translate(None, b"".join(KINDS))
@@ -398,14 +348,11 @@ def _is_stale(fs: FileSystem, path: str) -> bool:
 
 def _head(fs: FileSystem, path: str) -> "tuple[int, bytes]":
     """The version of a cache and its working directory; version 0 where it is no cache."""
-    fd = fs.open(path, os.O_RDONLY)
-    try:
+    with opened(fs, path) as fd:
         head = fs.pread(fd, _HEADER.size, 0)
         size = fs.fstat(fd).st_size
         offset = max(0, size - _PATH_SIZE_MAX - _DIGEST_SIZE)
         tail = fs.pread(fd, size - offset, offset)[:-_DIGEST_SIZE]
-    finally:
-        fs.close(fd)
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
         return 0, b""
     version: int = _HEADER.unpack(head)[1]
@@ -432,11 +379,8 @@ def is_nested(cache: StatCache) -> bool:
 
 def load(fs: FileSystem, layout: Layout, key: CacheKey) -> "StatCache | None":
     """The cache of a working directory, None when there is none that can be used."""
-    try:
-        data = read_file(fs, layout.statcache(key.worktree.hex()), _SIZE_MAX)
-    except (OSError, ValueError):
-        return None
-    return decode(data, key)
+    loaded = load_any(fs, layout, key.store_id, key.worktree)
+    return loaded[0] if loaded is not None and loaded[1] == key.options else None
 
 
 def load_any(
@@ -469,12 +413,9 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Non
             fs.rename(spare, tmp)
         except FileNotFoundError:
             pass
-        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT)
-        try:
+        with opened(fs, tmp, os.O_WRONLY | os.O_CREAT) as fd:
             write_all(fs, fd, data)
             fs.truncate(fd, len(data))
-        finally:
-            fs.close(fd)
         try:
             # ext4 syncs a file that is renamed over another, which takes longer than the capture.
             fs.rename(path, spare)
@@ -511,10 +452,7 @@ def raise_generation(fs: FileSystem, layout: Layout) -> None:
     number, which is right since nothing was removed yet, or a higher one.
     """
     value = read_generation(fs, layout) + 1
-    fd = fs.open(layout.gc_generation, os.O_WRONLY | os.O_CREAT)
-    try:
+    with opened(fs, layout.gc_generation, os.O_WRONLY | os.O_CREAT) as fd:
         write_all(fs, fd, b"%020d\n" % value)
         fs.fsync(fd)
-    finally:
-        fs.close(fd)
     fs.fsync_dir(os.path.dirname(layout.gc_generation))

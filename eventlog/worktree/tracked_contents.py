@@ -9,6 +9,7 @@ import stat
 from eventlog.blobs.ids import ID_SIZE, blob_id
 from eventlog.blobs.tree import SKIPPED
 from eventlog.worktree.rows import YES
+from eventlog.worktree.statcache import rows_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,11 +39,7 @@ class TrackedRows:
 
     def _rows_unread(self) -> "Iterator[int]":
         tables = self._tables
-        row = tables.kinds.find(SKIPPED)
-        while row >= 0:
-            if tables.flags[row] == YES[0]:
-                yield row
-            row = tables.kinds.find(SKIPPED, row + 1)
+        return (row for row in rows_with(tables.kinds, SKIPPED) if tables.flags[row] == YES[0])
 
 
 class TrackedFiles:

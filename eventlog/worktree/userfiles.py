@@ -17,6 +17,8 @@ _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+_IGNORE_FILE_BYTES_MAX = 1 << 20
+
 
 TEMPORARY = b".locus-new-"  # 16 hex digits follow, and perhaps `-` and a number
 _MARK_SIZE = 16
@@ -34,6 +36,21 @@ def is_temporary(name: bytes) -> bool:
     mark, dash, number = name[len(TEMPORARY) :].partition(b"-")
     hex_only = len(mark) == _MARK_SIZE and not mark.strip(b"0123456789abcdef")
     return hex_only and (not dash or number.isdigit())
+
+
+def lines_of(path: bytes) -> "list[bytes]":
+    """The lines of an ignore file; none when it cannot be read, is a link (as in git) or no file."""
+    try:
+        fd = os.open(path, _OLD_FILE)
+    except OSError:
+        return []
+    try:
+        data = os.read(fd, _IGNORE_FILE_BYTES_MAX)
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+    return data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
 
 
 class StoreThere(PermissionError):

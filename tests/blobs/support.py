@@ -14,7 +14,7 @@ from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, TreeEntry
 from eventlog.blobs.writer import BlobWriter
 from eventlog.log.finding import Finding
-from tests.conftest import STORE_ID, closed_later
+from tests.conftest import closed_later, files_of
 
 # A directory is a dict; a file (kind, content).
 Node = dict[bytes, "Node | tuple[bytes, bytes]"]
@@ -43,7 +43,7 @@ def as_process(work: Callable[[], Result]) -> Result:
 
 
 def open_store(layout: Layout, fs: FileSystem = REAL) -> BlobStore:
-    blobs = BlobStore(fs, layout, STORE_ID)
+    blobs = BlobStore(files_of(fs, layout))
     return closed_later(blobs) if fs is REAL else blobs  # a machine in memory has no descriptors to give back
 
 

@@ -9,7 +9,7 @@ from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.blobs.store import BlobStore
 from tests.blobs.support import open_store, pack_paths, put_all
-from tests.conftest import STORE_ID
+from tests.conftest import files_of
 
 
 class Opening(FileSystem):
@@ -24,7 +24,7 @@ class Opening(FileSystem):
 
 def opened_by_a_put(layout: Layout, content: bytes) -> int:
     fs = Opening()
-    with BlobStore(fs, layout, STORE_ID) as store, store.writer() as writer:
+    with BlobStore(files_of(fs, layout)) as store, store.writer() as writer:
         writer.put(content)
         writer.flush()
     return fs.packs

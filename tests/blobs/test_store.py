@@ -22,7 +22,7 @@ from eventlog.base.errors import (
     Refused,
 )
 from eventlog.base.fs import REAL, FileSystem
-from eventlog.base.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, TMP_DIR, Layout, condemned_name
+from eventlog.base.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, TMP_DIR, Layout, StoreFiles, condemned_name
 from eventlog.base.locks import GC, acquire
 from eventlog.blobs import pack as pack_format
 from eventlog.blobs import writer as writer_module
@@ -371,7 +371,7 @@ def test_a_pack_of_another_store_is_not_read(layout, blobs):
     """The store id in the header must be ours."""
     (id,) = put_all(blobs, b"abc")
     with pytest.raises(Corruption):
-        BlobStore(REAL, layout, b"another store id").get(id)
+        BlobStore(StoreFiles(REAL, layout, b"another store id")).get(id)
 
 
 def test_a_group_over_the_limit_holds_one_blob_or_is_refused(layout, blobs):
@@ -492,9 +492,9 @@ def test_memory_stays_near_the_size_of_one_blob(layout):
     program = """
 import resource, sys
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.blobs.store import BlobStore
-store = BlobStore(REAL, Layout(sys.argv[1]), bytes(range(16)))
+store = BlobStore(StoreFiles(REAL, Layout(sys.argv[1]), bytes(range(16))))
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 blob = bytes(range(250)) * 400_000
 with store.writer(codec=sys.argv[2]) as writer:
@@ -569,6 +569,27 @@ def test_what_does_not_come_back_is_not_published(layout, blobs, codec, members,
         ids = writer.add_group(contents)
         writer.flush()
     assert [blobs.get(id) for id in ids] == contents
+
+
+def test_tables_that_do_not_come_back_are_not_published(layout, blobs, monkeypatch):
+    """I24, P1: a pack whose tables do not decode to the rows that were put is not written; the next is."""
+    encode = pack_format.encode_tables
+
+    def faulty(header, groups, entries, offset):
+        """As where a bit of memory changes before the tables are encoded."""
+        (id, kind, number, at, size), *rest = entries
+        return encode(header, groups, [(id, kind, number, at, size ^ 1), *rest], offset)
+
+    with blobs.writer() as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(writer_module, "encode_tables", faulty)
+            writer.put(b"content")
+            with pytest.raises(NotDurable, match="the tables of a pack"):
+                writer.flush()
+        assert pack_paths(layout) == [] and os.listdir(layout.directory(TMP_DIR)) == []
+        id = writer.put(b"content")
+        writer.flush()
+    assert blobs.get(id) == b"content"
 
 
 @pytest.mark.parametrize("codec", [pack_format.ZLIB, pack_format.ZSTD])

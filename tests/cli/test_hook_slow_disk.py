@@ -14,6 +14,7 @@ from eventlog.base.layout import Layout
 from eventlog.log.acknowledged import read_note
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, here, notes, project, replayed
+from tests.conftest import files_of
 
 # The hook program on a clock that only sleeps and syncs move. Each sync waits for a file, and who makes one
 # says so, as does who ends. No look precedes a command.
@@ -90,7 +91,7 @@ class SlowDisk:
         """What the note says, and the log's next position."""
         with Store.open(self.work / ".locus") as store:
             end = store.journal.next_position()
-        return read_note(REAL, Layout(str(self.work / ".locus")), 1), end
+        return read_note(files_of(REAL, Layout(str(self.work / ".locus"))), 1), end
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def noise(seed: int) -> str:
 
 
 def segments(store: Store) -> int:
-    return len(manifests.read_current(store.fs, store.layout, store.identity.store_id).segments)
+    return len(manifests.read_current(store.files).segments)
 
 
 def run(store: Store, *arguments: str) -> Ended:
@@ -139,7 +139,7 @@ def test_a_damaged_segment_stops_the_command(store: Store) -> None:
     assert ended.code == 12 and name in ended.err and "left as it is" in ended.err
     assert not maintain(store) and segments(store) == 8
     assert path.read_bytes() == data
-    assert [f.path for f in verify(store.fs, store.layout, store.identity.store_id, "read")] == [str(path)]
+    assert [f.path for f in verify(store.files, "read")] == [str(path)]
     assert len(before) == 8
 
 

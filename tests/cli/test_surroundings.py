@@ -20,7 +20,7 @@ from eventlog.base.fs import REAL, FileSystem
 from eventlog.base.layout import JOURNAL_DIR, Layout
 from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.base.types import Event
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal_reading import end_of_journal
 from eventlog.store import Store
 from tests.blobs.support import as_process
 from tests.cli.support import Locus, Recorded, git, locus_process

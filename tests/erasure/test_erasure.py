@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from eventlog.base.errors import EventLogError, InvalidEvent, LockTimeout, NotFound, Refused
 from eventlog.base.fs import REAL
-from eventlog.base.layout import condemned_name
+from eventlog.base.layout import StoreFiles, condemned_name
 from eventlog.base.locks import SEARCH, acquire
 from eventlog.base.names import session_context, slugify
 from eventlog.base.types import Event
@@ -556,7 +556,10 @@ def test_a_content_that_is_stored_again_meanwhile_goes_too() -> None:
 
         def merge() -> None:
             more = b"%d" % again[0]
-            with BlobStore(fs, store.layout, store.identity.store_id) as blobs, blobs.writer() as writer:
+            with (
+                BlobStore(StoreFiles(fs, store.layout, store.identity.store_id)) as blobs,
+                blobs.writer() as writer,
+            ):
                 writer.add_copy(gone, BLOB, f"a {CANARY}".encode())
                 writer.add_copy(kept, BLOB, b"kept\n")
                 writer.add_copy(blob_id(more), BLOB, more)

@@ -78,11 +78,11 @@ def problems_of(world: World, fs: SimFS) -> list[str]:
 
 
 def left_over(world: World, store: Store) -> str:
-    current = manifests.read_current(store.fs, store.layout, store.identity.store_id)
+    current = manifests.read_current(store.files)
     listed = {entry.name for entry in current.segments}
     if set(store.fs.listdir(store.layout.directory("log/segments"))) != listed:
         return "an old segment is there"
-    if manifests.numbers(store.fs, store.layout) != [current.number]:
+    if manifests.numbers(store.files) != [current.number]:
         return "an old manifest is there"
     if store.fs.listdir(store.layout.directory("snapshots/condemned")) or store.blobs.contains(world.gone):
         return "a content is there"

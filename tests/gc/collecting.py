@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from eventlog.base.errors import LockTimeout, Refused
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import FILE
 from eventlog.gc.collect import carry_out, plan_collection
@@ -66,7 +66,7 @@ def main(role: str, root: str, oracle: str, seed: str) -> None:
     work = {"write": write, "collect": collect, "merge": merge}[role]
     chosen = random.Random(f"{seed}{os.getpid()}")
     while True:
-        with BlobStore(REAL, Layout(root), STORE_ID) as blobs:
+        with BlobStore(StoreFiles(REAL, Layout(root), STORE_ID)) as blobs:
             work(blobs, oracle, chosen)
 
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.jsontext import encode
-from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout, StoreFiles
 from eventlog.base.types import Event
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import open_view
 from eventlog.log.seal import SealReport, seal
-
-STORE_ID = bytes(range(16))
+from tests.conftest import STORE_ID
+from tests.conftest import files_of as files_of
 
 
 def event(number: int, **columns: Any) -> Event:
@@ -39,7 +39,8 @@ class Log:
         self.fs = fs
         self.layout = layout
         self.store_id = store_id
-        self.journal = Journal(fs, layout, store_id)
+        self.files = StoreFiles(fs, layout, store_id)
+        self.journal = Journal(self.files)
 
     def append(self, events: Sequence[Event]) -> int:
         return self.journal.append([encode_line(e) for e in events])
@@ -49,11 +50,11 @@ class Log:
             self.append([one])
 
     def seal(self, **options: Any) -> SealReport:
-        return seal(self.fs, self.layout, self.store_id, self.journal, **options)
+        return seal(self.files, self.journal, **options)
 
     def rows(self, **filters: Any) -> list[Event]:
         """What a reader sees."""
-        with open_view(self.fs, self.layout, self.store_id) as view:
+        with open_view(self.files) as view:
             return list(view.iterate(**filters))
 
     def journals(self) -> list[str]:

@@ -40,18 +40,18 @@ from eventlog.log.reader import open_view
 from eventlog.log.segment import with_anchors_apart
 from eventlog.log.segment_file import SegmentFile
 from eventlog.log.verify import verify
-from tests.log.logs import STORE_ID, Log, event
+from tests.log.logs import Log, event, files_of
 from tests.simfs import Call, Fault, PowerCut, SimFS, crash_choices, fail_nth, keep_all, keep_none, sim_store
 
 MIB = 1 << 20
 
 
 def current(log: Log) -> Manifest:
-    return manifests.read_current(log.fs, log.layout, STORE_ID)
+    return manifests.read_current(log.files)
 
 
 def compacted(log: Log, everything: bool = True, **options: Any) -> CompactReport:
-    return compact(log.fs, log.layout, STORE_ID, everything=everything, **options)
+    return compact(log.files, everything=everything, **options)
 
 
 def seal_each(log: Log, batches: "list[list[Event]]") -> None:
@@ -93,7 +93,7 @@ def test_compaction_changes_nothing_a_reader_sees(log: Log) -> None:
     assert (report.merged, report.events, len(report.segments)) == (3, 6, 1)
     assert [(e.name, e.rows) for e in current(log).segments] == [(report.segments[0], 6)]
     assert log.rows() == before
-    assert verify(log.fs, log.layout, STORE_ID, "read") == []
+    assert verify(files_of(log.fs, log.layout), "read") == []
     log.seal()
     assert log.rows() == before
 
@@ -144,7 +144,7 @@ def test_compaction_in_any_chunks_is_invisible(
     assert (whole.base, whole.end) == (parts[0].base, parts[-1].end)
     assert whole.rows == sum(e.rows for e in parts) and whole.dropped == sum(e.dropped for e in parts)
     assert (whole.first_at, whole.last_at) == (min(times, default=None), max(times, default=None))
-    assert verify(merged.fs, merged.layout, STORE_ID, "read") == []
+    assert verify(files_of(merged.fs, merged.layout), "read") == []
 
 
 def test_segments_without_events_are_merged_too(log: Log) -> None:
@@ -185,7 +185,7 @@ def test_row_groups_are_bounded_by_rows_and_by_bytes(log: Log, monkeypatch: pyte
 
     (entry,) = current(log).segments
     sizes = []
-    with SegmentFile(REAL, log.layout, STORE_ID, entry) as file:
+    with SegmentFile(log.files, entry) as file:
         for group in range(file.row_groups):
             table = file.read(row_group=group)
             sizes.append((table.num_rows, table.nbytes))
@@ -261,13 +261,13 @@ def test_all_segments_are_taken_in_runs_of_bounded_size() -> None:
 def test_what_is_due_is_known_without_reading_segments(log: Log) -> None:
     """P4: seven segments are left alone, eight are merged; then nothing is due."""
     seal_each(log, [[event(n)] for n in range(7)])
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(log.files) is None
     assert compacted(log, everything=False) == CompactReport()
     seal_each(log, [[event(7)]])
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) == sum(e.bytes for e in current(log).segments)
+    assert mergeable_bytes(log.files) == sum(e.bytes for e in current(log).segments)
 
     assert compacted(log, everything=False).merged == 8
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(log.files) is None
 
 
 # -- readers, and the files that were replaced -------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_replaced_files_stay_while_a_reader_pins_them(log: Log) -> None:
     """I17: a view opened before reads all its files, however long it takes; then they go, and only they."""
     before = filled(log)
     inputs = log.segments()
-    view = open_view(REAL, log.layout, STORE_ID)
+    view = open_view(log.files)
     (name,) = compacted(log).segments
     grow_old(log)
     report = compacted(log)
@@ -285,7 +285,7 @@ def test_replaced_files_stay_while_a_reader_pins_them(log: Log) -> None:
     assert list(view.iterate()) == before
     view.close()
 
-    with open_view(REAL, log.layout, STORE_ID) as later:
+    with open_view(log.files) as later:
         report = compacted(log)
         assert (sorted(report.removed), report.waiting) == (inputs, 0)
         assert log.segments() == [name]
@@ -299,10 +299,10 @@ def test_replaced_files_stay_for_a_minute(log: Log) -> None:
     """I17: who reads without a pin, such as a copy of the directory, has time to finish."""
     filled(log)
     compacted(log)
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) is None
+    assert mergeable_bytes(log.files) is None
     assert (compacted(log).removed, len(log.segments())) == ([], 4)
     grow_old(log)
-    assert mergeable_bytes(REAL, log.layout, STORE_ID) == 0
+    assert mergeable_bytes(log.files) == 0
 
     assert len(compacted(log).removed) == 3
 
@@ -310,7 +310,7 @@ def test_replaced_files_stay_for_a_minute(log: Log) -> None:
 def test_files_stay_when_it_is_unknown_what_a_pin_needs(log: Log) -> None:
     """I17: a pinned manifest that cannot be read may list any of them."""
     filled(log)
-    view = open_view(REAL, log.layout, STORE_ID)
+    view = open_view(log.files)
     compacted(log)
     grow_old(log)
     flip(log.layout.manifest(3), 9)
@@ -346,10 +346,10 @@ def test_replaced_segments_are_verified(log: Log) -> None:
     compacted(log)
     flip(log.layout.segment(inputs[1]), 40)
 
-    (found,) = verify(REAL, log.layout, STORE_ID, "read")
+    (found,) = verify(files_of(REAL, log.layout), "read")
     assert (found.path, found.damage) == (log.layout.segment(inputs[1]), False)
     os.unlink(log.layout.segment(inputs[1]))
-    assert verify(REAL, log.layout, STORE_ID, "read") == []
+    assert verify(files_of(REAL, log.layout), "read") == []
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_an_input_that_is_not_listed_any_more_undoes_nothing(
         following = replace(
             now, number=now.number + 1, parent=manifests.digest_of(now), segments=(*now.segments[:2], other)
         )
-        manifests.commit(log.fs, log.layout, following)
+        manifests.commit(log.files, following)
         return check(*args)
 
     monkeypatch.setattr(merge, "_check_equal", busy)
@@ -532,7 +532,7 @@ def act_once(what: str, names: "tuple[str, ...] | None", at: int) -> bool:
     """Act in front of call `at` of a compaction, of those called `names`; False when there are fewer."""
     sim, log, before = ready()
     other = Log(sim, log.layout)
-    view = open_view(sim, log.layout, STORE_ID)
+    view = open_view(files_of(sim, log.layout))
     count, came = 0, False
 
     def act(call: Call) -> None:
@@ -558,7 +558,7 @@ def act_once(what: str, names: "tuple[str, ...] | None", at: int) -> bool:
     assert [row["event_id"] for row in log.rows()] == expected, f"{what} at call {at}"
     assert [row["event_id"] for row in view.iterate()] == expected[: len(before)], f"{what} at call {at}"
     view.close()
-    assert verify(sim, log.layout, STORE_ID, "read") == []
+    assert verify(files_of(sim, log.layout), "read") == []
     assert sim.listdir(log.layout.directory(TMP_DIR)) == []
     return came
 
@@ -606,7 +606,7 @@ def check_crashes(new_fs: "Callable[[], SimFS]" = SimFS) -> int:
             label = f"before call {number}, {how}"
             survivor = Log(after, layout)
             assert survivor.rows() == rows, label
-            assert verify(after, layout, STORE_ID, "read") == [], label
+            assert verify(files_of(after, layout), "read") == [], label
             compacted(survivor)
             assert survivor.rows() == rows, label
             assert final_files(after) == files, label
@@ -626,7 +626,7 @@ def final_files(sim: SimFS) -> "dict[str, Any]":
     """Segments, and what the manifest says of them."""
     files = sim.tree()
     segments = {path: data for path, data in files.items() if path.endswith(".parquet")}
-    now = manifests.read_current(sim, Layout("/.locus"), STORE_ID)
+    now = manifests.read_current(files_of(sim, Layout("/.locus")))
     return segments | {"entries": now.segments, "end": now.next_position, "old": now.superseded}
 
 
@@ -668,7 +668,7 @@ def test_a_bad_file_under_the_results_name_is_replaced() -> None:
 
     assert compacted(log).segments == [name]
     assert log.rows() == rows
-    assert verify(sim, log.layout, STORE_ID, "read") == []
+    assert verify(files_of(sim, log.layout), "read") == []
 
 
 def test_any_call_may_fail_once(hunt_minutes: float) -> None:
@@ -732,7 +732,7 @@ def test_a_killed_process_leaves_a_log_that_needs_no_repair(log: Log, tmp_path: 
         assert survivor.rows() == before
         compacted(survivor)
         assert survivor.rows() == before and len(current(survivor).segments) == 1
-        assert verify(REAL, survivor.layout, STORE_ID, "read") == []
+        assert verify(files_of(REAL, survivor.layout), "read") == []
         assert os.listdir(survivor.layout.directory(TMP_DIR)) == []
 
 

@@ -25,10 +25,11 @@ from eventlog.base.errors import Conflict, Corruption, LockTimeout, NotDurable, 
 from eventlog.base.fs import write_all
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, boot_digest, decode_header
-from eventlog.log.journal import Journal, JournalScan, live_journals, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import JournalScan, live_journals, scan_journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import open_view
-from tests.conftest import STORE_ID
+from tests.conftest import STORE_ID, files_of
 from tests.simfs import Call, Fault, SimFS, crash_choices, fail_nth, keep_all, sim_store
 
 Lines = tuple[bytes, ...]
@@ -75,6 +76,7 @@ class World:
     def __init__(self, make: JournalMaker, fs: SimFS, layout: Layout, *, one_process: bool = False) -> None:
         self.fs = fs
         self.layout = layout
+        self.files = files_of(fs, layout)
         self.oracle = Oracle()
         self._make = make
         self._kept = make(fs, layout) if one_process else None
@@ -140,7 +142,7 @@ def _append_and_die(world: World) -> None:
 def _seal(world: World) -> None:
     from eventlog.log.seal import seal
 
-    seal(world.fs, world.layout, STORE_ID, world.journal())
+    seal(world.files, world.journal())
 
 
 OPERATIONS: dict[str, Callable[[World], None]] = {
@@ -154,7 +156,7 @@ JOURNAL_OPERATIONS = ("append", "batch", "rotate", "die")
 
 
 def _plain(fs: SimFS, layout: Layout) -> Journal:
-    return Journal(fs, layout, STORE_ID)
+    return Journal(files_of(fs, layout))
 
 
 class Moment:
@@ -299,10 +301,10 @@ class Reading:
         self.quarantined = [(p, d) for p, d in tree.items() if d is not None and p.startswith(quarantine)]
         self.scans = [
             scan_journal(fs, layout.journal(number), store_id=STORE_ID, number=number)
-            for number in live_journals(fs, layout)
+            for number in live_journals(files_of(fs, layout))
         ]
         self.sealed_end, self.log = _read_sealed(fs, layout)
-        with open_view(fs, layout, STORE_ID) as view:
+        with open_view(files_of(fs, layout)) as view:
             self.damaged = view.damaged
         self.tail = [
             scan
@@ -324,7 +326,7 @@ class Reading:
 def _read_sealed(fs: SimFS, layout: Layout) -> tuple[int, dict[int, str]]:
     if not fs.listdir(layout.directory(MANIFEST_DIR)):
         return 0, {}
-    with open_view(fs, layout, STORE_ID) as view:
+    with open_view(files_of(fs, layout)) as view:
         end = view.manifest.next_position
         rows: Any = view.iterate(0, end, columns=("position", "event_id"))
         return end, {row["position"]: row["event_id"] for row in rows}
@@ -468,7 +470,7 @@ INTERLUDES = ("append", "rotate", "die", "rotate and append")
 
 def _interlude(world: World, name: str) -> None:
     """What another process does while ours is between two calls; nothing when ours holds the lock."""
-    other = World(lambda fs, layout: Journal(fs, layout, STORE_ID, lock_timeout_s=0), world.fs, world.layout)
+    other = World(lambda fs, layout: Journal(files_of(fs, layout), lock_timeout_s=0), world.fs, world.layout)
     other._event_count = 500
     other.oracle = world.oracle
     failures: list[BaseException] = []
@@ -648,7 +650,7 @@ class _SyncsInsideNothing(Journal):
 
 
 def _mutant(kind: type[Journal]) -> JournalMaker:
-    return lambda fs, layout: kind(fs, layout, STORE_ID)
+    return lambda fs, layout: kind(files_of(fs, layout))
 
 
 CRASH_MUTANTS: dict[str, tuple[JournalMaker, Callable[[], SimFS], tuple[str, ...]]] = {

@@ -17,7 +17,8 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.layout import Layout
 from eventlog.log import acknowledged, journal
 from eventlog.log.frame import HEADER_SIZE
-from eventlog.log.journal import Journal, journal_numbers, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import journal_numbers, scan_journal
 from tests.conftest import STORE_ID
 from tests.log.test_crash_points import (
     OPERATIONS,
@@ -38,7 +39,7 @@ AFTER = ("append", "rotate", "die", "seal")
 
 def _destroy(world: World, name: str) -> None:
     """What no process does: the bytes on the disk are others, or fewer, than were written."""
-    if not (numbers := journal_numbers(world.fs, world.layout)):
+    if not (numbers := journal_numbers(world.files)):
         return
     path = world.layout.journal(numbers[-1])
     scan = scan_journal(world.fs, path, store_id=STORE_ID)

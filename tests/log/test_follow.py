@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.base.errors import NotDurable
+from eventlog.base.layout import StoreFiles
 from eventlog.base.types import Event
 from eventlog.log.compact import compact
 from eventlog.log.follow import Follower, follow
@@ -20,7 +21,7 @@ from tests.simfs import Call, PowerCut, SimFS, fail_nth, sim_store
 
 
 def follower_of(log: Log, since: int = 0, **options: Any) -> Follower:
-    return Follower(log.fs, log.layout, log.store_id, since, **options)
+    return Follower(log.files, since, **options)
 
 
 def caught_up(follower: Follower) -> list[Event]:
@@ -71,7 +72,7 @@ def test_any_slices_of_following_are_the_log(steps: "list[tuple[str, Any]]") -> 
         elif what == "seal":
             log.seal(rotate_active=value)
         elif what == "compact":
-            compact(fs, layout, log.store_id, everything=True)
+            compact(StoreFiles(fs, layout, log.store_id), everything=True)
         elif what == "copy forward":
             log.append([numbered(31)])
             fs.fault = fail_nth(0, errno.EIO, name="fdatasync")
@@ -121,7 +122,7 @@ OTHERS: "dict[str, Callable[[Log], object]]" = {
     "copy forward and seal": fail_a_sync_and_seal,
     "seal, compact and append": lambda log: (
         log.seal(),
-        compact(log.fs, log.layout, log.store_id, everything=True),
+        compact(log.files, everything=True),
         log.append([numbered(20), numbered(1)]),
     ),
 }
@@ -254,14 +255,14 @@ def test_what_a_view_made_durable_survives_a_power_cut() -> None:
     assert len(log.rows()) > len(Log(fs.crash(), busy.layout).rows())
     fs.fault = fail_nth(0, errno.EIO, name="fdatasync")
     with (
-        open_view(fs, log.layout, log.store_id) as view,
+        open_view(StoreFiles(fs, log.layout, log.store_id)) as view,
         pytest.raises(NotDurable, match="may not last"),
     ):
         view.make_durable()
 
     fs = machine.kill()
     log = Log(fs, busy.layout)
-    with open_view(fs, log.layout, log.store_id) as view:
+    with open_view(StoreFiles(fs, log.layout, log.store_id)) as view:
         view.make_durable()
     assert log.rows() == Log(fs.crash(), busy.layout).rows()
 
@@ -330,13 +331,13 @@ def test_merged_segments_are_not_read_again() -> None:
     assert sum(map(len, known._arrays)) == 6
     log.append([numbered(60)])
     log.seal()
-    compact(sim, layout, log.store_id, everything=True)
+    compact(StoreFiles(sim, layout, log.store_id), everything=True)
     assert len(log.segments()) == 1
     log.append([numbered(n) for n in (0, 21, 50, 60, 70)])
 
     assert [row["event_id"] for row in caught_up(follower)] == [numbered(n)["event_id"] for n in (60, 70)]
     assert sum(map(len, known._arrays)) == 8
-    with open_view(sim, layout, log.store_id) as view:
+    with open_view(StoreFiles(sim, layout, log.store_id)) as view:
         assert list(known._sessions_in) == [entry.name for entry in view.manifest.segments]
     log.append([numbered(80)])
     assert caught_up(follower) == log.rows()[-1:]

@@ -8,21 +8,20 @@ import time
 from pathlib import Path
 from typing import cast
 
-from eventlog.base.fs import REAL
 from eventlog.log.follow import Follower, follow
-from tests.log.logs import STORE_ID, Log, event
+from tests.log.logs import Log, event
 
 # argv: root, name. Appends batches of a session of its own, every fourth time an event of an earlier
 # batch once more, and closes the journal now and then.
 WRITER = """
 import sys
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 
 root, name = sys.argv[1:]
-journal = Journal(REAL, Layout(root), bytes(range(16)))
+journal = Journal(StoreFiles(REAL, Layout(root), bytes(range(16))))
 def event(n):
     return {"event_id": f"{int(name):016x}{n:016x}", "event_type": "action", "event_kind": "action",
             "source": "executor", "agent": "pi", "agent_session_id": name, "agent_turn_id": str(n // 50),
@@ -40,7 +39,7 @@ while True:
 FOLLOWER = """
 import json, sys
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.follow import Follower, follow
 
 follower = Follower(REAL, Layout(sys.argv[1]), bytes(range(16)), int(sys.argv[2]))
@@ -99,4 +98,4 @@ def test_followers_beside_killed_writers_and_a_sealer_get_the_log(tmp_path: Path
         got = [json.loads(text) for text in out.read_text().splitlines()]
         assert got == [row for row in rows if cast(int, row["position"]) >= since]
     for since in (0, 1, choice.randrange(len(rows)), len(rows), len(rows) + 5):
-        assert list(follow(Follower(REAL, log.layout, STORE_ID, since), timeout_s=0)) == log.rows(since=since)
+        assert list(follow(Follower(log.files, since), timeout_s=0)) == log.rows(since=since)

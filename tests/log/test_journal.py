@@ -24,26 +24,26 @@ from eventlog.base.fs import REAL, FileSystem, read_file
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout
 from eventlog.base.locks import APPEND, acquire
 from eventlog.log.frame import HEADER_SIZE
-from eventlog.log.journal import (
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import (
     ROTATE_SIZE,
-    Journal,
     journal_numbers,
     live_journals,
     scan_journal,
     unlink_journals,
 )
-from tests.conftest import STORE_ID
+from tests.conftest import STORE_ID, files_of
 from tests.simfs import Call, Fault, SimFS, fail_from, fail_nth, keep_all, keep_only, short_write, sim_store
 
 
 def a_journal(fs: FileSystem, layout: Layout, **more: float) -> Journal:
-    return Journal(fs, layout, STORE_ID, **more)
+    return Journal(files_of(fs, layout), **more)
 
 
 def lines_of(fs: FileSystem, layout: Layout) -> list[tuple[int, bytes]]:
     """Every event that a reader finds, with its position."""
     found = []
-    for number in live_journals(fs, layout):
+    for number in live_journals(files_of(fs, layout)):
         for frame in scan_journal(fs, layout.journal(number), store_id=STORE_ID, number=number).frames:
             found += [(frame.base + index, line) for index, line in enumerate(frame.lines)]
     return found
@@ -216,7 +216,7 @@ def test_rotation_closes_a_journal_that_holds_a_frame() -> None:
     journal = a_journal(fs, layout)
 
     assert not journal.rotate()
-    assert journal_numbers(fs, layout) == []
+    assert journal_numbers(files_of(fs, layout)) == []
     journal.append([b"a", b"b"])
     assert journal.rotate()
     assert not journal.rotate()
@@ -233,7 +233,7 @@ def test_a_full_journal_is_followed_by_the_next() -> None:
     for _ in range(5):
         journal.append([big])
 
-    assert journal_numbers(fs, layout) == [1, 2]
+    assert journal_numbers(files_of(fs, layout)) == [1, 2]
     assert [position for position, _ in lines_of(fs, layout)] == [0, 1, 2, 3, 4]
 
 
@@ -245,7 +245,7 @@ def test_a_kept_descriptor_notices_that_its_journal_was_sealed_away() -> None:
     other.rotate()
     other.append([b"b"])
     other.rotate()
-    unlink_journals(fs, layout, [1, 2])
+    unlink_journals(files_of(fs, layout), [1, 2])
 
     assert kept.append([b"c"]) == 2
     assert lines_of(fs, layout) == [(2, b"c")]
@@ -272,9 +272,9 @@ def test_the_highest_journal_is_never_unlinked() -> None:
     journal = a_journal(fs, layout)
     journal.append([b"a"])
     journal.rotate()
-    unlink_journals(fs, layout, [1, 2, 7])
+    unlink_journals(files_of(fs, layout), [1, 2, 7])
 
-    assert journal_numbers(fs, layout) == [2]
+    assert journal_numbers(files_of(fs, layout)) == [2]
     assert journal.append([b"b"]) == 1
 
 
@@ -287,7 +287,7 @@ def test_journals_are_unlinked_lowest_first() -> None:
         journal.rotate()
     gone: list[str] = []
     fs.before = lambda call: gone.append(str(call.args[0])) if call.name == "unlink" else None
-    unlink_journals(fs, layout, [3, 1, 2])
+    unlink_journals(files_of(fs, layout), [3, 1, 2])
 
     assert [layout.journal(n) for n in (1, 2, 3)] == gone
 
@@ -391,7 +391,7 @@ def test_a_new_boot_starts_a_new_journal() -> None:
     after = fs.crash(keep_all)
 
     assert a_journal(after, layout).append([b"b"]) == 1
-    assert journal_numbers(after, layout) == [1, 2]
+    assert journal_numbers(files_of(after, layout)) == [1, 2]
     assert read_file(fs, layout.journal(1)) == read_file(after, layout.journal(1))
 
 
@@ -451,7 +451,7 @@ def test_a_journal_with_a_bad_header_is_corruption() -> None:
     with pytest.raises(Corruption, match="header"):
         a_journal(fs, layout).next_position()
 
-    assert live_journals(fs, layout) == [1]
+    assert live_journals(files_of(fs, layout)) == [1]
 
 
 def test_a_journal_of_another_store_or_number_is_corruption() -> None:
@@ -483,7 +483,7 @@ def test_foreign_files_are_left_alone() -> None:
     fs.close(fd)
 
     assert [a_journal(fs, layout).append([b"a"]) for _ in range(2)] == [0, 1]
-    assert journal_numbers(fs, layout) == [1]
+    assert journal_numbers(files_of(fs, layout)) == [1]
 
 
 # -- failures -----------------------------------------------------------------------------------------
@@ -563,7 +563,10 @@ def test_a_failed_sync_copies_the_journal_forward() -> None:
     with pytest.raises(NotDurable, match="copied to a new journal"):
         journal.append([b"c"])
 
-    assert (journal_numbers(fs, layout), live_journals(fs, layout)) == ([1, 2], [2])
+    assert (
+        journal_numbers(files_of(fs, layout)),
+        live_journals(files_of(fs, layout)),
+    ) == ([1, 2], [2])
     assert journal.append([b"d"]) == 3
     assert lines_of(fs.crash(), layout) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
     assert scan_journal(fs, layout.journal(2), store_id=STORE_ID).replaces == 1
@@ -591,7 +594,10 @@ def test_everybody_who_wrote_before_a_failed_sync_learns_of_it() -> None:
         one.append([b"c"])
 
     assert "copied" in failures[1]
-    assert (journal_numbers(fs, layout), live_journals(fs, layout)) == ([1, 2], [2])
+    assert (
+        journal_numbers(files_of(fs, layout)),
+        live_journals(files_of(fs, layout)),
+    ) == ([1, 2], [2])
     assert [line for _, line in lines_of(fs.crash(), layout)] == [b"a", b"b", b"c", b"d"]
 
 
@@ -606,11 +612,11 @@ def test_a_copy_that_fails_is_tried_again_by_the_next_append_of_any_process() ->
         journal.append([b"b"])
     with pytest.raises(NotDurable, match="No space left"):
         a_journal(fs, layout).append([b"c"])
-    assert journal_numbers(fs, layout) == [1]
+    assert journal_numbers(files_of(fs, layout)) == [1]
     fs.fault = None
 
     assert a_journal(fs, layout).append([b"c"]) == 2
-    assert live_journals(fs, layout) == [2]
+    assert live_journals(files_of(fs, layout)) == [2]
     assert [line for _, line in lines_of(fs.crash(), layout)] == [b"a", b"b", b"c"]
 
 
@@ -634,7 +640,10 @@ def test_a_sync_that_fails_after_others_rotated_copies_all_of_it() -> None:
     fs.before = None
 
     assert acted == [2]
-    assert (journal_numbers(fs, layout), live_journals(fs, layout)) == ([1, 2, 3], [3])
+    assert (
+        journal_numbers(files_of(fs, layout)),
+        live_journals(files_of(fs, layout)),
+    ) == ([1, 2, 3], [3])
     assert one.append([b"d"]) == 3
     assert lines_of(fs.crash(), layout) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
 
@@ -649,7 +658,7 @@ def test_a_journal_that_was_sealed_needs_no_copy() -> None:
         if call.name == "fchmod":
             fs.fault = None
             two.rotate()
-            unlink_journals(fs, layout, [1])
+            unlink_journals(files_of(fs, layout), [1])
 
     fs.fault = fail_nth(0, errno.EIO, name="fdatasync")
     fs.before = second
@@ -657,7 +666,7 @@ def test_a_journal_that_was_sealed_needs_no_copy() -> None:
         one.append([b"b"])
     fs.before = None
 
-    assert journal_numbers(fs, layout) == [2]
+    assert journal_numbers(files_of(fs, layout)) == [2]
     assert one.append([b"c"]) == 2
 
 

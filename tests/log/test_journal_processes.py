@@ -15,19 +15,20 @@ from pathlib import Path
 
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.log.journal import Journal, live_journals, scan_journal
-from tests.conftest import STORE_ID
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import live_journals, scan_journal
+from tests.conftest import STORE_ID, files_of
 
 # argv: root, name, largest batch, rotate every so often, seconds to live. A report is one line
 # "<begun ns> <ended ns> <base> <count> <first event>"; writes to a pipe of this size are atomic.
 WRITER = """
 import os, sys, time
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.journal import Journal
 
 root, name, batch_max, rotate_every = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-journal = Journal(REAL, Layout(root), bytes(range(16)))
+journal = Journal(StoreFiles(REAL, Layout(root), bytes(range(16))))
 os.write(1, b"ready\\n")
 n = 0
 while True:
@@ -80,7 +81,7 @@ def log_of(layout: Layout) -> dict[int, bytes]:
     """Position → line, checked to be gapless and without damage."""
     log: dict[int, bytes] = {}
     position = 0
-    for number in live_journals(REAL, layout):
+    for number in live_journals(files_of(REAL, layout)):
         scan = scan_journal(REAL, layout.journal(number), store_id=STORE_ID, number=number)
         assert not scan.damaged
         assert position == scan.base
@@ -132,7 +133,7 @@ def test_killed_writers_lose_and_move_nothing(layout: Layout, hunt_minutes: floa
     finally:
         while writers:
             acks += writers.pop().kill()
-    Journal(REAL, layout, STORE_ID).append([b"survivor 0 0"])
+    Journal(files_of(REAL, layout)).append([b"survivor 0 0"])
 
     print(f"seed {seed}: {started} writers, {len(acks)} acknowledged batches")
     check_history(layout, acks)
@@ -144,10 +145,10 @@ def test_a_file_size_limit_in_the_middle_of_a_frame(layout: Layout) -> None:
 import resource, sys
 from eventlog.base.errors import NotDurable
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.journal import Journal
 
-journal = Journal(REAL, Layout(sys.argv[1]), bytes(range(16)))
+journal = Journal(StoreFiles(REAL, Layout(sys.argv[1]), bytes(range(16))))
 journal.append([b"first 0 0"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 refused = 0
@@ -164,14 +165,14 @@ print(refused, journal.next_position())
     refused, position = map(int, done.stdout.split())
 
     assert (refused + position, refused > 0, position > 1) == (21, True, True)
-    assert Journal(REAL, layout, STORE_ID).append([b"last 0 0"]) == position
+    assert Journal(files_of(REAL, layout)).append([b"last 0 0"]) == position
     assert len(log_of(layout)) == position + 1
     assert os.listdir(f"{layout.root}/log/quarantine") == []
 
 
 def test_a_store_that_cannot_be_written_is_still_read(layout: Layout) -> None:
     """A file where the lock should be a file is an error with its path, not a traceback; reading goes on."""
-    journal = Journal(REAL, layout, STORE_ID)
+    journal = Journal(files_of(REAL, layout))
     journal.append([b"first 0 0"])
     journal.close()
     Path(layout.lock("append")).unlink()
@@ -180,10 +181,10 @@ def test_a_store_that_cannot_be_written_is_still_read(layout: Layout) -> None:
 import sys
 from eventlog.base.errors import NotDurable
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.journal import Journal
 
-journal = Journal(REAL, Layout(sys.argv[1]), bytes(range(16)))
+journal = Journal(StoreFiles(REAL, Layout(sys.argv[1]), bytes(range(16))))
 try:
     journal.append([b"x"])
 except NotDurable as error:

@@ -11,8 +11,9 @@ from eventlog.base.errors import NotDurable
 from eventlog.base.fs import REAL, FileSystem, read_file
 from eventlog.base.layout import QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, used_length
-from eventlog.log.journal import Journal, end_of_journal, scan_journal
-from tests.conftest import STORE_ID
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import end_of_journal, scan_journal
+from tests.conftest import STORE_ID, files_of
 from tests.simfs import SimFS, fail_nth, sim_store
 
 LINE = b"x" * 400
@@ -20,7 +21,7 @@ BLOCK = 4096
 
 
 def a_journal(fs: FileSystem, layout: Layout) -> Journal:
-    return Journal(fs, layout, STORE_ID)
+    return Journal(files_of(fs, layout))
 
 
 def frames_of(fs: FileSystem, layout: Layout) -> list[list[bytes]]:

@@ -9,14 +9,18 @@ import pytest
 
 from eventlog.base.errors import LockTimeout
 from eventlog.base.fs import REAL, Detaching, FileSystem
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.locks import APPEND, WORKTREE, KeptLock
-from eventlog.log.journal import Journal, live_journals, scan_journal
-from tests.conftest import STORE_ID
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import live_journals, scan_journal
+from tests.conftest import STORE_ID, files_of
 
 
 def lines_of(layout: Layout) -> list[bytes]:
-    scans = [scan_journal(REAL, layout.journal(n), store_id=STORE_ID) for n in live_journals(REAL, layout)]
+    scans = [
+        scan_journal(REAL, layout.journal(n), store_id=STORE_ID)
+        for n in live_journals(files_of(REAL, layout))
+    ]
     return [line for scan in scans for frame in scan.frames for line in frame.lines]
 
 
@@ -28,7 +32,7 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> No
     if parent == 0:
         try:
             os.close(until)
-            journal = Journal(REAL, layout, STORE_ID)
+            journal = Journal(files_of(REAL, layout))
             journal.append([b"parent"])
             child = os.fork()
             if child == 0:
@@ -44,7 +48,7 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> No
     try:
         assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == -signal.SIGKILL
         os.kill(int(os.read(said, 100)), 0)  # the child is there
-        assert Journal(REAL, layout, STORE_ID, lock_timeout_s=10.0).append([b"a"]) == 1
+        assert Journal(files_of(REAL, layout), lock_timeout_s=10.0).append([b"a"]) == 1
     finally:
         os.close(until)
         os.close(said)
@@ -65,7 +69,7 @@ def test_a_process_that_leaves_its_sync_to_a_child_leaves_it_the_lock(layout: La
     if parent == 0:
         os.close(writing)
         try:
-            Journal(Slow(0.0, lambda: os._exit(0)), layout, STORE_ID).append([b"slow"])
+            Journal(StoreFiles(Slow(0.0, lambda: os._exit(0)), layout, STORE_ID)).append([b"slow"])
         finally:
             os._exit(1)
     os.close(reading)
@@ -75,7 +79,7 @@ def test_a_process_that_leaves_its_sync_to_a_child_leaves_it_the_lock(layout: La
             KeptLock(REAL, layout, APPEND).acquire(0.0)
     finally:
         os.close(writing)
-    assert Journal(REAL, layout, STORE_ID).append([b"next"]) == 1
+    assert Journal(files_of(REAL, layout)).append([b"next"]) == 1
     assert lines_of(layout) == [b"slow", b"next"]
 
 
@@ -133,7 +137,7 @@ def test_a_kept_lock_keeps_the_threads_of_its_process_apart(layout: Layout) -> N
 
 def test_a_store_that_was_put_back_is_locked_by_its_own_file(layout: Layout) -> None:
     """I2: a kept lock of a store that was moved away is not taken for the lock of the one in its place."""
-    journal = Journal(REAL, layout, STORE_ID, lock_timeout_s=0.02)
+    journal = Journal(files_of(REAL, layout), lock_timeout_s=0.02)
     journal.append([b"a"])
     shutil.copytree(layout.root, f"{layout.root}.copy")
     os.rename(layout.root, f"{layout.root}.away")

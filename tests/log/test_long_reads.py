@@ -53,17 +53,17 @@ def _append(log: Log, numbers: range, texts: "Sequence[str]" = ("",)) -> None:
 
 
 def _iterated(log: Log, look: Look) -> int:
-    with open_view(log.fs, log.layout, log.store_id) as view:
+    with open_view(log.files) as view:
         return _looked(view.iterate(), look)
 
 
 def _iterated_some(log: Log, look: Look) -> int:
-    with open_view(log.fs, log.layout, log.store_id) as view:
+    with open_view(log.files) as view:
         return 1_000 * _looked(view.iterate(event_types=("decision",)), look)
 
 
 def _in_batches(log: Log, look: Look) -> int:
-    with open_view(log.fs, log.layout, log.store_id) as view:
+    with open_view(log.files) as view:
         return sum(batch.num_rows * _looked((batch,), look) for batch in view.batches())
 
 
@@ -77,7 +77,7 @@ def _looked(found: "Iterable[object]", look: Look) -> int:
 
 def _followed(log: Log, look: Look) -> int:
     count = 0
-    follower = Follower(log.fs, log.layout, log.store_id)
+    follower = Follower(log.files)
     while (found := follower.read()) is not None:
         count += _looked(found, look)
     follower.close()
@@ -92,7 +92,7 @@ def _verified(log: Log, look: Look) -> int:
         reached = done
         look()
 
-    with open_view(log.fs, log.layout, log.store_id) as view:
+    with open_view(log.files) as view:
         assert list(verify_events(view, progress)) == []
     return reached
 
@@ -109,7 +109,7 @@ def test_a_long_read_holds_a_slice_of_a_row_group(read: "Callable[..., int]", lo
 
 def test_one_event_is_read_without_those_behind_it(long: Log) -> None:
     """Of a row group whose first event is asked for, the pages behind it are left alone (I6)."""
-    with open_view(long.fs, long.layout, long.store_id) as view:
+    with open_view(long.files) as view:
         [one] = view.iterate(0, 1, columns=("event_id",))
         assert one == {"event_id": f"{0:032x}"}
         [last] = view.iterate(_EVENTS - 1, _EVENTS, columns=("position", "event_type"))
@@ -122,18 +122,16 @@ def test_a_follower_in_the_middle_of_a_segment_that_is_merged(layout: Layout) ->
     for numbers in (range(20_000), range(20_000, _EVENTS)):
         _append(log, numbers)
         log.seal()
-    follower = Follower(log.fs, log.layout, log.store_id)
+    follower = Follower(log.files)
     found = [one["position"] for one in follower.read() or ()]
     assert 0 < len(found) < 20_000
-    assert compact(log.fs, log.layout, log.store_id, everything=True).merged == 2
+    assert compact(log.files, everything=True).merged == 2
     while (more := follower.read()) is not None:
         found += [one["position"] for one in more]
     assert found == list(range(_EVENTS))
 
 
-def test_a_follower_passes_nothing_when_a_slice_cannot_be_read(
-    layout: Layout,
-) -> None:
+def test_a_follower_passes_nothing_when_a_slice_cannot_be_read(layout: Layout) -> None:
     """A read that fails in the middle of a segment gives nothing, and the next one begins there (I22)."""
     log = Log(REAL, layout)
     _append(log, range(_EVENTS))
@@ -142,7 +140,7 @@ def test_a_follower_passes_nothing_when_a_slice_cannot_be_read(
     path = layout.segment(name)
     with open(path, "rb") as file:
         sound = file.read()
-    follower = Follower(log.fs, log.layout, log.store_id)
+    follower = Follower(log.files)
     with open(path, "r+b") as file:
         file.seek(len(sound) // 2)
         file.write(bytes(256))
@@ -171,7 +169,7 @@ def test_no_damage_makes_a_read_end_early(layout: Layout) -> None:
             with open(path, "wb") as file:
                 file.write(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
             try:
-                with open_view(log.fs, log.layout, log.store_id) as view:
+                with open_view(log.files) as view:
                     short += sum(1 for _ in view.iterate()) != 8
             except (Corruption, Unsupported):
                 continue

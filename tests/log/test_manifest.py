@@ -8,7 +8,7 @@ from blake3 import blake3
 
 from eventlog.base.errors import Corruption, Refused, Unsupported
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout, segment_name
+from eventlog.base.layout import Layout, StoreFiles, segment_name
 from eventlog.log.manifest import (
     DamagedRange,
     Manifest,
@@ -21,6 +21,7 @@ from eventlog.log.manifest import (
     read_current,
     read_numbered,
 )
+from tests.conftest import files_of
 from tests.log.logs import STORE_ID
 from tests.simfs import sim_store
 
@@ -143,7 +144,7 @@ def test_segments_that_do_not_tile_the_log_are_corruption(segments: "tuple[Segme
 
 def test_a_log_that_was_never_sealed_has_manifest_0(layout: Layout) -> None:
     """No manifest at all means next position 0 and next journal 1 (design §7)."""
-    manifest = read_current(REAL, layout, STORE_ID)
+    manifest = read_current(files_of(REAL, layout))
 
     assert (manifest.number, manifest.next_position, manifest.next_journal) == (0, 0, 1)
 
@@ -151,15 +152,15 @@ def test_a_log_that_was_never_sealed_has_manifest_0(layout: Layout) -> None:
 def test_the_highest_manifest_must_verify(layout: Layout) -> None:
     """Reading stops with Corruption, exit 12, rather than going back to the one before (I16)."""
     first = Manifest(SID, 1)
-    commit(REAL, layout, first)
-    commit(REAL, layout, Manifest(SID, 2, digest_of(first)))
+    commit(files_of(REAL, layout), first)
+    commit(files_of(REAL, layout), Manifest(SID, 2, digest_of(first)))
     path = layout.manifest(2)
     with open(path, "r+b") as file:
         file.seek(20)
         file.write(b"!")
 
     with pytest.raises(Corruption) as caught:
-        read_current(REAL, layout, STORE_ID)
+        read_current(files_of(REAL, layout))
 
     assert caught.value.exit_code == 12
     assert caught.value.path == path
@@ -167,14 +168,14 @@ def test_the_highest_manifest_must_verify(layout: Layout) -> None:
 
 def test_a_manifest_under_another_name_or_of_another_store_is_corruption(layout: Layout) -> None:
     """A copied file is not taken for the current manifest (I11)."""
-    commit(REAL, layout, Manifest(SID, 1))
+    commit(files_of(REAL, layout), Manifest(SID, 1))
     with open(layout.manifest(1), "rb") as source, open(layout.manifest(3), "wb") as target:
         target.write(source.read())
 
     with pytest.raises(Corruption, match="not 3 as its name says"):
-        read_current(REAL, layout, STORE_ID)
+        read_current(files_of(REAL, layout))
     with pytest.raises(Corruption, match="another store"):
-        read_numbered(REAL, layout, bytes(16), 1)
+        read_numbered(StoreFiles(REAL, layout, bytes(16)), 1)
 
 
 def test_foreign_files_beside_the_manifests_are_left_alone(layout: Layout) -> None:
@@ -182,33 +183,33 @@ def test_foreign_files_beside_the_manifests_are_left_alone(layout: Layout) -> No
     with open(layout.directory("log/manifest") + "/notes.json", "w") as file:
         file.write("{}")
 
-    assert read_current(REAL, layout, STORE_ID).number == 0
+    assert read_current(files_of(REAL, layout)).number == 0
 
 
 def test_a_second_commit_of_one_number_is_refused(layout: Layout) -> None:
     """At most one child per manifest: the second kernel on a store is told to stop (I16)."""
-    commit(REAL, layout, Manifest(SID, 1))
+    commit(files_of(REAL, layout), Manifest(SID, 1))
 
     with pytest.raises(Refused, match="second machine"):
-        commit(REAL, layout, Manifest(SID, 1, next_journal=2))
+        commit(files_of(REAL, layout), Manifest(SID, 1, next_journal=2))
 
-    assert read_current(REAL, layout, STORE_ID).next_journal == 1
+    assert read_current(files_of(REAL, layout)).next_journal == 1
     assert REAL.listdir(layout.directory("tmp")) == []
 
 
 def test_a_commit_is_there_or_not_after_any_crash() -> None:
     """At every instant of a commit the highest manifest verifies, and an acknowledged one stays (I16)."""
     fs, layout = sim_store()
-    commit(fs, layout, Manifest(SID, 1))
+    commit(files_of(fs, layout), Manifest(SID, 1))
     calls = fs.call_count
     for stop in range(calls + 1):
         fs, layout = sim_store()
         fs.stop_at = stop
         try:
-            commit(fs, layout, Manifest(SID, 1))
+            commit(files_of(fs, layout), Manifest(SID, 1))
         except BaseException as error:  # PowerCut is no Exception
             assert type(error).__name__ == "PowerCut"
         for machine in (fs.crash(), fs.crash(lambda *_: True)):
-            assert read_current(machine, layout, STORE_ID).number in (0, 1)
+            assert read_current(files_of(machine, layout)).number in (0, 1)
         if stop == calls:
-            assert read_current(fs.crash(), layout, STORE_ID).number == 1
+            assert read_current(StoreFiles(fs.crash(), layout, STORE_ID)).number == 1

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from eventlog.base.errors import Corruption, EventLogError
 from eventlog.base.fs import FileSystem, read_file
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.acknowledged import SLOT_SIZE, SLOTS, read_note
 from eventlog.log.frame import HEADER_SIZE, claimed_end, encode_frame
-from eventlog.log.journal import Journal, journal_numbers, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import journal_numbers, scan_journal
+from tests.conftest import files_of
 from tests.log.test_journal import a_journal, lines_of, overwrite, quarantined
 from tests.simfs import Call, Fault, SimFS, keep_all, keep_none, sim_store
 
@@ -71,7 +73,7 @@ def test_no_flipped_bit_of_the_last_frame_gives_its_position_away(then: str) -> 
             assert position == expected >= 3, (at, bit)
             assert read_file(machine, layout.journal(1))[:end] == bytes_before, (at, bit)
             assert lines_of(machine, layout) == [(0, b"a"), (1, b"b"), (position, b"new")]
-            assert journal_numbers(machine, layout) == [1, 2]
+            assert journal_numbers(files_of(machine, layout)) == [1, 2]
 
 
 def _durable(fs: SimFS, layout: Layout) -> SimFS:
@@ -168,7 +170,7 @@ def test_a_newest_journal_that_was_removed_is_noticed() -> None:
 
     assert a_journal(fs, layout).next_position() == 4
     assert a_journal(fs, layout).append([b"new"]) == 4
-    for number in journal_numbers(fs, layout):
+    for number in journal_numbers(files_of(fs, layout)):
         fs.unlink(layout.journal(number))
     for ask in (lambda j: j.next_position(), lambda j: j.append([b"x"])):
         with pytest.raises(Corruption, match="no journal"):
@@ -187,7 +189,7 @@ def test_an_append_that_a_kill_cut_short_costs_no_position() -> None:
         frame = encode_frame([b"d" * 20], 3, 1, bytes(16), key, end)
         overwrite(fs, layout.journal(1), end, frame[: len(data)])
         assert a_journal(fs, layout).append([b"new"]) == 3, size
-        assert journal_numbers(fs, layout) == [1], size
+        assert journal_numbers(files_of(fs, layout)) == [1], size
 
 
 # -- the note -------------------------------------------------------------------------------------------
@@ -227,7 +229,10 @@ def test_a_note_is_never_ahead_of_the_disk() -> None:
         after = moment.crash(keep_all)
         lost_data = moment.crash(lambda _, effect: b"\x89EVA" in bytes(effect.data) or bool(effect.names))
         for machine in (after, lost_data):
-            known = read_note(machine, layout, max(journal_numbers(machine, layout), default=0))
+            known = read_note(
+                files_of(machine, layout),
+                max(journal_numbers(files_of(machine, layout)), default=0),
+            )
             assert (known or 0) <= len(lines_of(machine, layout))
 
 
@@ -246,7 +251,7 @@ def test_a_late_writer_does_not_take_back_what_another_noted() -> None:
     fs.before = overtake
     one.append([b"b"])
 
-    assert read_note(fs, layout, 1) == 4
+    assert read_note(files_of(fs, layout), 1) == 4
 
 
 def test_a_torn_slot_says_nothing() -> None:
@@ -255,7 +260,7 @@ def test_a_torn_slot_says_nothing() -> None:
     slot = 3 % SLOTS * SLOT_SIZE
     flip(fs, layout.acknowledged, slot + 17, 1)
 
-    assert read_note(fs, layout, 1) == 2
+    assert read_note(files_of(fs, layout), 1) == 2
 
 
 def damaged_notes() -> Iterator[tuple[str, Callable[[SimFS, Layout], object]]]:
@@ -287,7 +292,7 @@ def test_a_note_that_says_nothing_stops_nobody(how: str, damage: Callable[[SimFS
     cut(fs, layout.journal(1), begin)
 
     assert a_journal(fs, layout).append([b"new"]) == 2, how
-    assert read_note(fs, layout, 1) == 3
+    assert read_note(files_of(fs, layout), 1) == 3
 
 
 @pytest.mark.parametrize("name", ["open", "pwrite", "fstat", "pread"])
@@ -322,7 +327,7 @@ def test_a_copy_is_not_judged_by_a_note_of_the_original(tmp_path: object) -> Non
         other.close(fd)
 
     assert a_journal(other, copy).next_position() == 2
-    assert Journal(other, copy, a_journal(fs, layout)._store_id).append([b"new"]) == 2
+    assert Journal(StoreFiles(other, copy, a_journal(fs, layout)._store_id)).append([b"new"]) == 2
 
 
 # -- what has the shape of a frame ------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What a recovery sets aside: in quarantine for good before it goes from its journal, and there once."""
 
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal_reading import scan_journal
 from tests.conftest import STORE_ID
 from tests.log.test_journal import a_journal, overwrite, quarantined, size_of
 from tests.simfs import SimFS, sim_store

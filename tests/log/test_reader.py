@@ -17,9 +17,10 @@ from eventlog.base.layout import DIRECTORIES, MANIFEST_DIR, Layout
 from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log import reader
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal_reading import scan_journal
 from eventlog.log.numbering import PrefixRow
-from eventlog.log.reader import LogView, Selection, open_view
+from eventlog.log.reader import LogView, open_view
+from eventlog.log.rows import Selection
 from eventlog.log.segment import SCHEMA
 from tests.conftest import examples
 from tests.log.logs import STORE_ID, Log, event
@@ -27,7 +28,7 @@ from tests.simfs import Call, Fault, SimFS, fail_nth, sim_store
 
 
 def opened(log: Log) -> LogView:
-    return open_view(log.fs, log.layout, STORE_ID)
+    return open_view(log.files)
 
 
 def half_sealed(log: Log) -> None:
@@ -199,9 +200,9 @@ def test_a_log_that_is_all_tail_needs_no_pyarrow(log: Log) -> None:
     """Start-up of commands on small stores does not pay for it."""
     log.append([event(1)])
     program = (
-        "import sys; from eventlog.base.fs import REAL; from eventlog.base.layout import Layout\n"
+        "import sys; from eventlog.base.fs import REAL; from eventlog.base.layout import Layout, StoreFiles\n"
         "from eventlog.log.reader import open_view\n"
-        f"view = open_view(REAL, Layout({log.layout.root!r}), {STORE_ID!r})\n"
+        f"view = open_view(StoreFiles(REAL, Layout({log.layout.root!r}), {STORE_ID!r}))\n"
         "assert len(list(view.iterate())) == 1\n"
         "assert not {'pyarrow', 'duckdb', 'orjson'} & set(sys.modules)\n"
     )
@@ -269,11 +270,11 @@ def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any)
     log = Log(REAL, layout)
     rounds, batch = 25, 3
     program = (
-        "import sys\nfrom eventlog.base.fs import REAL\nfrom eventlog.base.layout import Layout\n"
+        "import sys\nfrom eventlog.base.fs import REAL\nfrom eventlog.base.layout import Layout, StoreFiles\n"
         "from eventlog.log.reader import open_view\n"
         "earlier, views = [], 0\n"
         f"while len(earlier) < {rounds * batch}:\n"
-        f"    with open_view(REAL, Layout({root!r}), {STORE_ID!r}) as view:\n"
+        f"    with open_view(StoreFiles(REAL, Layout({root!r}), {STORE_ID!r})) as view:\n"
         "        rows = [(r['position'], r['event_id'], r['seq']) for r in view.iterate()]\n"
         "        assert len(rows) == view.next_position, (len(rows), view.next_position)\n"
         "        assert rows[:len(earlier)] == earlier\n"
@@ -462,7 +463,7 @@ def test_the_pin_is_gone_after_close(log: Log) -> None:
     view.close()
     view.close()
 
-    fd = os.open(log.layout.manifest(manifests.numbers(REAL, log.layout)[-1]), os.O_RDONLY)
+    fd = os.open(log.layout.manifest(manifests.numbers(log.files)[-1]), os.O_RDONLY)
     try:
         assert REAL.flock(fd, exclusive=True)
     finally:

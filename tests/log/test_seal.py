@@ -23,23 +23,26 @@ from eventlog.base.layout import (
     SEGMENT_DIR,
     TMP_DIR,
     Layout,
+    StoreFiles,
     segment_name,
 )
 from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.base.types import Event
 from eventlog.log import manifest as manifests
 from eventlog.log import segment
-from eventlog.log.journal import Journal, JournalScan, scan_journal
+from eventlog.log.journal import Journal
+from eventlog.log.journal_reading import JournalScan, scan_journal
 from eventlog.log.manifest import MANIFESTS_KEPT
 from eventlog.log.reader import LogView, _MissingError, _open_sealed, open_view
 from eventlog.log.seal import SealReport
 from eventlog.log.segment import SegmentMeta, decode_segment, encode_segment
+from tests.conftest import files_of
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, PowerCut, SimFS, fail_nth, keep_all, keep_none, sim_store
 
 
 def current(log: Log) -> manifests.Manifest:
-    return manifests.read_current(log.fs, log.layout, STORE_ID)
+    return manifests.read_current(log.files)
 
 
 def flip(path: str, at: int) -> None:
@@ -299,7 +302,7 @@ def test_an_append_waits_for_no_step_of_a_seal() -> None:
     log, other = Log(sim, layout), Log(sim, layout)
     log.append([event(1)])
     log.journal.rotate()
-    other.journal = Journal(sim, layout, STORE_ID, lock_timeout_s=0.0)
+    other.journal = Journal(files_of(sim, layout), lock_timeout_s=0.0)
     outcomes: list[object] = []
 
     def append() -> None:
@@ -328,7 +331,7 @@ def test_journals_stay_while_an_older_manifest_is_pinned(log: Log) -> None:
     log.append([event(1)])
     log.seal()
     log.append([event(2)])
-    with open_view(REAL, log.layout, STORE_ID) as view:
+    with open_view(log.files) as view:
         log.seal()
         log.append([event(3)])
         log.seal()
@@ -342,7 +345,7 @@ def test_journals_stay_while_an_older_manifest_is_pinned(log: Log) -> None:
 def test_journals_stay_while_a_view_without_a_manifest_is_open(log: Log) -> None:
     """A reader that opened before the first seal keeps its journals too (I17)."""
     log.append([event(1)])
-    with open_view(REAL, log.layout, STORE_ID) as view:
+    with open_view(log.files) as view:
         log.seal()
         log.append([event(2)])
         log.seal()
@@ -387,11 +390,11 @@ def _opened_at(sim: SimFS, layout: Layout, at: int, older: bool) -> "LogView | N
         if call.index != at:
             return
         if not older:
-            views.append(open_view(sim, layout, STORE_ID))
+            views.append(open_view(files_of(sim, layout)))
             return
-        number = manifests.numbers(sim, layout)[-2]  # the newest when it looked
+        number = manifests.numbers(files_of(sim, layout))[-2]  # the newest when it looked
         try:
-            views.append(_open_sealed(sim, layout, STORE_ID, number))
+            views.append(_open_sealed(files_of(sim, layout), number))
         except _MissingError:
             views.append(None)  # it came too late, notices, and begins again
 
@@ -406,16 +409,16 @@ def test_the_last_manifests_are_kept_and_pinned_ones_longer(log: Log) -> None:
     """16 manifests stay, and any a reader holds (design §7)."""
     log.append([event(0)])
     log.seal()
-    with open_view(REAL, log.layout, STORE_ID):
+    with open_view(log.files):
         for n in range(1, MANIFESTS_KEPT + 3):
             log.append([event(n)])
             log.seal()
-        numbers = manifests.numbers(REAL, log.layout)
+        numbers = manifests.numbers(log.files)
         assert numbers == [1, *range(4, MANIFESTS_KEPT + 4)]
     log.append([event(99)])
     log.seal()
 
-    assert len(manifests.numbers(REAL, log.layout)) == MANIFESTS_KEPT
+    assert len(manifests.numbers(log.files)) == MANIFESTS_KEPT
     assert REAL.listdir(log.layout.directory(TMP_DIR)) == []
 
 
@@ -450,7 +453,7 @@ def test_a_segment_that_only_an_older_manifest_lists_is_no_stray(log: Log) -> No
     with open(log.layout.segment(new.name), "wb") as file:
         file.write(data)
     second = replace(first, number=2, parent=manifests.digest_of(first), segments=(new,))
-    manifests.commit(REAL, log.layout, second)
+    manifests.commit(log.files, second)
 
     log.seal()
 
@@ -520,7 +523,7 @@ def test_a_damaged_journal_is_sealed_as_far_as_it_is_valid(log: Log, torn: bool)
     assert current(log).damaged == (manifests.DamagedRange(lost, lost + 1, 1),)
     kept = [n for n in REAL.listdir(log.layout.directory(QUARANTINE_DIR)) if n.endswith(".bin")]
     assert [read_file(REAL, log.layout.quarantine(name)) for name in kept] == [bad]
-    with open_view(REAL, log.layout, STORE_ID) as view:
+    with open_view(log.files) as view:
         assert [(r.base, r.end, r.journal) for r in view.damaged] == [(lost, lost + 1, 1)]
 
 
@@ -627,7 +630,7 @@ def final_files(sim: SimFS) -> "dict[str, Any]":
     """Segments, and what the manifest says but for its number and its parent."""
     files = sim.tree()
     segments = {path: data for path, data in files.items() if path.endswith(".parquet")}
-    current = manifests.read_current(sim, Layout("/.locus"), STORE_ID)
+    current = manifests.read_current(StoreFiles(sim, Layout("/.locus"), STORE_ID))
     return segments | {"entries": current.segments, "end": (current.next_position, current.damaged)}
 
 
@@ -735,7 +738,7 @@ def test_sealing_in_any_chunks_is_invisible(plan: "list[Event | str]") -> None:
         assert rows == expected
         assert rows[: len(earlier)] == earlier
         earlier = rows
-        with open_view(sealed.fs, sealed.layout, STORE_ID) as view:
+        with open_view(sealed.files) as view:
             position = 0
             for entry in view.manifest.segments:
                 assert entry.base == position

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventlog.base.locks import MAINTAIN
-from eventlog.log import reader
+from eventlog.log import rows
 from eventlog.log import shorten as log_shorten
 from eventlog.log.shorten import TAIL_BYTES_MAX, shorten
 from eventlog.mcp.call import ToolCall
@@ -170,7 +170,7 @@ def test_a_question_after_an_append_copies_the_newest_events_only(
 def test_calls_of_one_server_decode_an_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S1-55: each call opens the store anew, and reads what was appended since the one before it."""
     decoded = []
-    row_of = reader.row_of
+    row_of = rows.row_of
 
     def counting(line: bytes, position: int, *rest: Any) -> Any:
         decoded.append(position)
@@ -180,7 +180,7 @@ def test_calls_of_one_server_decode_an_event_once(tmp_path: Path, monkeypatch: p
     (tool,) = (tool for tool in tools_for("claude-code") if tool.name == "timeline")
     call = ToolCall.of(tool, {"turn": "last"})
     said = call.answer(root)
-    monkeypatch.setattr(reader, "row_of", counting)
+    monkeypatch.setattr(rows, "row_of", counting)
     with Store.open(root) as store:
         (position,) = store.append([{"event_type": "action", "payload": {}}])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.base.fs import FileSystem
-from eventlog.log import reader
+from eventlog.log import rows
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 
@@ -127,7 +127,7 @@ def test_a_turn_begins_without_reading_the_tail_again(
     """S1-23: a recorder's next turn decodes only what was appended since, however long the tail is."""
     fs = Counting()
     decoded = []
-    original = reader.row_of
+    original = rows.row_of
 
     def counting(line: bytes, position: int, *rest: Any) -> Any:
         decoded.append(position)
@@ -138,7 +138,7 @@ def test_a_turn_begins_without_reading_the_tail_again(
     with Store.open(tmp_path / ".locus", fs=fs) as store:
         recorder = Recorder(store, agent="script")
         recorder.start_turn("The first").end()
-        monkeypatch.setattr(reader, "row_of", counting)
+        monkeypatch.setattr(rows, "row_of", counting)
         fs.bytes = 0
         turn = recorder.start_turn("The second")
 

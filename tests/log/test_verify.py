@@ -11,8 +11,9 @@ from eventlog.base.layout import DIRECTORIES, Layout
 from eventlog.base.locks import APPEND
 from eventlog.log import manifest as manifests
 from eventlog.log.finding import QUICK, READ, Finding
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal_reading import scan_journal
 from eventlog.log.verify import verify
+from tests.conftest import files_of
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, sim_store
 
@@ -32,7 +33,7 @@ def log(layout: Layout) -> Log:
 
 
 def findings(log: Log, level: str = READ) -> list[Finding]:
-    return verify(REAL, log.layout, STORE_ID, level)
+    return verify(log.files, level)
 
 
 def files(layout: Layout) -> list[str]:
@@ -55,13 +56,13 @@ def test_a_sound_log_has_no_findings(log: Log, level: str) -> None:
 
 def test_an_empty_store_has_no_findings(layout: Layout) -> None:
     """A log that was never written to is sound."""
-    assert verify(REAL, layout, STORE_ID, READ) == []
+    assert verify(files_of(REAL, layout), READ) == []
 
 
 def test_an_unknown_level_is_a_mistake_of_the_caller(layout: Layout) -> None:
     """There are two levels."""
     with pytest.raises(ValueError, match="deep"):
-        verify(REAL, layout, STORE_ID, "deep")
+        verify(files_of(REAL, layout), "deep")
 
 
 @pytest.mark.slow
@@ -143,7 +144,7 @@ def test_an_append_in_progress_is_not_reported() -> None:
 
     sim.before = finish
 
-    assert verify(sim, layout, STORE_ID, READ) == []
+    assert verify(files_of(sim, layout), READ) == []
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_a_log_in_use_has_no_findings() -> None:
             left -= 1
 
         sim.before = others
-        assert verify(sim, layout, STORE_ID, READ) == [], f"before call {n}"
+        assert verify(files_of(sim, layout), READ) == [], f"before call {n}"
         n += 1
     assert n > 20
 

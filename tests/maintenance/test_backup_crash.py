@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from eventlog.base.errors import EventLogError, NoStore, NotDurable
+from eventlog.base.layout import StoreFiles
 from eventlog.blobs.ids import from_text
 from eventlog.log.reader import open_view
 from eventlog.maintenance import backup as module
@@ -156,7 +157,7 @@ def wrong_copy(world: World, fs: SimFS, whole: list) -> str | None:
             return f"{len(found)} events after a backup of {world.done}"
         if findings := copy.verify("read"):
             return str(findings[0])
-        with open_view(fs, copy.layout, copy.identity.store_id) as view:
+        with open_view(StoreFiles(fs, copy.layout, copy.identity.store_id)) as view:
             if view.damaged:
                 return f"positions are missing: {view.damaged}"
         for one in found:

@@ -9,7 +9,7 @@ import duckdb
 from hypothesis import strategies as st
 
 from eventlog.base.fs import REAL
-from eventlog.base.layout import DIRECTORIES, Layout
+from eventlog.base.layout import DIRECTORIES, Layout, StoreFiles
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import LogView, open_view
@@ -35,16 +35,17 @@ class Log:
         for name in DIRECTORIES:
             os.mkdir(f"{root}/{name}")
         self.layout = Layout(root)
-        self.journal = Journal(REAL, self.layout, STORE_ID)
+        self.files = StoreFiles(REAL, self.layout, STORE_ID)
+        self.journal = Journal(self.files)
 
     def append(self, *events: dict[str, Any]) -> None:
         self.journal.append([encode_line(event) for event in events])
 
     def seal(self) -> None:
-        seal(REAL, self.layout, STORE_ID, self.journal, rotate_active=True)
+        seal(self.files, self.journal, rotate_active=True)
 
     def view(self) -> LogView:
-        return open_view(REAL, self.layout, STORE_ID)
+        return open_view(self.files)
 
     def make_index(self, fresh: bool = False) -> "index.BuildReport | None":
         with self.view() as view:

@@ -12,7 +12,7 @@ from eventlog.log import manifest as manifests
 from eventlog.log.compact import compact
 from eventlog.projections import index, source
 from eventlog.projections.verify import verify_index
-from tests.projections.logs import STORE_ID, Log, event
+from tests.projections.logs import Log, event
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def sealed(log: Log, *firsts: int) -> None:
 
 
 def merged(log: Log) -> None:
-    assert compact(REAL, log.layout, STORE_ID, everything=True).segments
-    current = manifests.read_current(REAL, log.layout, STORE_ID)
+    assert compact(log.files, everything=True).segments
+    current = manifests.read_current(log.files)
     os.utime(log.layout.manifest(current.number), (1, 1))
 
 
@@ -75,7 +75,7 @@ def test_no_index_is_made_again_after_a_compaction(log: Log) -> None:
     report = log.make_index()
     assert report is not None
     merged(log)
-    compact(REAL, log.layout, STORE_ID)  # removes what was merged
+    compact(log.files)  # removes what was merged
 
     assert len(os.listdir(log.layout.directory("log/segments"))) == 1
     assert (generation := used(log)) is not None and generation.name == report.name
@@ -138,7 +138,7 @@ def test_an_index_of_segments_that_nobody_names_any_more_is_not_used(log: Log) -
     sealed(log, 0, 12)
     log.make_index()
     merged(log)
-    compact(REAL, log.layout, STORE_ID)
+    compact(log.files)
     for first in range(24, 24 + 12 * manifests.MANIFESTS_KEPT, 12):
         log.append(*batch(first, 1, "s"))
         log.seal()
@@ -153,10 +153,10 @@ def test_an_index_does_not_serve_what_took_the_place_without_saying_so(log: Log)
     sealed(log, 0, 12)
     log.make_index()
     merged(log)
-    current = manifests.read_current(REAL, log.layout, STORE_ID)
+    current = manifests.read_current(log.files)
     following = replace(
         current, number=current.number + 1, parent=manifests.digest_of(current), superseded=()
     )
-    manifests.commit(REAL, log.layout, following)
+    manifests.commit(log.files, following)
 
     assert used(log) is None

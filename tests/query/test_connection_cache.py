@@ -239,7 +239,7 @@ def test_what_is_kept_pins_nothing_and_goes(
     _sealed(store)
     _tell(store, 1)
     store.query(QUESTIONS[5])
-    with pins.held(store.fs, store.layout, 2) as older:
+    with pins.held(store.files, 2) as older:
         assert older.pinned == ()
         assert older.free == tuple(
             int(name[:-5]) for name in os.listdir(store.layout.directory(MANIFEST_DIR))

@@ -342,11 +342,11 @@ def a_process_can_ask(log: Log) -> Iterator[str]:
     yield (
         "import sys\n"
         "from eventlog.base.fs import REAL\n"
-        "from eventlog.base.layout import Layout\n"
+        "from eventlog.base.layout import Layout, StoreFiles\n"
         "from eventlog.log.reader import open_view\n"
         "from eventlog.query.engine import Snapshot, run\n"
         f"layout = Layout({log.layout.root!r})\n"
-        "with open_view(REAL, layout, bytes(range(16))) as view:\n"
+        "with open_view(StoreFiles(REAL, layout, bytes(range(16)))) as view:\n"
         "    print(run(Snapshot(view, layout, REAL), sys.argv[1]).rows)\n"
         "print([m for m in ('pyarrow', 'click', 'orjson', 'pytz', 'numpy') if m in sys.modules])\n"
     )

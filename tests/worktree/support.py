@@ -16,7 +16,7 @@ from eventlog.base.layout import STATCACHE_DIR, Layout
 from eventlog.blobs.store import BlobStore
 from eventlog.checkout.materialize import walk
 from eventlog.worktree.capture import Capture, capture
-from tests.conftest import STORE_ID
+from tests.conftest import files_of
 
 # path → (kind, content); of a directory no content.
 Files = dict[bytes, tuple[bytes, bytes]]
@@ -34,7 +34,7 @@ class Bench:
         work.mkdir(exist_ok=True)
 
     def open(self) -> BlobStore:
-        return BlobStore(self.fs, self.layout, STORE_ID, modes=self.modes)
+        return BlobStore(files_of(self.fs, self.layout), modes=self.modes)
 
     def capture(self, **options: Any) -> Capture:
         """One capture, with changes since the last of this object."""

@@ -196,7 +196,7 @@ def test_captures_that_stop_anywhere_end_in_the_truth(
         looks += 1
         return float(looks)
 
-    monkeypatch.setattr("eventlog.worktree.scan.time.monotonic", clock)
+    monkeypatch.setattr("eventlog.worktree.stat_all.time.monotonic", clock)
     for allowed in range(1, 30):
         looks = 0
         bench.capture(deadline=float(allowed))
@@ -218,7 +218,7 @@ def test_names_that_a_late_capture_left_are_found_by_the_next(
         age(bench.work)
         looks = iter(range(1_000))
         with monkeypatch.context() as patch:
-            patch.setattr("eventlog.worktree.scan.time.monotonic", lambda looks=looks: float(next(looks)))
+            patch.setattr("eventlog.worktree.stat_all.time.monotonic", lambda looks=looks: float(next(looks)))
             bench.capture(deadline=float(allowed))
         bench.capture()
         assert bench.tree() == on_disk(bench.work)
@@ -239,7 +239,7 @@ def test_rules_that_changed_before_a_late_capture_are_obeyed_after_it(
         age(bench.work)
         looks = iter(range(1_000))
         with monkeypatch.context() as patch:
-            patch.setattr("eventlog.worktree.scan.time.monotonic", lambda looks=looks: float(next(looks)))
+            patch.setattr("eventlog.worktree.stat_all.time.monotonic", lambda looks=looks: float(next(looks)))
             bench.capture(deadline=float(allowed))
         bench.capture()
         assert {path for path in bench.tree() if b"/" not in path} == {b"a", b"b", b"c"} - {hidden}

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.blobs.deferred import decode_list, list_of
 from eventlog.checkout.materialize import walk
-from eventlog.worktree import contents, scan
+from eventlog.worktree import stat_all
 from eventlog.worktree.capture import Capture
 from eventlog.worktree.contents import CALL_BYTES_MAX, CONTENT_SIZE_MAX, Deferral, kind_of, stat_of
 from eventlog.worktree.userfiles import UserFiles
@@ -96,8 +96,7 @@ def test_the_clock_is_looked_at_in_front_of_each_content(
     def tick(_name: bytes) -> None:
         now[0] += 1
 
-    monkeypatch.setattr(contents, "time", Clock)
-    monkeypatch.setattr(scan, "time", Clock)
+    monkeypatch.setattr(stat_all, "time", Clock)
     calls = Watched()
     calls.reading = tick
     done = bench.capture(deferral=Deferral(), calls=calls, deadline=2.0)
