@@ -18,7 +18,7 @@ from eventlog.base import locks
 from eventlog.base.errors import EventLogError
 from eventlog.base.layout import CONDEMNED_DIR
 from eventlog.blobs.ids import from_text
-from eventlog.gc import condemn as condemning
+from eventlog.gc.collect import plan_collection
 from eventlog.gc.live_contents import live_ids
 from eventlog.log.retained import hashes_in, retention_in
 from eventlog.retention import collection, retention
@@ -63,7 +63,7 @@ def due_plan(store: Store) -> collection.CollectionPlan:
         due = [] if GONE in said.ever else [ReleaseCandidate(GONE, "max_sessions")]
         limits = said.limits | {one.session_id: 1 << 62 for one in due}
         live = live_ids(store.blobs, collection._roots(store, view, limits))
-        packs = condemning.plan_collection(store.blobs, live, dead_share_max=0.1)
+        packs = plan_collection(store.blobs, live, dead_share_max=0.1)
         return collection.CollectionPlan(packs, tuple(due), (), 0, None, live, view.next_position)
 
 
