@@ -43,10 +43,15 @@ def _leave(process_id: int = os.getpid()) -> None:
         os._exit(0)
 
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on
-    # standard error each of its functions that something still refers to then: no leak, as the process ends.
-    atexit.register(_leave)
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker leaves without taking its modules apart.
+
+    Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on standard
+    error each of its functions that something still refers to then: no leak, as the process ends. A test run
+    that a test starts is no worker, although it inherits a worker's environment: its exit code counts.
+    """
+    if hasattr(config, "workerinput"):
+        atexit.register(_leave)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

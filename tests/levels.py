@@ -22,6 +22,7 @@ _FAST = {
     "cli": "commands context hook hook_subagents hooks_command maintainer newer_events search "
         "store_keep text",
     "doctor": "completeness",
+    "check": "walk",
     "erasure": "erasure_crash",
     "exports": "jsonl parquet wire",
     "gc": "condemn repack usage",
@@ -34,6 +35,7 @@ _FAST = {
     "memory": "codes shared",
     "projections": "anchors",
     "query": "engine",
+    "reading": "results",
     "recorder": "hooks ledger lifecycle placement recorder requests",
     "repair": "salvage",
     "replay": "compare diffs edited_tree history linediff patches trees",
@@ -43,6 +45,7 @@ _FAST = {
     "search": "index meaning words",
     "secrets": "bulk_prefilter erased_rules redaction",
     "setup": "git_exclude",
+    "store": "store",
     "undo": "merge take_back",
     "worktree": "capture git rules stat_all statcache",
 }  # fmt: skip

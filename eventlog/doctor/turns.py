@@ -77,7 +77,7 @@ def _completeness(store: Store) -> Iterator[DoctorFinding]:
     for (session_id,) in rows:
         state = completeness(store, session_id)
         whole = not state.unsure_turns and (state.tool_calls == state.captured or not state.ended)
-        todo = None if whole else f"`locus show {session_id}` names what is missing"
+        todo = None if whole else f"`locus session show {session_id}` names what is missing"
         yield DoctorFinding(
             OK if whole else NOTE, "completeness", f"last session, {session_id}: {state}", todo
         )

@@ -54,6 +54,7 @@ _ROOTS = (
     ("eventlog.blobs.groups",),
     ("eventlog.blobs.idx",),
     ("eventlog.worktree.git_held",),
+    ("eventlog.worktree.ignore",),
     ("eventlog.hooks.enrich",),
     ("eventlog.hooks.closing",),
     ("eventlog.hooks.synthetic_ids",),

@@ -357,7 +357,7 @@ def test_left_out_entries_are_counted(work: Path, tmp_path: Path) -> None:
     planned = locus_process("restore", "last", "--at", "start", "--dry-run", "--json", cwd=work)
     shown = locus_process("restore", "last", "--at", "start", "--dry-run", cwd=work)
     doctor = json.loads(locus_process("doctor", "--json", cwd=work).text)
-    session = locus_process("show", events(work, "turn")[0]["session_id"], cwd=work)
+    session = locus_process("session", "show", events(work, "turn")[0]["session_id"], cwd=work)
 
     assert counts == [3, 4, 4]
     assert (replayed.code, json.loads(replayed.text)["ignored"]) == (0, 4)

@@ -148,7 +148,7 @@ def test_a_recorder_works_in_the_session_that_was_started(empty: Path, locus: Lo
     assert f"{sid}_001" in shown.text and "The first step of many" in shown.text
     assert document["session"]["session_id"] == sid
     assert [turn["turn"] for turn in document["turns"]] == [1]
-    assert locus("show", f"sess-{sid}").text == shown.text
+    assert locus("show", f"sess-{sid}", "--fields").text == shown.text
     assert "Fix the JWT refresh bug" in locus("session", "ls").text
 
 

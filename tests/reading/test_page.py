@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.query.lookup import turns_where
 from eventlog.reading import page as pages
-from eventlog.reading.page import CallBlock, ChangesBlock, PageReader, TurnPage, WordsBlock, result_text
+from eventlog.reading.page import CallBlock, ChangesBlock, PageReader, TurnPage, WordsBlock
 from eventlog.reading.text import DIM, FAILED, TextRenderer, plain
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, project
@@ -167,23 +167,6 @@ def test_codex_outputs_come_without_what_stands_before_them(work: Path) -> None:
     (page,) = read(work)
     (call,) = [block for block in page.blocks if isinstance(block, CallBlock)]
     assert call.result == "Success." and [change.path for change in call.changes] == ["a.txt"]
-
-
-@pytest.mark.parametrize(
-    ("payload", "text"),
-    [
-        ({"result": "plain"}, "plain"),
-        ({"result": {"stdout": "out\n", "stderr": "err"}}, "out\n\nerr"),
-        ({"result": [{"functionResponse": {"response": {"output": "deep"}}}]}, "deep"),
-        ({"result": "\x1b[31mred\x1b[0m\r\n"}, "red"),
-        ({"result": {"unknown": "member"}}, ""),
-        ({"error": "first", "result": "second"}, "first"),
-        ({}, ""),
-    ],
-)
-def test_results_are_text(payload: dict[str, object], text: str) -> None:
-    """Whatever shape an agent gives its results, a reader gets their text."""
-    assert result_text(payload) == text
 
 
 def test_hostile_texts_reach_no_terminal(work: Path) -> None:

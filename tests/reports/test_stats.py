@@ -9,8 +9,9 @@ from eventlog import Store
 from eventlog.query import prices
 from eventlog.reports import page
 from eventlog.reports.figures import DIMENSIONS, Figures
-from locus_cli import bars, stats
 from locus_cli.main import run
+from locus_cli.output import bars
+from locus_cli.read import stats
 from tests.older import append_as_before
 from tests.sql_demo import make_demo
 
@@ -96,13 +97,11 @@ def test_unknown_lines_are_not_zero(store: str, capsys: pytest.CaptureFixture[st
 
 def test_bars_are_as_long_as_what_they_show() -> None:
     """P8: bars fill the width, in proportion; more than nothing is seen, unknown has no bar."""
-    lines = bars.render(
-        [("a", 100, "100"), ("bb", 50, "50"), ("c", 0.001, "0"), ("d", None, "")], 40
-    ).splitlines()
+    lines = bars([("a", 100, "100"), ("bb", 50, "50"), ("c", 0.001, "0"), ("d", None, "")], 40).splitlines()
 
     assert [line.count("█") for line in lines] == [31, 15, 0, 0]
     assert [len(line) for line in lines[:1]] == [39] and "▏" in lines[2] and lines[3] == "d"
-    assert bars.render([], 40) == ""
+    assert bars([], 40) == ""
 
 
 def test_small_amounts_keep_their_digits() -> None:
@@ -114,7 +113,7 @@ def test_small_amounts_keep_their_digits() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["log", "show last", "status", "session ls", "doctor"])
+@pytest.mark.parametrize("command", ["log", "show last --fields", "status", "session ls", "doctor"])
 def test_commands_that_tell_no_cost_load_no_prices(
     store: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
