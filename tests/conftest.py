@@ -46,9 +46,9 @@ def _leave(process_id: int = os.getpid()) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A worker leaves without taking its modules apart.
 
-    Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on standard
-    error each of its functions that something still refers to then: no leak, as the process ends. A test run
-    that a test starts is no worker, although it inherits a worker's environment: its exit code counts.
+    Its results are sent. To take all modules apart takes a second, and the binding of DuckDB reports on
+    standard error each of its functions that something still refers to then: no leak, as the process ends. A
+    test run that a test starts is no worker, although it inherits a worker's environment: its code counts.
     """
     if hasattr(config, "workerinput"):
         atexit.register(_leave)

@@ -706,12 +706,12 @@ def fail_call(n: int) -> bool:
 _KILLED = """
 import sys
 from eventlog.base.fs import REAL
-from eventlog.base.layout import Layout
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log import merge
 from eventlog.log.compact import compact
 merge.ROW_GROUP_ROWS = 50
 print("ready", flush=True)
-compact(REAL, Layout(sys.argv[1]), bytes(range(16)), everything=True)
+compact(StoreFiles(REAL, Layout(sys.argv[1]), bytes(range(16))), everything=True)
 """
 
 

@@ -42,7 +42,7 @@ from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout, StoreFiles
 from eventlog.log.follow import Follower, follow
 
-follower = Follower(REAL, Layout(sys.argv[1]), bytes(range(16)), int(sys.argv[2]))
+follower = Follower(StoreFiles(REAL, Layout(sys.argv[1]), bytes(range(16))), int(sys.argv[2]))
 for event in follow(follower, poll_s=0.01):
     print(json.dumps(event), flush=True)
 """
