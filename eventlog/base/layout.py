@@ -28,6 +28,7 @@
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
       live/maintained                                 when a hook last started maintenance
+      live/bisect.json                                derived: a bisection by hand under way
       live/costs                                      derived: what sessions and the day cost (docs/costs.md)
       memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
@@ -102,6 +103,7 @@ class Layout:
         self.gc_generation = f"{root}/snapshots/gc_generation"
         self.acknowledged = f"{root}/log/acknowledged"
         self.capture_clock = f"{root}/{TMP_DIR}/clock"  # written to learn the time of the file system
+        self.bisect = f"{root}/{LIVE_DIR}/bisect.json"
         self.recent_packs = f"{root}/{IDX_DIR}/young"
 
     def directory(self, name: str) -> str:
