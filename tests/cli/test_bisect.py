@@ -186,7 +186,7 @@ def search_ended(work: Path, locus: Locus) -> Any:
 
 def test_a_person_answers_over_many_commands(work: Path, locus: Locus, search_ended: None) -> None:
     """By hand the same turn is found, with what was asked and its diff; each command is a process of
-    its own, the directory equals a full replay, only what differs is written, and the project stays as it is."""
+    its own, the directory equals a full replay, only what differs is written, the project stays as it is."""
     before = on_disk(work)
     at = by_hand(locus, "start")
     directory = Path(at["directory"])
@@ -217,7 +217,7 @@ def test_a_person_answers_over_many_commands(work: Path, locus: Locus, search_en
 
 
 def test_what_a_person_says_must_fit(work: Path, locus: Locus, search_ended: None) -> None:
-    """Named turns, a contradiction, a second start, no search, what cannot be judged: each with what to do."""
+    """Named turns, a contradiction, a second start, no search, what cannot be judged: what to do is said."""
     ended = locus("bisect", "good")
     assert ended.code == 1 and "`locus bisect start`" in ended.err
     at = by_hand(locus, "start")
