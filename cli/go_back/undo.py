@@ -11,7 +11,8 @@ import eventlog
 from eventlog import agents
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
-from eventlog.undo.blame import VERSION, blame
+from eventlog.undo.blame import VERSION
+from eventlog.undo.blame_cache import kept_blame
 from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import operations_of
 from eventlog.undo.preview import StepPreview, previews
@@ -267,7 +268,7 @@ def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: Undo
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
-            lines = blame(store, path_text(clash.path), file.read())
+            lines = kept_blame(store, path_text(clash.path), file.read())
     except (eventlog.EventLogError, OSError):
         return {}  # the lines themselves are shown all the same
     later: Later = {}

@@ -17,6 +17,7 @@
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
+      index/blame-<hash32>                            derived: origins of the lines of a file (docs/blame.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
@@ -82,6 +83,7 @@ DIRECTORIES = (
 )
 
 _NUMBER_DIGITS = 20
+_BLAME = "blame-"
 
 
 class Layout:
@@ -124,6 +126,9 @@ class Layout:
 
     def index(self, name: str) -> str:
         return f"{self.root}/{INDEX_DIR}/{name}"
+
+    def blame(self, hash32: str) -> str:
+        return f"{self.root}/{INDEX_DIR}/{_BLAME}{hash32}"
 
     def pack(self, hash64: str) -> str:
         return f"{self.root}/{PACK_DIR}/{hash64}.evp"
@@ -230,6 +235,11 @@ def parse_index(name: str) -> "tuple[int, str] | None":
         return None
     number = _number(parts[0])
     return None if number is None else (number, parts[1])
+
+
+def is_blame(name: str) -> bool:
+    """Whether a file of the index is one of `Layout.blame`."""
+    return name.startswith(_BLAME) and _is_hex(name[len(_BLAME) :], 32)
 
 
 def parse_statcache(name: str) -> "str | None":
