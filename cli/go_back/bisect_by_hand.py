@@ -84,7 +84,7 @@ def _new_directory(into: str | None) -> str:
     return directory
 
 
-def _said(verdict: str, turn: str | None, as_json: bool) -> None:
+def _answer(verdict: str, turn: str | None, as_json: bool) -> None:
     with open_store() as store, acquire(store.fs, store.layout, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
         search = bisect_by_hand.current(store.fs, store.layout)
         search.check_directory()
@@ -119,7 +119,7 @@ def _verb(verdict: str, text: str) -> click.Command:
     @click.argument("turn", required=False, metavar="[TURN]")
     @json_option
     def command(turn: str | None, as_json: bool) -> None:
-        _said(verdict, turn, as_json)
+        _answer(verdict, turn, as_json)
 
     return command
 
@@ -172,21 +172,21 @@ def _show(store: "eventlog.Store", search: HandBisect, as_json: bool, written: i
     """Where the search stands: the state to look at, or what was found."""
     bisection = search.bisection
     candidates = [search.states[index] for index in bisection.candidates]
-    found = candidates[0] if len(candidates) == 1 else None
+    first_bad = candidates[0] if len(candidates) == 1 else None
     if as_json:
         put(document({"bisect": _as_json(store, search)}))
     elif bisection.next is None:
-        show_found(store, found, candidates)
+        show_found(store, first_bad, candidates)
         say("`locus bisect reset` ends the search.")
-        if found is not None and not found.between:
-            show_diff(found)
+        if first_bad is not None and not first_bad.between:
+            show_diff(first_bad)
     else:
         # The last candidate is known to be bad, so one less is open.
         steps = max(1, math.ceil(math.log2(len(candidates))))
         wrote = "" if written is None else f", {count(written, 'file')} written"
         put(f"test  {name_of(search.states[bisection.next])} in {search.directory}{wrote}\n")
         say(f"About {count(steps, 'step')} left. Then say `locus bisect good`, `bad` or `skip`.")
-    if bisection.next is None and found is None:
+    if bisection.next is None and first_bad is None:
         exit_with(PARTIAL)
 
 

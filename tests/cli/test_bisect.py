@@ -185,7 +185,7 @@ def search_ended(work: Path, locus: Locus) -> Any:
 
 
 def test_a_person_answers_over_many_commands(work: Path, locus: Locus, search_ended: None) -> None:
-    """By hand the same turn is found, with what was asked and its diff; each command is a process of
+    """I28: by hand the same turn is found, with what was asked and its diff; each command is a process of
     its own, the directory equals a full replay, only what differs is written, the project stays as it is."""
     before = on_disk(work)
     at = by_hand(locus, "start")

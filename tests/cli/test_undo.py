@@ -288,7 +288,7 @@ def test_an_ignored_file_comes_back_and_its_text_is_not_shown(work: Path, locus:
 
 
 def test_the_diff_of_a_plan_is_what_the_undo_changes(work: Path, locus: Locus) -> None:
-    """P1: `--diff` shows the change from what stands there, in a form that git applies, which gives the files
+    """P5: `--diff` shows the change from what stands there, in a form that git applies, which gives the files
     that the undo gives; what holds a secret is named and not shown, even where it was written since."""
     bad_turn(work)
     replace(work, "line 8", "mine")
