@@ -113,11 +113,11 @@ def _write(store: BlameStore, name: str, key: list[Any], which: list[Any], conte
         "origins": origins,
     }
     body = jsontext.encode(fields)
-    lock = try_acquire(store.fs, store.layout, SEARCH)
-    if lock is None:
-        return
-    with lock:
-        try:
+    try:
+        lock = try_acquire(store.fs, store.layout, SEARCH)
+        if lock is None:
+            return  # another process writes derived files
+        with lock:
             # An erasure removes these files under the lock; what was read before it must not come back.
             if store.fs.exists(store.layout.erasing) or _key(store, which) != key:
                 return
@@ -125,8 +125,8 @@ def _write(store: BlameStore, name: str, key: list[Any], which: list[Any], conte
             replace(store.fs, tmp, name, blake3(body).hexdigest().encode("ascii") + body, synced=False)
             for old in _oldest(store):
                 store.fs.unlink(old)
-        except (OSError, EventLogError):
-            return
+    except (OSError, EventLogError):
+        return  # such as a store that may only be read
 
 
 def _oldest(store: BlameStore) -> Iterator[str]:
