@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from benchmarks.repository import make_repository
 from eventlog import Store
 from eventlog.replay import bisect
 from eventlog.undo.blame import blame
+from eventlog.undo.blame_cache import kept_blame
 
 _FILES, _CHANGED = 1_000, 100
 
@@ -45,6 +46,14 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_blame_cold,
+        ),
+        Row(
+            name="blame-warm",
+            work="the same blame once more, nothing recorded since, store open",
+            anchor="git blame --porcelain of the same file",
+            unit=TIME_UNIT,
+            durability="neither writes",
+            prepare=_blame_warm,
         ),
     ]
 
@@ -150,6 +159,19 @@ def _bisect_step(bench: Bench) -> Iterator[Sides]:
 
 @contextmanager
 def _blame_cold(bench: Bench) -> Iterator[Sides]:
+    with _blame(bench, blame) as sides:
+        yield sides
+
+
+@contextmanager
+def _blame_warm(bench: Bench) -> Iterator[Sides]:
+    with _blame(bench, kept_blame) as sides:
+        sides.ours()  # which keeps what it found
+        yield sides
+
+
+@contextmanager
+def _blame(bench: Bench, blame_of: Callable[[Store, str, bytes], object]) -> Iterator[Sides]:
     with (
         bench.scratch("blame") as directory,
         _imported(bench, directory, commits=bench.pick(200, 1_000)) as (store, ours, _, commits),
@@ -160,7 +182,7 @@ def _blame_cold(bench: Bench) -> Iterator[Sides]:
         name, versions = edits.most_common(1)[0]
         now = (ours / name).read_bytes()
         yield Sides(
-            ours=lambda: seconds_of(lambda: blame(store, name, now)),
+            ours=lambda: seconds_of(lambda: blame_of(store, name, now)),
             anchor=lambda: seconds([git(), "-C", str(ours), "blame", "--porcelain", "HEAD", "--", name]),
             size=f"{versions} versions of {len(commits)} commits, {now.count(10)} lines",
             rounds=bench.pick(5, 9),

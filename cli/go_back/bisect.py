@@ -1,4 +1,4 @@
-"""`locus bisect run`: find the turn that broke something (docs/bisect.md)."""
+"""`locus bisect` and its verb `run`: find the turn that broke something (docs/bisect.md)."""
 
 import os
 import shutil
@@ -16,13 +16,20 @@ from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..lazy import Entry, LazyGroup, Sections
-from ..options import json_option
+from ..options import json_option, options
 from ..output import count, document, one_line, put, say
 
 _RUN = "Find the turn that broke something, with a command that says good or bad."
 SECTIONS: Sections = (
     "Search",
     Entry("run", "go_back.bisect:run", _RUN),
+    "By hand",
+    Entry("start", "go_back.bisect_by_hand:start", "Begin a search that you answer."),
+    Entry("good", "go_back.bisect_by_hand:good", "Say that the tested files are good."),
+    Entry("bad", "go_back.bisect_by_hand:bad", "Say that the tested files are bad."),
+    Entry("skip", "go_back.bisect_by_hand:skip", "Say that the tested files cannot be judged."),
+    Entry("log", "go_back.bisect_by_hand:log", "Show what was said so far, and where the search stands."),
+    Entry("reset", "go_back.bisect_by_hand:reset", "End the search, and remove the directory that it made."),
 )
 
 
@@ -33,15 +40,23 @@ def command() -> None:
 
 _UNTESTABLE, _STOPS = 125, 128
 
+range_options = options(
+    click.option(
+        "--good", metavar="TURN", help="A turn at whose end all is well. [default: the first state]"
+    ),
+    click.option("--bad", metavar="TURN", help="A turn at whose end it is broken. [default: the last state]"),
+    click.option("--session", metavar="SESSION", help="Only turns of this session."),
+    click.option("--all", "want_all", is_flag=True, help="Also the turns of imported commits."),
+    click.option(
+        "--link", "links", multiple=True, metavar="NAME", help="Link this of yours into the directory."
+    ),
+)
+
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
-@click.option("--good", metavar="TURN", help="A turn at whose end all is well. [default: the first state]")
-@click.option("--bad", metavar="TURN", help="A turn at whose end it is broken. [default: the last state]")
-@click.option("--session", metavar="SESSION", help="Only turns of this session.")
-@click.option("--all", "want_all", is_flag=True, help="Also the turns of imported commits.")
+@range_options
 @click.option("--deep", is_flag=True, help="Go on to the call inside the turn.")
 @click.option("--fresh", is_flag=True, help="Begin each step with an empty directory.")
-@click.option("--link", "links", multiple=True, metavar="NAME", help="Link this of yours into the directory.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, metavar="N", help="Run CMD N times each.")
 @click.option("--keep", "keeps", is_flag=True, help="Leave the directory there.")
 @json_option
@@ -63,16 +78,11 @@ def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: 
             if as_json:
                 put(document({"bisect": search.as_json(first_bad)}))
             else:
-                search.show(first_bad)
+                show_found(store, first_bad, search.candidates)
         if first_bad is None:
             exit_with(PARTIAL)
         if not (as_json or first_bad.between):
-            from .diff import command as diff
-
-            click.get_current_context().invoke(
-                diff, turn=first_bad.turn.name, others=(), stat=False, name_only=False, binary=False,
-                show_withheld=False, as_json=False,
-            )  # fmt: skip
+            show_diff(first_bad)
     finally:
         if keeps:
             say(f"The files are in {directory}.")
@@ -106,7 +116,7 @@ class _Search:
         self.deep = deep
         self.fresh = fresh
         states, self.left_out = states_of(store.query, session, commits=want_all)
-        self.states = _between(store, states, good, bad)
+        self.states = between(store, states, good, bad)
         self.tried: list[tuple[BisectState, str]] = []
         self.candidates: list[BisectState] = []
         targets = [(name, os.path.abspath(name)) for name in links]
@@ -144,15 +154,14 @@ class _Search:
         verdicts = {self._verdict(state) for _ in range(self.repeat)}
         if len(verdicts) > 1:
             raise eventlog.EventLogError(
-                f"{_name(state)} is {' and '.join(sorted(verdicts))}: the test is not stable"
+                f"{name_of(state)} is {' and '.join(sorted(verdicts))}: the test is not stable"
             )
         (verdict,) = verdicts
         self.tried.append((state, verdict))
         if not self.quiet:
             seconds = time.monotonic() - begun
-            put(
-                f"{verdict:<5} {_name(state)}  {seconds:.1f} s  {count(self.bench.written, 'file')} written\n"
-            )
+            wrote = count(self.bench.written, "file")
+            put(f"{verdict:<5} {name_of(state)}  {seconds:.1f} s  {wrote} written\n")
         return verdict
 
     def _verdict(self, state: BisectState) -> str:
@@ -162,52 +171,13 @@ class _Search:
         )  # fmt: skip
         if done.returncode < 0 or done.returncode >= _STOPS:
             raise eventlog.EventLogError(
-                f"{_name(state)}: the command ended with {done.returncode}, which stops the search"
+                f"{name_of(state)}: the command ended with {done.returncode}, which stops the search"
             )
         return GOOD if done.returncode == 0 else SKIP if done.returncode == _UNTESTABLE else BAD
 
-    def show(self, first_bad: BisectState | None) -> None:
-        if first_bad is None:
-            names = ", ".join(map(_name, self.candidates))
-            say(f"What is left cannot be tested. One of these broke it: {names}.")
-            return
-        name = first_bad.turn.context_id
-        if first_bad.between:
-            put(f"It broke before {name}, after the turn before it: somebody changed files in between.\n")
-        else:
-            facts = self._facts(first_bad)
-            put(f'{name} broke it: "{one_line(facts["title"] or facts["user_request"] or "")}"\n')
-            if facts["call"]:
-                put(f"  call {one_line(facts['call'])}\n")
-        put(f"locus show {first_bad.turn.name} · locus undo {first_bad.turn.name}\n")
-
-    def _facts(self, first_bad: BisectState) -> dict[str, Any]:
-        rows = self.store.query(
-            "select title, user_request from turns where session_id = $1 and turn = $2",
-            [first_bad.turn.session_id, first_bad.turn.turn],
-        ).rows
-        title, request = rows[0] if rows else (None, None)
-        call = None
-        if first_bad.at not in ("start", "end"):
-            causes = self.store.query(
-                "select a.tool || ' ' || coalesce(a.command, a.path, '') from files as f join actions as a "
-                "on a.event_id = f.cause where f.event_id = $1",
-                [first_bad.at],
-            ).rows
-            call = causes[0][0] if causes else None
-        return {"title": title, "user_request": request, "call": call}
-
     def as_json(self, first_bad: BisectState | None) -> dict[str, Any]:
-        facts = None
-        if first_bad is not None:
-            facts = {
-                "turn": first_bad.turn.name,
-                "at": first_bad.at,
-                "between": first_bad.between,
-                **self._facts(first_bad),
-            }
         return {
-            "found": facts,
+            "found": None if first_bad is None else facts_of(self.store, first_bad),
             "tried": [{"turn": s.turn.name, "at": s.at, "verdict": verdict} for s, verdict in self.tried],
             "states": len(self.states),
             "left_out": self.left_out,
@@ -215,7 +185,61 @@ class _Search:
         }
 
 
-def _between(
+def show_found(
+    store: "eventlog.Store", first_bad: BisectState | None, candidates: Sequence[BisectState]
+) -> None:
+    """Say which turn broke it; without one what it may be."""
+    if first_bad is None:
+        names = ", ".join(map(name_of, candidates))
+        say(f"What is left cannot be tested. One of these broke it: {names}.")
+        return
+    name = first_bad.turn.context_id
+    if first_bad.between:
+        put(f"It broke before {name}, after the turn before it: somebody changed files in between.\n")
+    else:
+        facts = facts_of(store, first_bad)
+        put(f'{name} broke it: "{one_line(facts["title"] or facts["user_request"] or "")}"\n')
+        if facts["call"]:
+            put(f"  call {one_line(facts['call'])}\n")
+    put(f"locus show {first_bad.turn.name} · locus undo {first_bad.turn.name}\n")
+
+
+def show_diff(first_bad: BisectState) -> None:
+    """The diff of the turn that was found."""
+    from .diff import command as diff
+
+    click.get_current_context().invoke(
+        diff, turn=first_bad.turn.name, others=(), stat=False, name_only=False, binary=False,
+        show_withheld=False, as_json=False,
+    )  # fmt: skip
+
+
+def facts_of(store: "eventlog.Store", state: BisectState) -> dict[str, Any]:
+    """What is known of a state that was found, for `--json` too."""
+    rows = store.query(
+        "select title, user_request from turns where session_id = $1 and turn = $2",
+        [state.turn.session_id, state.turn.turn],
+    ).rows
+    title, request = rows[0] if rows else (None, None)
+    call = None
+    if state.at not in ("start", "end"):
+        causes = store.query(
+            "select a.tool || ' ' || coalesce(a.command, a.path, '') from files as f join actions as a "
+            "on a.event_id = f.cause where f.event_id = $1",
+            [state.at],
+        ).rows
+        call = causes[0][0] if causes else None
+    return {
+        "turn": state.turn.name,
+        "at": state.at,
+        "between": state.between,
+        "title": title,
+        "user_request": request,
+        "call": call,
+    }
+
+
+def between(
     store: "eventlog.Store", states: list[BisectState], good: str | None, bad: str | None
 ) -> list[BisectState]:
     """The states from the end of one turn to that of another."""
@@ -233,5 +257,5 @@ def _between(
     return states[ends[0] : ends[1] + 1]
 
 
-def _name(state: BisectState) -> str:
+def name_of(state: BisectState) -> str:
     return state.turn.name if state.at == "end" else f"{state.turn.name} at {state.at}"

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -11,16 +11,18 @@ import eventlog
 from eventlog import agents
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
-from eventlog.undo.blame import VERSION, blame
+from eventlog.undo.blame import VERSION
+from eventlog.undo.blame_cache import kept_blame
 from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import operations_of
+from eventlog.undo.preview import StepPreview, previews
 from eventlog.undo.take_back import UndoConflict
 
 from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, REFUSED, exit_with
 from ..options import json_option
-from ..output import count, document, moment, one_line, put, say
+from ..output import count, document, lines, moment, one_line, put, say
 from ..progress import Progress
 from .restore import check_whereabouts, name_of, reasons, text_of
 
@@ -37,6 +39,11 @@ class _WithPaths(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
+_diff_option = click.option(
+    "--diff", "with_diff", is_flag=True, help="Also show the diff of what would change."
+)
+
+
 @click.command("undo", cls=_WithPaths)
 @click.argument("names", nargs=-1, metavar="[WHAT]… [--] [PATH]…")
 @click.option("--since", is_flag=True, help="The turn, and all later ones of its session.")
@@ -45,6 +52,7 @@ class _WithPaths(click.Command):
     "--merge-markers", is_flag=True, help="Write both sides of lines in conflict into the file, marked."
 )
 @click.option("--force", is_flag=True, help="Also what a running turn has changed so far.")
+@_diff_option
 @click.option("--list", "as_list", is_flag=True, help="List what was undone and redone, newest first.")
 @plan_options
 @json_option
@@ -133,6 +141,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
 
 
 @click.command("redo")
+@_diff_option
 @plan_options
 @json_option
 @with_consent
@@ -152,7 +161,12 @@ _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": 
 
 
 def _run(
-    store: "eventlog.Store", plan_of: "Callable[[], eventlog.UndoPlan]", *, consent: Consent, as_json: bool
+    store: "eventlog.Store",
+    plan_of: "Callable[[], eventlog.UndoPlan]",
+    *,
+    consent: Consent,
+    with_diff: bool,
+    as_json: bool,
 ) -> None:
     """Make the plan, show it, and carry it out with the consent of who asks."""
     consent.check_one()
@@ -166,12 +180,14 @@ def _run(
     later = (
         [_later_turns(store, plan, clash) for clash in plan.clashes] if plan.conflicts and not as_json else []
     )
+    shown = list(_previews(store, plan)) if with_diff else []
     if not as_json:
         _show(store, plan, later)
+        _show_diffs(shown)
     outcome = None
     if plan.conflicts:
         if as_json:
-            put(document({plan.operation: _as_json(plan, None)}))
+            put(document({plan.operation: _as_json(plan, None, shown)}))
         else:
             say(_way_out(plan, later))
         exit_with(REFUSED)
@@ -180,7 +196,7 @@ def _run(
         with Progress(plan.operation):
             outcome = store.restore(plan)
     if as_json:
-        put(document({plan.operation: _as_json(plan, outcome)}))
+        put(document({plan.operation: _as_json(plan, outcome, shown)}))
     else:
         say(_summary(plan, outcome, consent.dry_run))
     if plan.partial:
@@ -219,6 +235,19 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
                 _show_lines(store, clash, turns)
 
 
+def _previews(store: "eventlog.Store", plan: "eventlog.UndoPlan") -> Iterator[StepPreview]:
+    holds_secret = store.redactor.kinds_in
+    return previews(plan, store.blobs.get, store.withheld(), lambda data: bool(holds_secret(data)))
+
+
+def _show_diffs(shown: Sequence[StepPreview]) -> None:
+    for preview in shown:
+        if preview.diff is None:
+            put(f"# {text_of(preview.path)}: {one_line(preview.why or '')}\n")
+        else:
+            put(lines(preview.diff.decode("utf-8", "replace")))
+
+
 def _titled(store: "eventlog.Store", name: str) -> str:
     """A turn with its title, agent and time; anything else by its name."""
     if not name.startswith("turn:"):
@@ -239,7 +268,7 @@ def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: Undo
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
-            lines = blame(store, path_text(clash.path), file.read())
+            lines = kept_blame(store, path_text(clash.path), file.read())
     except (eventlog.EventLogError, OSError):
         return {}  # the lines themselves are shown all the same
     later: Later = {}
@@ -261,8 +290,8 @@ def _show_lines(store: "eventlog.Store", clash: UndoConflict, later: Later) -> N
         who = later.get(stretch.line) or "you, or a program that nobody saw"
         by = f", changed since by {who}" if stretch.line in later else ""
         put(f"            line {stretch.line}{by}\n")
-        for side, lines in (("now", stretch.ours), ("after", stretch.base), ("before", stretch.theirs)):
-            put(f"            {side:<7} {_excerpt(store, lines)}\n")
+        for side, texts in (("now", stretch.ours), ("after", stretch.base), ("before", stretch.theirs)):
+            put(f"            {side:<7} {_excerpt(store, texts)}\n")
     if len(clash.lines) > _CONFLICTS_SHOWN:
         put(f"            and {count(len(clash.lines) - _CONFLICTS_SHOWN, 'more place')}\n")
 
@@ -311,13 +340,26 @@ def _summary(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None
     return f"{past}: {parts}. `locus {other}` {'brings' if other == 'redo' else 'takes'} it back."
 
 
-def _as_json(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None") -> dict[str, Any]:
+def _as_json(
+    plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None", shown: Sequence[StepPreview] = ()
+) -> dict[str, Any]:
+    diffs = {
+        preview.path: {"diff": preview.diff.decode("utf-8", "replace")}
+        if preview.diff is not None
+        else {"diff": None, "why_no_diff": preview.why}
+        for preview in shown
+    }
     return {
         "of": list(plan.of),
         "into": plan.target,
         "token": plan.token,
         "steps": [
-            {"action": step.action, "path": name_of(step.path), "how": plan.outcomes.get(step.path, "exact")}
+            {
+                "action": step.action,
+                "path": name_of(step.path),
+                "how": plan.outcomes.get(step.path, "exact"),
+                **diffs.get(step.path, {}),
+            }
             for step in plan.steps
         ],
         "already": sorted(name_of(path) for path, how in plan.outcomes.items() if how == "already"),

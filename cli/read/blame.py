@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 import eventlog
-from eventlog.undo.blame import BlamedLine, blame
+from eventlog.undo.blame import BlamedLine
+from eventlog.undo.blame_cache import kept_blame
 
 from ..access import open_store
 from ..options import json_option
@@ -23,7 +24,7 @@ _WORDS = {
     "now": "not recorded yet",
 }
 _TITLE_COLUMNS = 32
-_SHARES = ("turn", "session", "agent")
+_SHARES = ("turn", "session", "agent", "person")
 _NOT_COMMITTED = "0" * 40
 
 
@@ -58,7 +59,7 @@ def command(
         elif porcelain:
             put(b"".join(_porcelain(shown, path)))
         elif by is not None:
-            put(_shares(shown, by))
+            put(_shares(store, shown, by))
         elif number is not None:
             put(_whole(store, shown[0]))
         else:
@@ -98,7 +99,7 @@ def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces
     first: "eventlog.NotFound | None" = None
     for name in names_of(store, given):
         try:
-            return blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
+            return kept_blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
         except eventlog.NotFound as error:
             first = first or error
     raise first or eventlog.NotFound(f"{given} has no recorded version")
@@ -133,12 +134,18 @@ def _columns(line: BlamedLine, models: dict[str, str]) -> tuple[str, str, str, s
 
 def _models(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> dict[str, str]:
     """The model of each turn, by its name."""
+    return _of_turns(store, lines, "model")
+
+
+def _of_turns(store: "eventlog.Store", lines: Sequence[BlamedLine], column: str) -> dict[str, str]:
+    """A column of the turns that wrote the lines, by their names."""
     sessions = sorted({line.origin.version.session_id or "" for line in lines if line.origin.version})
     rows = store.query(
-        "select context_id, model from turns where list_contains($1, session_id) and model is not null",
+        f"select context_id, {column} from turns "
+        f"where list_contains($1, session_id) and {column} is not null",
         [sessions],
     ).rows
-    return {name.removeprefix("turn:"): model for name, model in rows}
+    return {name.removeprefix("turn:"): value for name, value in rows}
 
 
 def _harmless(text: bytes) -> bytes:
@@ -147,13 +154,16 @@ def _harmless(text: bytes) -> bytes:
     return "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in shown).encode()
 
 
-def _shares(lines: Sequence[BlamedLine], by: str) -> str:
+def _shares(store: "eventlog.Store", lines: Sequence[BlamedLine], by: str) -> str:
+    people = _of_turns(store, lines, "person") if by == "person" else {}
+
     def name_of(line: BlamedLine) -> str:
         version = line.origin.version
         if version is None or line.origin.kind != "version":
             return _WORDS[line.origin.kind]
-        names = {"turn": version.turn_name, "session": version.session_id, "agent": version.agent}
-        return names[by] or "not known"
+        names = {"turn": version.turn_name, "session": version.session_id, "agent": version.agent,
+                 "person": people.get(version.turn_name or "")}  # fmt: skip
+        return one_line(names[by] or "not known")
 
     counted = Counter(map(name_of, lines)).most_common()
     return "".join(f"{count:>6,}  {100 * count / len(lines):5.1f} %  {name}\n" for name, count in counted)

@@ -17,6 +17,7 @@
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
+      index/blame-<hash32>                            derived: origins of the lines of a file (docs/blame.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
@@ -28,6 +29,7 @@
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
       live/maintained                                 when a hook last started maintenance
+      live/bisect.json                                derived: a bisection by hand under way
       live/costs                                      derived: what sessions and the day cost (docs/costs.md)
       memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
@@ -81,6 +83,7 @@ DIRECTORIES = (
 )
 
 _NUMBER_DIGITS = 20
+_BLAME = "blame-"
 
 
 class Layout:
@@ -102,6 +105,7 @@ class Layout:
         self.gc_generation = f"{root}/snapshots/gc_generation"
         self.acknowledged = f"{root}/log/acknowledged"
         self.capture_clock = f"{root}/{TMP_DIR}/clock"  # written to learn the time of the file system
+        self.bisect = f"{root}/{LIVE_DIR}/bisect.json"
         self.recent_packs = f"{root}/{IDX_DIR}/young"
 
     def directory(self, name: str) -> str:
@@ -122,6 +126,9 @@ class Layout:
 
     def index(self, name: str) -> str:
         return f"{self.root}/{INDEX_DIR}/{name}"
+
+    def blame(self, hash32: str) -> str:
+        return f"{self.root}/{INDEX_DIR}/{_BLAME}{hash32}"
 
     def pack(self, hash64: str) -> str:
         return f"{self.root}/{PACK_DIR}/{hash64}.evp"
@@ -228,6 +235,11 @@ def parse_index(name: str) -> "tuple[int, str] | None":
         return None
     number = _number(parts[0])
     return None if number is None else (number, parts[1])
+
+
+def is_blame(name: str) -> bool:
+    """Whether a file of the index is one of `Layout.blame`."""
+    return name.startswith(_BLAME) and _is_hex(name[len(_BLAME) :], 32)
 
 
 def parse_statcache(name: str) -> "str | None":

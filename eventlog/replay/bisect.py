@@ -25,6 +25,9 @@ GOOD, BAD, SKIP = "good", "bad", "skip"
 # Reads the tree of a turn at a moment: `Store.tree`.
 ReadTree = Callable[[TurnRef, str], TreeState]
 
+# By what a change of a file shows: inode, mode, size, time in nanoseconds.
+FileStat = tuple[int, int, int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class BisectState:
@@ -124,8 +127,18 @@ class Bench:
         self._read = read
         self._links = links  # (name in the directory, what it leads to)
         self._state: TreeState | None = None
-        self._stats: dict[bytes, tuple[int, ...]] = {}  # of the recorded files, as they were written
+        self._stats: dict[bytes, FileStat] = {}  # of the recorded files, as they were written
         self.written = 0  # files and links of the last step
+
+    @property
+    def stats(self) -> dict[bytes, FileStat]:
+        """The recorded files as they were written."""
+        return self._stats
+
+    def resume(self, state: BisectState, stats: dict[bytes, FileStat]) -> None:
+        """Go on in a directory that an earlier process brought to a state."""
+        self._state = self._read(state.turn, state.at)
+        self._stats = stats
 
     def go_to(self, state: BisectState, *, fresh: bool = False) -> None:
         """Bring the directory to a state. Raises: NotFound, Corruption, OSError."""
@@ -176,7 +189,7 @@ class Bench:
         return report.missing
 
 
-def _stat(directory: OpenDirectory, path: bytes) -> tuple[int, ...] | None:
+def _stat(directory: OpenDirectory, path: bytes) -> FileStat | None:
     """By what a change of a file shows; None for a directory, and where nothing stands."""
     stat = directory.lstat(path)
     if stat is None or S_ISDIR(stat.st_mode):

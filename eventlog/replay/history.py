@@ -45,12 +45,13 @@ _AT_US = (
     "coalesce(epoch_us(CASE WHEN o.line_place IS NOT NULL THEN o.turn_at "
     f"ELSE coalesce({HAPPENED_AT}, o.turn_at) END), -1)"
 )
-# The changes of files, each with its `order_key`.
+# The changes of files, each with its `order_key`, and title and request of its turn.
 _CHANGES = f"""(
-    SELECT e.*, ({_AT_US}, coalesce(o.line_place, -1),
+    SELECT e.*, o.turn_title, o.turn_request, ({_AT_US}, coalesce(o.line_place, -1),
         e.position) AS order_key
     FROM events AS e LEFT JOIN (
-        SELECT session_id, turn, line_place, {TURN_ORDER_AT} AS turn_at FROM turns) AS o
+        SELECT session_id, turn, line_place, title AS turn_title, user_request AS turn_request,
+            {TURN_ORDER_AT} AS turn_at FROM turns) AS o
     ON o.session_id = e.session_id AND o.turn = e.turn
     WHERE event_type = 'file' AND operation IS DISTINCT FROM 'read')"""
 
@@ -59,6 +60,10 @@ _FIELDS = (
     "before_hash", "after_hash", "lines_added", "lines_removed", "cause",
 )  # fmt: skip
 _VALUES = ", ".join(f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' for name in _FIELDS)
+
+# Where a row has them; title and request of the turn stand between the fields and the order key.
+_OPERATION, _PATH, _PAYLOAD = map(_FIELDS.index, ("operation", "path", "payload"))
+_ORDER_KEY = len(_FIELDS) + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +118,21 @@ def history(
         counted: with lines counted from the contents, where their writer did not count them.
     """
     on_line = "" if rewritten or not rewritten_turns(query) else f" and {_ON_LINE}"
-    renames = _renames(query, on_line)
-    conditions, parameters = [], []
-    for name, end in lineage(path, renames).items():
-        parameters.append(name)
-        conditions.append(f"(path = ${len(parameters)} and order_key < {end})")
-    away = [str(order_key[-1]) for order_key, old, _ in renames if old == path]
-    conditions += [f"position in ({', '.join(away)})"] if away else []
-    rows = query(
-        f"select {_VALUES} from {_CHANGES} where ({' or '.join(conditions)}){on_line} order by order_key desc"
-        + (f" limit {limit}" if limit is not None else ""),
-        parameters,
-    ).rows
-    prompts = _prompts(query, {(row[2], row[3]) for row in rows})
+    # Most files were never renamed: one question gives their versions, and the renames that say so.
+    rows = _rows(query, "path = $1 or operation = 'rename'", [path], on_line)
+    renames = _renames_in(rows)
+    away = {order_key for order_key, old, _ in renames if old == path}
+    ends = lineage(path, renames)
+    if len(ends) > 1:
+        conditions = [
+            f"(path = ${number} and order_key < {end})" for number, end in enumerate(ends.values(), 1)
+        ]
+        conditions += [f"position in ({', '.join(str(key[-1]) for key in away)})"] if away else []
+        rows = _rows(query, " or ".join(conditions), list(ends), on_line)
+    else:
+        rows = [row for row in rows if row[_PATH] == path or tuple(row[_ORDER_KEY]) in away]
     deferred = DeferredContents(blobs, content_events_by_sql(query))
-    return [_version(row, prompts, blobs, deferred, counted) for row in rows]
+    return [_version(row, blobs, deferred, counted) for row in rows[:limit]]
 
 
 def with_doubts(
@@ -173,36 +178,30 @@ def lineage(path: str, renames: Iterable[Rename]) -> dict[str, OrderKey]:
 _NO_BEGINNING, _NO_END = (-2, 0, 0), (2**63 - 1, 0, 0)
 
 
-def _renames(query: Query, on_line: str) -> list[Rename]:
-    """All renames of the log; they are few."""
-    sql = f"select order_key, path, payload from {_CHANGES} where operation = 'rename'{on_line}"
-    renames = [(tuple(key), _old_path(payload), path) for key, path, payload in query(sql, ()).rows]
-    return [(key, old, path) for key, old, path in renames if old is not None and path is not None]
-
-
-def _prompts(
-    query: Query, turns: set[tuple[str | None, int | None]]
-) -> dict[tuple[str | None, int | None], tuple[str | None, str | None]]:
-    """Title and request of turns."""
-    sessions = sorted({session for session, turn in turns if session is not None and turn is not None})
-    if not sessions:
-        return {}
-    rows = query(
-        "select session_id, turn, title, user_request from turns where list_contains($1, session_id)",
-        [sessions],
+def _rows(query: Query, condition: str, parameters: Sequence[Any], on_line: str) -> list[tuple[Any, ...]]:
+    """The changes that meet a condition, newest first."""
+    return query(
+        f"select {_VALUES}, turn_title, turn_request, order_key from {_CHANGES} where ({condition}){on_line} "
+        "order by order_key desc",
+        parameters,
     ).rows
-    return {(session, turn): (title, request) for session, turn, title, request in rows}
+
+
+def _renames_in(rows: Iterable[tuple[Any, ...]]) -> list[Rename]:
+    """The renames among changes."""
+    renamed = [row for row in rows if row[_OPERATION] == "rename"]
+    renames = [(tuple(row[_ORDER_KEY]), _old_path(row[_PAYLOAD]), row[_PATH]) for row in renamed]
+    return [(key, old, path) for key, old, path in renames if old is not None and path is not None]
 
 
 def _version(
     row: tuple[Any, ...],
-    prompts: dict[tuple[str | None, int | None], tuple[str | None, str | None]],
     blobs: "BlobStore",
     deferred: DeferredContents,
     counted: bool,
 ) -> FileVersion:
     """The version that a change makes, with hashes of contents that were deferred, and lines `counted`."""
-    event = dict(zip(_FIELDS, row, strict=True))
+    event = dict(zip(_FIELDS, row, strict=False))
     event |= {"event_type": "file", "payload": jsontext.object_of(event["payload"])}
     event["before_hash"] = event["before_hash"] or deferred_content(event, "before_deferred", deferred)
     event["after_hash"] = event["after_hash"] or _stored(event, blobs, deferred)
@@ -213,7 +212,7 @@ def _version(
         counts = None  # not in the store
     if counts is not None:
         event["lines_added"], event["lines_removed"] = counts
-    title, request = prompts.get((event["session_id"], event["turn"]), (None, None))
+    title, request = row[len(_FIELDS) : _ORDER_KEY]
     old_path = _old_path(event["payload"])
     fields = {name: event[name] for name in _FIELDS if name != "payload"}
     return FileVersion(old_path=old_path, title=title, user_request=request, **fields)

@@ -10,14 +10,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.base.paths import path_bytes
 from eventlog.blobs.ids import blob_id, from_text, to_text
 from eventlog.replay.history import FileVersion, history
 from eventlog.replay.linediff import LINES_MAX, changes
+from eventlog.restore.plan import readable_plan
 from eventlog.undo.merge import is_text
-from eventlog.undo.plan import UndoStore, documents_of
+from eventlog.undo.plan import UndoStore, operations_of
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
 
 # Where a line comes from that no recorded version wrote.
 BEFORE = "before"  # it was there when recording began
@@ -49,8 +54,14 @@ class BlamedLine:
     origin: LineOrigin
 
 
+class BlameStore(UndoStore, Protocol):
+    """What keeping a blame needs of a store besides."""
+
+    def view(self) -> "LogView": ...
+
+
 @dataclass(frozen=True, slots=True)
-class _Content:
+class Content:
     """A content with the origin of each line."""
 
     hash: str
@@ -75,9 +86,21 @@ def blame(
         until: only versions before this position.
     Raises: NotFound (no version), Refused (not a text).
     """
-    fold = _Fold(store, ignore_spaces)
-    for step in _steps(store, path, until):
+    return lines_of(fold_of(store, path, ignore_spaces=ignore_spaces, until=until), path, now)
+
+
+def fold_of(
+    store: UndoStore, path: str, *, ignore_spaces: bool = False, until: int | None = None
+) -> "BlameFold":
+    """The versions of a file, folded. Args: as those of `blame`. Raises: Refused."""
+    fold = BlameFold(store, ignore_spaces)
+    for step in _steps(store, path, until, fold):
         fold.take(step)
+    return fold
+
+
+def lines_of(fold: "BlameFold", path: str, now: bytes | None) -> list[BlamedLine]:
+    """The lines after a fold, and those of the file as it stands. Raises: NotFound, Refused."""
     if now is not None:
         fold.change(to_text(blob_id(now)), now, NOW, None)
     content = fold.content
@@ -99,7 +122,7 @@ class _Step:
     is_add: bool
 
 
-def _steps(store: UndoStore, path: str, until: int | None) -> list[_Step]:
+def _steps(store: UndoStore, path: str, until: int | None, fold: "BlameFold") -> list[_Step]:
     """Versions and restores of the file, oldest first."""
     versions = history(store.query, store.blobs, path, rewritten=False, counted=False)
     steps = [
@@ -107,7 +130,7 @@ def _steps(store: UndoStore, path: str, until: int | None) -> list[_Step]:
         for v in reversed(versions)
     ]
     # Versions are in the order in which things happened; a restore stands where it was recorded.
-    for step in _restored(store, path):
+    for step in _restored(store, path, fold):
         at = next((i for i, other in enumerate(steps) if other.position > step.position), len(steps))
         steps.insert(at, step)
     return [step for step in steps if until is None or step.position < until]
@@ -117,10 +140,14 @@ def _is_gone(version: FileVersion, path: str) -> bool:
     return version.operation == "delete" or (version.operation == "rename" and version.old_path == path)
 
 
-def _restored(store: UndoStore, path: str) -> Iterator[_Step]:
+def _restored(store: UndoStore, path: str, fold: "BlameFold") -> Iterator[_Step]:
     """What restores of the directory that the store stands in did to the file."""
     target = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
-    for operation, document in documents_of(store):
+    for operation in operations_of(store).done:
+        document = readable_plan(store.blobs, operation.plan)
+        if document is None:
+            fold.is_complete = False
+            continue
         for step in document.steps if document.target == target else ():
             if step.path == path_bytes(path):
                 before = None if step.before is None else to_text(step.before.id)
@@ -128,14 +155,15 @@ def _restored(store: UndoStore, path: str) -> Iterator[_Step]:
                 yield _Step(operation.position, None, before, after, after is None, before is None)
 
 
-class _Fold:
+class BlameFold:
     """Takes versions one after the other."""
 
     def __init__(self, store: UndoStore, ignore_spaces: bool) -> None:
-        self.content: _Content | None = None
+        self.content: Content | None = None
+        self.is_complete = True  # every content and plan that it asked for was there
         self._get: Callable[[bytes], bytes] = store.blobs.get
         self._ignore_spaces = ignore_spaces
-        self._seen: dict[str, _Content] = {}  # every content that was there, with its origins then
+        self._seen: dict[str, Content] = {}  # every content that was there, with its origins then
 
     def take(self, step: _Step) -> None:
         if step.after is not None and self.content is not None and step.after == self.content.hash:
@@ -143,6 +171,8 @@ class _Fold:
         if step.is_delete:
             self.content = None
             return
+        if step.after is None or (step.before is None and not step.is_add):
+            self.is_complete = False
         if step.before is not None and not step.is_add:
             if self.content is None:
                 self._begin(step.before)
@@ -168,7 +198,7 @@ class _Fold:
             return
         lines = tuple(BytesIO(data).readlines())
         origins = tuple(LineOrigin(BEFORE, None, number) for number in range(1, len(lines) + 1))
-        self.content = self._seen[hash] = self._seen.get(hash, _Content(hash, lines, origins))
+        self.content = self._seen[hash] = self._seen.get(hash, Content(hash, lines, origins))
 
     def _change_to(self, hash: str, kind: str, version: FileVersion | None) -> None:
         data = self._read(hash)
@@ -182,7 +212,7 @@ class _Fold:
             return
         _refuse_binary(data)
         lines = tuple(BytesIO(data).readlines())
-        old = self.content or _Content("", (), ())
+        old = self.content or Content("", (), ())
         origins: list[LineOrigin] = []
         done = 0
         for a1, a2, b1, b2 in changes(self._keys(old.lines), self._keys(lines)):
@@ -190,7 +220,7 @@ class _Fold:
             origins += [self._origin(kind, version, number, lines) for number in range(b1, b2)]
             done = a2
         origins += old.origins[done:]
-        self.content = self._seen[hash] = _Content(hash, lines, tuple(origins))
+        self.content = self._seen[hash] = Content(hash, lines, tuple(origins))
 
     def _origin(
         self, kind: str, version: FileVersion | None, number: int, lines: Sequence[bytes]
@@ -210,6 +240,7 @@ class _Fold:
         try:
             data = self._get(from_text(hash))
         except EventLogError:
+            self.is_complete = False
             return None
         _refuse_binary(data)
         return data

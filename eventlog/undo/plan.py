@@ -64,6 +64,7 @@ class UndoPlan(RestorePlan):
     `of` names what is taken back. `outcomes` says of each path whether it is taken back exactly, merged, with
     markers, or was before. `clashes` are the conflicts with their lines. `skipped` are paths that are left
     alone: conflicts that were to be skipped, what is missing, and what nobody can be said to have changed.
+    `changes` are what is taken back.
     """
 
     operation: str = UNDO
@@ -71,6 +72,13 @@ class UndoPlan(RestorePlan):
     outcomes: Mapping[bytes, str] = field(default_factory=dict)
     clashes: tuple[UndoConflict, ...] = ()
     skipped: Listed = field(default_factory=list)
+    changes: tuple[RecordedChange, ...] = ()
+
+    def ids_at(self, path: bytes) -> set[bytes]:
+        """The contents that take part in what is done to a path; where a rename led to it, of all paths."""
+        of_path = [change for change in self.changes if path in change.paths] or self.changes
+        sides = (state for change in of_path for state in (change.before, change.after))
+        return {state.id for state in sides if state is not None}
 
     @property
     def partial(self) -> bool:
@@ -409,6 +417,7 @@ def _plan(
         "outcomes": work.outcomes,
         "clashes": tuple(work.conflicts),
         "skipped": sorted(skipped),
+        "changes": tuple(changes),
     }
     return UndoPlan(**values)
 

@@ -1,4 +1,4 @@
-"""`locus bisect run`: a planted break is found, in a directory that equals a full replay at each step."""
+"""`locus bisect`: a planted break is found, in a directory that equals a full replay at each step."""
 
 import json
 import math
@@ -168,3 +168,112 @@ def test_states_are_halved() -> None:
             for _, _, bisection in search(states, test):
                 left = bisection.candidates
             assert first_bad in left and set(left) - {first_bad} <= skipped
+
+
+def by_hand(locus: Locus, *words: str, code: int = 0) -> Any:
+    ended = locus("bisect", *words, "--json")
+    assert ended.code == code, ended.err
+    return json.loads(ended.text).get("bisect")
+
+
+@pytest.fixture
+def search_ended(work: Path, locus: Locus) -> Any:
+    """No search is left to the next test."""
+    yield
+    locus("bisect", "reset")
+    assert not (work / ".locus/live/bisect.json").exists()
+
+
+def test_a_person_answers_over_many_commands(work: Path, locus: Locus, search_ended: None) -> None:
+    """I28: by hand the same turn is found, with what was asked and its diff; each command is a process of
+    its own, the directory equals a full replay, only what differs is written, the project stays as it is."""
+    before = on_disk(work)
+    at = by_hand(locus, "start")
+    directory = Path(at["directory"])
+    written = 0
+    with Store.open(work / ".locus") as store:
+        while at["testing"] is not None:
+            assert at["found"] is None
+            whole = directory.parent / f"{directory.name}-whole-{len(at['tried'])}"
+            state = at["testing"]
+            store.tree(store.turn(state["turn"]), state["at"]).materialize(str(whole))
+            assert on_disk(directory) == on_disk(whole)
+            shutil.rmtree(whole)
+            (directory / "made-by-a-test").write_text("")
+            kept = (directory / "readme.md").stat().st_mtime_ns
+            is_bad = "BROKEN" in (directory / "src/app.py").read_text()
+            at = by_hand(locus, "bad" if is_bad else "good")
+            (directory / "made-by-a-test").unlink()
+            assert (directory / "readme.md").stat().st_mtime_ns == kept
+            written += 1
+    assert at["found"]["title"] == "Change 3" and written <= math.ceil(math.log2(at["states"]))
+    shown = locus("bisect", "log").text
+    assert (
+        '"Change 3" ' not in shown and '"Change 3"' in shown and "+BROKEN" in shown and "locus undo " in shown
+    )
+    assert by_hand(locus, "good")["found"] == at["found"]  # said once more
+    assert locus("bisect", "reset").code == 0
+    assert not directory.exists() and on_disk(work) == before
+
+
+def test_what_a_person_says_must_fit(work: Path, locus: Locus, search_ended: None) -> None:
+    """Named turns, a contradiction, a second start, no search, what cannot be judged: what to do is said."""
+    ended = locus("bisect", "good")
+    assert ended.code == 1 and "`locus bisect start`" in ended.err
+    at = by_hand(locus, "start")
+    assert "`locus bisect reset`" in locus("bisect", "start").err
+    tested = at["testing"]["turn"]
+    at = by_hand(locus, "bad", tested)
+    assert at["testing"]["turn"] != tested
+    ended = locus("bisect", "good", tested)
+    assert ended.code == 3 and "counts as bad" in ended.err
+    codes = [0]
+    while at["testing"] is not None:
+        ended = locus("bisect", "skip", "--json")
+        codes.append(ended.code)
+        at = json.loads(ended.text)["bisect"]
+    assert set(codes[:-1]) == {0} and codes[-1] == 4
+    assert at["found"] is None and len(at["candidates"]) > 1
+    assert "One of these broke it" in locus("bisect", "log").err
+
+
+def test_the_directory_of_a_search_is_checked(
+    work: Path, locus: Locus, tmp_path: Path, search_ended: None
+) -> None:
+    """I28: files that a killed command did not write to the end are written again before an answer counts; a
+    directory that is gone is filled again; another one in its place is refused, and reset leaves it alone."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "inside").write_text("mine\n")
+    assert "is not empty" in locus("bisect", "start", "--to", str(mine)).err
+    at = by_hand(locus, "start")
+    directory = Path(at["directory"])
+    exact = on_disk(directory)
+    notes = work / ".locus/live/bisect.json"
+    notes.write_text(json.dumps({**json.loads(notes.read_text()), "stats": None}))
+    (directory / "readme.md").unlink()
+    ended = locus("bisect", "bad")
+    assert ended.code == 3 and "look again" in ended.err and on_disk(directory) == exact
+    shutil.rmtree(directory)
+    assert locus("bisect", "bad").code == 3 and on_disk(directory) == exact
+    directory.rename(tmp_path / "moved")
+    mine.rename(directory)
+    ended = locus("bisect", "bad")
+    assert ended.code == 3 and "is not the directory" in ended.err
+    assert "another directory now" in locus("bisect", "reset").err
+    assert (directory / "inside").read_text() == "mine\n"
+    shutil.rmtree(directory)
+
+
+def test_a_start_into_a_named_directory(work: Path, locus: Locus, tmp_path: Path, search_ended: None) -> None:
+    """--to keeps the files after reset; --good and --bad are believed."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+    names = [states[3].turn.name, states[4].turn.name]
+    ended = locus("bisect", "start", "--good", names[0], "--bad", names[1], "--to", str(tmp_path / "here"))
+    assert ended.code == 0 and '"Change 3"' in ended.text and "+BROKEN" in ended.text
+    assert locus("bisect", "reset").code == 0
+    assert "No search" in locus("bisect", "reset").err
+    assert by_hand(locus, "start", "--to", str(tmp_path / "there"))["testing"] is not None
+    assert locus("bisect", "reset").code == 0
+    assert (tmp_path / "there/readme.md").exists()

@@ -28,6 +28,21 @@ def blamed(locus: Locus, *words: str) -> list[dict[str, Any]]:
     return lines
 
 
+def kept(work: Path) -> list[Path]:
+    """The files with origins that are kept."""
+    return sorted((work / ".locus/index").glob("blame-*"))
+
+
+def fresh(work: Path, locus: Locus, *words: str) -> list[dict[str, Any]]:
+    """The answer with nothing kept from before, which is that of what is kept."""
+    first, again = blamed(locus, *words), blamed(locus, *words)
+    for file in kept(work):
+        file.unlink()
+    lines = blamed(locus, *words)
+    assert first == again == lines
+    return lines
+
+
 def origins(lines: list[dict[str, Any]]) -> list[str]:
     return [line.get("title") or line["origin"] for line in lines]
 
@@ -136,3 +151,50 @@ def test_what_has_no_lines_is_refused(work: Path, locus: Locus) -> None:
     assert ended.code == 3 and "`locus history`" in ended.err
     assert locus("blame", "nothing.py").code == 1
     assert locus("blame", "a.txt:7").code == 2
+
+
+def test_what_is_kept_is_never_wrong(work: Path, locus: Locus) -> None:
+    """I22: after a new version, a rename, an undo, an edit by hand, an erasure and rot of the kept file the
+    answer is that of a fold of all versions; while nothing is recorded the kept file is not written again."""
+    (work / "a.py").write_text("one\ntwo\nthree\n")
+    agent = Agent(work)
+    agent.start()
+    edit(agent, "First words", "a.py", "two", "TWO")
+    assert origins(fresh(work, locus, "a.py")) == ["before", "First words", "before"]
+    (file,) = kept(work)
+    inode = file.stat().st_ino
+    assert blamed(locus, "a.py") and file.stat().st_ino == inode
+    edit(agent, "Second", "a.py", "three", "3")
+    assert origins(fresh(work, locus, "a.py")) == ["before", "First words", "Second"]
+    assert locus("undo", "--yes").code == 0
+    assert origins(fresh(work, locus, "a.py")) == ["before", "First words", "before"]
+    (work / "a.py").write_text("ONE\nTWO\nthree\n")
+    assert origins(fresh(work, locus, "a.py")) == ["now", "First words", "before"]
+    agent.prompt("Rename")
+    agent.bash("mv a.py b.py")
+    agent.stop()
+    assert origins(fresh(work, locus, "b.py"))[1] == "First words"
+    (file,) = kept(work)
+    data = bytearray(file.read_bytes())
+    data[data.index(b"First words")] ^= 1
+    file.write_bytes(data)
+    assert origins(blamed(locus, "b.py"))[1] == "First words"
+    ended = locus("store", "erase", "--secret", "First words", "--yes")
+    assert ended.code in (0, 4), ended.err
+    assert kept(work) == []
+    assert "First words" not in json.dumps(fresh(work, locus, "b.py"))
+
+
+def test_lines_are_counted_by_person(work: Path, locus: Locus) -> None:
+    """Who worked in the session, and the author of a commit; without a record of people it is not known."""
+    assert locus("person", "--name", "Some Person", "--email", "some@example.org").code == 0
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Write")
+    agent.write("a.py", "one\ntwo\n")
+    agent.stop()
+    with (work / "a.py").open("a") as file:
+        file.write("new\n")
+    shown = locus("blame", "a.py", "--by", "person").text.splitlines()
+    assert shown[0].split(maxsplit=3) == ["2", "66.7", "%", "Some Person <some@example.org>"]
+    assert shown[1].endswith("not recorded yet")

@@ -281,6 +281,37 @@ def test_an_ignored_file_comes_back_and_its_text_is_not_shown(work: Path, locus:
     for words in (("undo",), ("undo", "--json"), ("undo", "--dry-run")):
         ended = locus(*words)
         assert ended.code == 3 and "canary" not in ended.text + ended.err
+    (work / ".env").write_text("A=1\nTOKEN=canary-77aa\nB=2\nC=canary-3333\n")  # what comes later is merged
+    for words in (("undo", "--diff", "--dry-run"), ("undo", "--diff", "--dry-run", "--json")):
+        ended = locus(*words)
+        assert ended.code == 0 and "withheld" in ended.text and "canary" not in ended.text + ended.err
+
+
+def test_the_diff_of_a_plan_is_what_the_undo_changes(work: Path, locus: Locus) -> None:
+    """P5: `--diff` shows the change from what stands there, in a form that git applies, which gives the files
+    that the undo gives; what holds a secret is named and not shown, even where it was written since."""
+    bad_turn(work)
+    replace(work, "line 8", "mine")
+    spoiled = files(work)
+    shown = locus("undo", "--dry-run", "--diff")
+    patch = shown.text[shown.text.index("diff --git") :]
+
+    assert shown.code == 0 and files(work) == spoiled
+    assert "-LINE TWO\n+line 2\n" in patch and "+mine" not in patch and "deleted file mode" in patch
+    steps = asked(locus("undo", "--dry-run", "--diff", "--json"))["steps"]
+    assert "".join(step["diff"] for step in steps if step.get("diff")) == patch
+    kept_at = work.parent / "undo.patch"
+    kept_at.write_text(patch)
+    git(work, "apply", str(kept_at))
+    applied = files(work)
+    git(work, "apply", "-R", str(kept_at))
+    assert files(work) == spoiled
+    assert locus("undo", "--yes").code == 0 and files(work) == applied
+    assert "+LINE TWO" in locus("redo", "--dry-run", "--diff").text
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    replace(work, "mine", f"TOKEN = '{key}'")
+    kept = locus("redo", "--dry-run", "--diff")
+    assert "# text.py: withheld" in kept.text and key not in kept.text
 
 
 def test_undo_refuses_elsewhere(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
