@@ -60,7 +60,7 @@ def subagents_of(path: str) -> "list[str]":
 
 
 def _calls_in(agent: str, data: bytes) -> "list[Event]":
-    found: "dict[tuple[str, str], Event]" = {}
+    events_by_id: "dict[tuple[str, str], Event]" = {}
     prompt_id: "str | None" = None
     for line in data.split(b"\n"):
         prompt_id = _prompt_of(line) or prompt_id
@@ -77,8 +77,8 @@ def _calls_in(agent: str, data: bytes) -> "list[Event]":
                 events[str(call["message_id"]), str(call.get("request_id", ""))] = call
             for event in events.values() if prompt_id is not None else ():
                 event.setdefault("agent_turn_id", prompt_id)
-            found.update(events)
-    return list(found.values())
+            events_by_id.update(events)
+    return list(events_by_id.values())
 
 
 def _words_of(agent: str, record: "dict[str, object]") -> "list[Event]":

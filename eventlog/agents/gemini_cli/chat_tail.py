@@ -26,7 +26,7 @@ def read_calls(
     Raises: OSError when the file cannot be read.
     """
     data, mark = read_tail(path, mark, bytes_max)
-    found: "dict[str, list[Event]]" = {}
+    events_by_id: "dict[str, list[Event]]" = {}
     for line in data.split(b"\n"):
         if b'"tokens"' not in line or b'"gemini"' not in line:
             continue
@@ -41,8 +41,8 @@ def read_calls(
                 turn = _turn_at(text_of(record, "timestamp") or "", turns)
                 for event in events if turn is not None else ():
                     event["agent_turn_id"] = turn
-                found[str(call["message_id"])] = events
-    return [event for events in found.values() for event in events], mark
+                events_by_id[str(call["message_id"])] = events
+    return [event for events in events_by_id.values() for event in events], mark
 
 
 def _words_of(record: "dict[str, object]") -> "Event | None":
