@@ -192,8 +192,8 @@ def test_the_next_command_says_how_a_killed_undo_goes_on(
         assert in_child(copy.undo, number)
         if copy.files() not in (done, undone):
             break
-    for verb in ("undo", "redo"):
-        refused = command(copy.work, verb, "--yes")
+    for verb, how in (("undo", "--yes"), ("redo", "--yes"), ("undo", "--dry-run")):
+        refused = command(copy.work, verb, how)
         assert refused.returncode == 3 and "locus restore --recover" in refused.stderr
     assert command(copy.work, "restore", "--recover").returncode == 0
     assert copy.files() == undone
