@@ -86,6 +86,8 @@ def _words_of(agent: str, record: "dict[str, object]") -> "list[Event]":
     answer = object_of(record, "message")
     if record.get("isApiErrorMessage") is True or answer.get("model") == _SYNTHETIC:
         return []
+    if record.get("isSidechain") is True and text_of(record, "agentId") is None:
+        return []  # an import knows whose it is
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     columns = {
