@@ -127,9 +127,24 @@ def test_the_tour_prints_what_the_readme_shows(tour: tuple[Path, list[str]]) -> 
 
 
 def test_the_how_to_prints_what_it_shows(tmp_path: Path) -> None:
-    """Undo, redo, a conflict, recover, blame, bisect, compare: each command prints what the page shows."""
+    """Undo, redo, a conflict, recover, blame, bisect, compare, an agent's tool, the plugin's commands: each
+    prints what the page shows."""
     commands = [command for block in blocks("console", HOWTO) for command, _ in parse(block)]
     compare_printed(HOWTO, tmp_path, run_tour(tmp_path, commands))
+
+
+@pytest.mark.fast
+def test_the_how_to_runs_what_the_plugin_runs() -> None:
+    """Each command that a slash command of the plugin runs by itself is on the page, which names both."""
+    page = HOWTO.read_text(encoding="utf-8")
+    commands = {command for block in blocks("console", HOWTO) for command, _ in parse(block)}
+    files = sorted((ROOT / "plugins/claude-code/commands").glob("*.md"))
+
+    assert files
+    for file in files:
+        assert f"/locus:{file.stem}`" in page
+        runs = re.findall(r"^!`(.*)`$", file.read_text(encoding="utf-8"), re.M)
+        assert runs and {run.removesuffix(" $ARGUMENTS") for run in runs} <= commands, file.name
 
 
 def test_the_python_example_runs(tour: tuple[Path, list[str]]) -> None:

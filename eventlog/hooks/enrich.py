@@ -1,4 +1,4 @@
-"""The events of a call, completed from earlier notes: names, model calls, and calls reported twice or never.
+"""The events of a call, completed: names, model calls, the agent's words, and calls reported twice or never.
 
 Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
 """
@@ -57,7 +57,7 @@ class Completion:
             if not self.calls.named:
                 self._add_name(session, prompt)
         for path in self._transcripts():
-            self._add_model_calls(path)
+            self._add_from_transcript(path)
 
     def _settle(self, directory: HookDirectory, session: str) -> None:
         """Add an action for each tool of the turn that ended unreported, and have its changes captured.
@@ -94,7 +94,7 @@ class Completion:
         return paths
 
     def _reader(self) -> "Any":
-        """The module that reads model calls from what the agent writes."""
+        """The module that reads model calls and words from what the agent writes."""
         spec = agents.spec_of(self.call.agent)
         module = None if spec is None or spec.hooks is None else spec.hooks.model_calls
         return None if module is None else agents.loaded(module)
@@ -129,7 +129,7 @@ class Completion:
         self.call.events.insert(0, self.call.events.pop())
         self.lines.append(["named"])
 
-    def _add_model_calls(self, path: str) -> None:
+    def _add_from_transcript(self, path: str) -> None:
         key = short(path)
         previous = self.calls.marks.get(key) or TranscriptOffset()
         bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)

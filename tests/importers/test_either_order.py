@@ -33,6 +33,7 @@ ASKED = {
     "calls": "select message_id, prompt_tokens, completion_tokens from llm_calls order by all",
     "errors": "select agent, count(*) from events where event_type = 'error' group by all",
     "prompts": "select payload from events where event_type = 'intent' order by all",
+    "words": "select event_id, operation from events where event_type = 'message' order by all",
     "starts": "select agent, count(*) from events where event_type = 'tool_start' group by all",
 }
 
@@ -85,8 +86,8 @@ def _lean(value: object) -> object:
 def test_hooks_and_an_import_tell_one_session_in_either_order(
     fixture: Path, word: str, tmp_path: Path
 ) -> None:
-    """P3: sessions, turns, prompts, tool calls, model calls and errors are the same, whoever told them first;
-    who tells them again, after the other, adds nothing."""
+    """P3: sessions, turns, prompts, tool calls, model calls, words and errors are the same, whoever told them
+    first; who tells them again, after the other, adds nothing."""
     agent = "gemini-cli" if word == "chat" else "claude-code"
     found = []
     for first in ("hooks", "import"):

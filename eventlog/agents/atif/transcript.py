@@ -9,7 +9,8 @@ from typing import Any
 
 from eventlog.agents.kit.call import object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, counts, objects_of, others_in, text_in
+from eventlog.agents.kit.steps import Steps, counts, others_in
+from eventlog.agents.kit.words import objects_of, text_in
 
 AGENT = "atif"
 SUFFIXES = (".json",)

@@ -1,9 +1,10 @@
-"""Model calls from a transcript of Claude Code: the lines after a remembered offset, up to a bound.
+"""Model calls and the agent's words from a transcript of Claude Code, from a remembered offset on.
 
 A model's answer is written on several lines that repeat its `message.id` and, as it grows, its usage: of the
 lines read at once the last one of each (message, request) counts. A read that begins in the middle of an
-answer gives it once more with larger figures, and the projection `llm_calls` keeps the largest (P3). What
-is taken is figures and ids, never text. Only a plain file is read, through no symlink. On the hook path.
+answer gives it once more with larger figures, and the projection `llm_calls` keeps the largest (P3). Of what
+the model says its texts are taken, not what it thought. Only a plain file is read, through no symlink, and
+only up to a bound. On the hook path.
 """
 
 import os
@@ -20,6 +21,7 @@ from eventlog.agents.kit.call import (
     text_of,
     time_of,
 )
+from eventlog.agents.kit.words import message
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -38,7 +40,7 @@ def read_calls(
     bytes_max: int,
     turns: "dict[str, str] | None" = None,  # noqa: ARG001 -- lines name their turn
 ) -> "tuple[list[Event], TranscriptOffset]":
-    """`llm` events of the model calls after `mark`, and the mark to go on from.
+    """`message` and `llm` events of what is after `mark`, and the mark to go on from.
 
     Raises: OSError when the file cannot be read.
     """
@@ -58,23 +60,51 @@ def subagents_of(path: str) -> "list[str]":
 
 
 def _calls_in(agent: str, data: bytes) -> "list[Event]":
-    calls: "dict[tuple[str, str], Event]" = {}
+    events_by_id: "dict[tuple[str, str], Event]" = {}
     prompt_id: "str | None" = None
     for line in data.split(b"\n"):
         prompt_id = _prompt_of(line) or prompt_id
-        if b'"usage"' not in line or b'"assistant"' not in line:
+        if b'"assistant"' not in line or not (b'"usage"' in line or b'"text"' in line):
             continue
         try:
             record = jsontext.decode(line)
         except (ValueError, RecursionError):
             continue  # half a line, or damaged
         if isinstance(record, dict) and record.get("type") == "assistant":
-            event = call_of(agent, record)
-            if event is not None:
-                if "agent_turn_id" not in event and prompt_id is not None:
-                    event["agent_turn_id"] = prompt_id
-                calls[str(event["message_id"]), str(event.get("request_id", ""))] = event
-    return list(calls.values())
+            events = {("", str(event["event_id"])): event for event in _words_of(agent, record)}
+            call = call_of(agent, record)
+            if call is not None:
+                events[str(call["message_id"]), str(call.get("request_id", ""))] = call
+            for event in events.values() if prompt_id is not None else ():
+                event.setdefault("agent_turn_id", prompt_id)
+            events_by_id.update(events)
+    return list(events_by_id.values())
+
+
+def _words_of(agent: str, record: "dict[str, object]") -> "list[Event]":
+    """The texts of an answer's line; what the client made up is none."""
+    answer = object_of(record, "message")
+    if record.get("isApiErrorMessage") is True or answer.get("model") == _SYNTHETIC:
+        return []
+    if record.get("isSidechain") is True and text_of(record, "agentId") is None:
+        return []  # an import knows whose it is
+    content = answer.get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    columns = {
+        "agent_turn_id": text_of(record, "promptId"),
+        "subagent_id": text_of(record, "agentId"),
+        "message_id": message_id_of(record, text_of(record, "sessionId")),
+        "cwd": text_of(record, "cwd"),
+        "branch": text_of(record, "gitBranch"),
+        "agent_version": text_of(record, "version"),
+        "occurred_at": time_of(text_of(record, "timestamp")),
+    }
+    words = []
+    for number, block in enumerate(blocks):
+        text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+        if isinstance(text, str):
+            words.append(message(agent, text, text_of(record, "uuid"), str(number), **columns))
+    return [event for event in words if event is not None]
 
 
 def _prompt_of(line: bytes) -> "str | None":

@@ -18,6 +18,7 @@ SPEC = AgentSpec(
     folder=".codex",
     hooks=HookSpec(
         adapter="eventlog.agents.codex.hooks",
+        model_calls="eventlog.agents.codex.words_tail",
         reads_answer=True,
         tells_outcome_of_calls=True,
         spells_arguments=True,

@@ -182,6 +182,8 @@ def _stop(call: Call, payload: "Payload") -> None:
     outcome = payload.get("last_assistant_message")
     rest = without(payload, *_SHARED, "last_assistant_message")
     call.end_turn(outcome, rest, status="interrupted" if interrupted else "completed")
+    if "subagent_id" not in call.columns:
+        call.read_transcript(text_of(payload, "transcript_path"))
 
 
 def _subagent(call: Call, payload: "Payload") -> None:

@@ -1,10 +1,8 @@
-"""What was said in a rollout of Codex, each text once: most stand there as an item and as an event. Pure."""
+"""What was said in a rollout of Codex: which texts are the user's, and what stands beside them. Pure."""
 
 from typing import Any
 
 from eventlog.agents.kit.draft import rest_of
-
-ITEM, EVENT = 0, 1  # where a text stands: in an item of the conversation, or in an event of the client
 
 # Of items and events, what columns hold or what another event records.
 PASSTHROUGH = "internal_chat_message_metadata_passthrough"
@@ -21,22 +19,6 @@ _OF_CLIENT_BARE = (
     "<turn_aborted>",
     "# AGENTS.md instructions",
 )
-
-
-class Texts:
-    """The texts of one turn, and how often each channel had them."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], list[int]] = {}
-
-    def clear(self) -> None:
-        self._counts.clear()
-
-    def nth(self, kind: str, text: str, channel: int) -> int:
-        """Which one of its kind a text is in its turn, from 1; 0 when the other channel had it."""
-        counts = self._counts.setdefault((kind, text), [0, 0])
-        counts[channel] += 1
-        return counts[channel] if counts[channel] > counts[1 - channel] else 0
 
 
 def is_of_client(text: str, *, bare: bool) -> bool:

@@ -14,7 +14,7 @@ from eventlog.agents.codex.texts import PASSTHROUGH
 from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit, rest_of
 from eventlog.agents.kit.patches import edits_of, patch_in
-from eventlog.agents.kit.steps import text_in
+from eventlog.agents.kit.words import text_in
 from eventlog.base import jsontext
 from eventlog.base.types import Event
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.codex import copies, texts, tools, usage
-from eventlog.agents.codex.texts import EVENT, ITEM, prompt_rest
+from eventlog.agents.codex.texts import prompt_rest
+from eventlog.agents.codex.words_tail import EVENT, ITEM, Texts
 from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import text_in
 from eventlog.agents.kit.times import time_of
+from eventlog.agents.kit.words import text_in
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
@@ -68,7 +69,7 @@ class CodexReader:
         self._turn: str | None = None
         self._begun: set[str] = set()
         self._prompts = 0
-        self._texts = texts.Texts()
+        self._texts = Texts()
         self._context: dict[str, Any] = {}
         # A text that the next line may say again: what takes it, the text, all else, its columns.
         self._held: tuple[str, dict[str, Any], Event, int, bool] | None = None

@@ -12,7 +12,8 @@ from eventlog.agents.copilot_cli import chat
 from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import Steps, counts, objects_of, text_in
+from eventlog.agents.kit.steps import Steps, counts
+from eventlog.agents.kit.words import objects_of, text_in
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 

@@ -1,13 +1,14 @@
-"""Model calls from a chat file of Gemini CLI: the lines after a remembered offset, up to a bound.
+"""Model calls and the agent's words from a chat of Gemini CLI, from a remembered offset on, up to a bound.
 
 A message is written again with more fields until it is complete: of the lines read at once the last one of
 each id counts, and one read again has the same event id, made of the message's id and its figures.
-What is taken is figures and ids, never text. On the hook path.
+A message that has figures has all its text. On the hook path.
 """
 
 from blake3 import blake3
 
 from eventlog.agents.kit.call import TranscriptOffset, int_of, object_of, read_tail, text_of, time_of
+from eventlog.agents.kit.words import message, text_in
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -18,14 +19,14 @@ AGENT = "gemini-cli"
 def read_calls(
     _agent: str, path: str, mark: TranscriptOffset, bytes_max: int, turns: "dict[str, str]"
 ) -> "tuple[list[Event], TranscriptOffset]":
-    """`llm` events of the model calls after `mark`, each in the one of `turns` that it was made in, and the
-    mark to go on from.
+    """`message` and `llm` events of what is after `mark`, each in the one of `turns` that it was made in, and
+    the mark to go on from.
 
     Args: turns: their names, in order; of each a text that ends with the time it began at.
     Raises: OSError when the file cannot be read.
     """
     data, mark = read_tail(path, mark, bytes_max)
-    calls: "dict[str, Event]" = {}
+    events_by_id: "dict[str, list[Event]]" = {}
     for line in data.split(b"\n"):
         if b'"tokens"' not in line or b'"gemini"' not in line:
             continue
@@ -34,13 +35,21 @@ def read_calls(
         except (ValueError, RecursionError):
             continue  # damaged
         if isinstance(record, dict) and record.get("type") == "gemini":
-            event = call_of(record)
-            if event is not None:
+            call, words = call_of(record), _words_of(record)
+            if call is not None:
+                events = [call] if words is None else [words, call]
                 turn = _turn_at(text_of(record, "timestamp") or "", turns)
-                if turn is not None:
+                for event in events if turn is not None else ():
                     event["agent_turn_id"] = turn
-                calls[str(event["message_id"])] = event
-    return list(calls.values()), mark
+                events_by_id[str(call["message_id"])] = events
+    return [event for events in events_by_id.values() for event in events], mark
+
+
+def _words_of(record: "dict[str, object]") -> "Event | None":
+    """The text of an answer; None without one."""
+    text = text_in(record.get("content"))
+    at = time_of(text_of(record, "timestamp"))
+    return message(AGENT, text, text_of(record, "id"), "0", occurred_at=at) if text else None
 
 
 def call_of(record: "dict[str, object]") -> "Event | None":

@@ -19,7 +19,7 @@ from eventlog.agents.gemini_cli.hooks import CONTENTS, TOOLS, WRITE_FILE, exit_c
 from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of, time_of, without
 from eventlog.agents.kit.draft import REPLACE, WRITE, Draft, FileEdit, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource, head_of
-from eventlog.agents.kit.steps import objects_of, text_in
+from eventlog.agents.kit.words import objects_of, text_in
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.names import event_id_of

@@ -91,7 +91,7 @@ class Call:
     edit tool names. `prompt` is a person's message, which names the turn (whose start is the first event) and
     may name the session. `ended` are the actions of tools that are known to have ended; `may_duplicate` says
     that their actions may have been recorded before, `tools_settled` that every tool of the turn has ended by
-    now. `transcripts` are files in which the agent keeps its model calls.
+    now. `transcripts` are files in which the agent keeps its model calls and words.
 
     An agent that gives its turns and tool calls no ids says `called_at`, the time of the call, and
     `tool_call`, the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call.
@@ -180,7 +180,7 @@ class Call:
         self.moment = TURN_END
 
     def read_transcript(self, path: "str | None") -> None:
-        """Model calls stand in the file at `path`."""
+        """Model calls, or the agent's words, stand in the file at `path`."""
         self.transcripts += [] if path is None else [path]
 
     # -- events ----------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ class HookSpec(FrozenRecord):
     """What the agent's hooks give and take. Read on the hook path."""
 
     adapter: str  # module with `interpret(payload) -> Call`
-    # Module with `read_calls(agent, path, offset, bytes_max, stamps)`, for model calls that transcripts alone
-    # have, and maybe `subagents_of(path)`, the transcripts that belong to one.
+    # Module with `read_calls(agent, path, offset, bytes_max, stamps)`, for the model calls and words that
+    # transcripts alone have, and maybe `subagents_of(path)`, the transcripts that belong to one.
     model_calls: str | None = None
     process_variable: str | None = None  # which hooks find the agent's process id in
     reads_answer: bool = False  # the agent reads what the hook prints that begins a session

@@ -173,18 +173,6 @@ def counts(usage: "Mapping[str, Any]", **names: str) -> dict[str, int | None]:
     return {column: int_of(usage, name) for column, name in names.items()}
 
 
-def objects_of(value: object) -> "list[dict[str, Any]]":
-    """Those of a list that are objects."""
-    return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
-
-
-def text_in(content: object) -> str:
-    """The texts of a content that is one, or a list of blocks."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(block["text"] for block in objects_of(content) if isinstance(block.get("text"), str))
-
-
 def others_in(content: object) -> "list[Any] | None":
     """The blocks of a content that are more than text."""
     blocks = content if isinstance(content, list) else []

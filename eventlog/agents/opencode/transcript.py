@@ -15,7 +15,7 @@ from typing import Any
 from eventlog.agents.kit.call import ToolUse, int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import objects_of
+from eventlog.agents.kit.words import objects_of
 from eventlog.agents.opencode.edits import edits_of, seen_in
 from eventlog.agents.opencode.hooks import (
     SUBAGENT_TOOL,
