@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import eventlog
 from eventlog import agents
+from eventlog.base import config
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
 from eventlog.undo.blame import VERSION, blame
@@ -24,6 +25,9 @@ from ..output import count, document, moment, one_line, put, say
 from ..progress import Progress
 from .restore import check_whereabouts, name_of, reasons, text_of
 
+if TYPE_CHECKING:
+    from eventlog.memory.undo_notice import NoticedSession
+
 # What is taken for the name of something that can be undone, and not for a path.
 _NAMES = re.compile(r"(turn|session|event|action|git):.+|last(:.+)?|[0-9a-z]{4,}_[0-9]+")
 
@@ -37,6 +41,9 @@ class _WithPaths(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
+_TELL = click.option("--tell", is_flag=True, help="Tell the session at its next prompt what was done.")
+
+
 @click.command("undo", cls=_WithPaths)
 @click.argument("names", nargs=-1, metavar="[WHAT]… [--] [PATH]…")
 @click.option("--since", is_flag=True, help="The turn, and all later ones of its session.")
@@ -46,6 +53,7 @@ class _WithPaths(click.Command):
 )
 @click.option("--force", is_flag=True, help="Also what a running turn has changed so far.")
 @click.option("--list", "as_list", is_flag=True, help="List what was undone and redone, newest first.")
+@_TELL
 @plan_options
 @json_option
 @with_consent
@@ -133,6 +141,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
 
 
 @click.command("redo")
+@_TELL
 @plan_options
 @json_option
 @with_consent
@@ -152,7 +161,12 @@ _ACTIONS = {"create": "create", "overwrite": "edit", "chmod": "mode", "retype": 
 
 
 def _run(
-    store: "eventlog.Store", plan_of: "Callable[[], eventlog.UndoPlan]", *, consent: Consent, as_json: bool
+    store: "eventlog.Store",
+    plan_of: "Callable[[], eventlog.UndoPlan]",
+    *,
+    consent: Consent,
+    as_json: bool,
+    tell: bool,
 ) -> None:
     """Make the plan, show it, and carry it out with the consent of who asks."""
     consent.check_one()
@@ -179,12 +193,36 @@ def _run(
         consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
         with Progress(plan.operation):
             outcome = store.restore(plan)
+    noticed = _tell(store, plan, outcome, tell)
     if as_json:
-        put(document({plan.operation: _as_json(plan, outcome)}))
+        put(document({plan.operation: {**_as_json(plan, outcome), "tells": _readers(noticed)}}))
     else:
         say(_summary(plan, outcome, consent.dry_run))
+        for session in noticed:
+            say(
+                f"Its session of {session.agent} is informed at its next prompt."
+                if session.reads
+                else f"{session.agent} reads nothing at a prompt, so its session is not informed."
+            )
     if plan.partial:
         exit_with(PARTIAL)
+
+
+def _tell(
+    store: "eventlog.Store", plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None", tell: bool
+) -> "list[NoticedSession]":
+    """Leave a line for the next prompt of the sessions concerned, where somebody asked for it."""
+    if outcome is None or outcome.event is None:
+        return []
+    if not tell and not config.read(store.fs, store.layout).undo_tell:
+        return []
+    from eventlog.memory.undo_notice import leave_notices
+
+    return leave_notices(store, plan, outcome.event)
+
+
+def _readers(noticed: "list[NoticedSession]") -> list[dict[str, str]]:
+    return [{"agent": session.agent, "session": session.session} for session in noticed if session.reads]
 
 
 # -- showing -------------------------------------------------------------------------------------------

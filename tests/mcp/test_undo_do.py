@@ -152,8 +152,9 @@ def test_a_stale_token_is_refused(work: Path, asking: Agent) -> None:
     """P1: a plan is carried out as it was shown: not after a change of a file, nor a second time."""
     token = planned(work)
     assert token == planned(work)
-    (work / "src/app.py").write_text("print('two')\n# mine\n")
+    (work / "src/app.py").chmod(0o755)  # no conflict, but another plan
     assert "changed since that plan" in refused(work, token)
+    (work / "src/app.py").chmod(0o644)
     (work / "src/app.py").write_text("print('three')\n")
     assert "undo_do" not in call(work, "undo_plan")  # a conflict is for a person
     assert "changed since that plan" in refused(work, token)

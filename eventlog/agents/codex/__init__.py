@@ -19,6 +19,7 @@ SPEC = AgentSpec(
     hooks=HookSpec(
         adapter="eventlog.agents.codex.hooks",
         reads_answer=True,
+        answered_prompt="UserPromptSubmit",
         tells_outcome_of_calls=True,
         spells_arguments=True,
     ),
