@@ -98,7 +98,7 @@ def test_without_being_asked_nothing_is_told(work: Path, locus: Locus) -> None:
 
 
 def test_the_setting_tells_always(work: Path, locus: Locus) -> None:
-    """`[undo] tell` stands for the option, of redo as well: each prompt gets what was done before it."""
+    """P8: `[undo] tell` stands for the option, of redo as well: a prompt gets what holds, and no more."""
     (work / ".locus/config.toml").write_text(SETTING)
     agent = turn_of(work)
     undone = json.loads(locus("undo", "--yes", "--json").text)["undo"]
