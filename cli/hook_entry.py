@@ -2,7 +2,7 @@
 
 Reads one JSON object from standard input and records the call and the files that it changed, with
 `eventlog.hooks.record`; this is the process around that. It never hurts the work that it records (P4): it
-always exits 0, prints nothing but the briefing that a setting asks for, ends within `_DEADLINE_S` and a
+always exits 0, prints nothing but what a setting or a person asks for, ends within `_DEADLINE_S` and a
 little, and imports no click, pyarrow, duckdb or orjson (I34). Failures are noted in
 `.locus/tmp/hook-errors.log`. Without a store it does nothing.
 """
@@ -79,7 +79,7 @@ def main() -> None:
                 start=_start_contents,
             )
             if not fs.is_detached:
-                _brief(call, store, started_s)
+                _answer(call, store, started_s)
             if call.moment in ("turn_end", "session_end"):
                 from . import maintainer
 
@@ -109,11 +109,31 @@ def _start_contents(job: "Job") -> "Started":
 def _end_without_recording(call: "Call", store: str, started_s: float) -> "NoReturn":
     """End the process for which the agent waits; another process goes on recording."""
     try:
-        _brief(call, store, started_s)
+        _answer(call, store, started_s)
     except BaseException as error:
         note(store, error)
     finally:
         _end()
+
+
+def _answer(call: "Call", store: str, started_s: float) -> None:
+    """Write what the agent reads: of a new session the briefing, at a prompt what a person asked to tell."""
+    if call.moment == "turn_start":
+        from eventlog.base.fs import REAL
+        from eventlog.base.layout import Layout
+        from eventlog.hooks import state
+
+        layout = Layout(store)
+        if call.session is not None and state.notices_of(REAL, layout, call.session):
+            from eventlog.hooks import notices  # of few prompts, and each module costs
+
+            _write(notices.answer(REAL, layout, call))
+    _brief(call, store, started_s)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
 
 
 def _brief(call: "Call", store: str, started_s: float) -> None:
@@ -149,9 +169,7 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
         until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)
         _await(maintainer.start_facts(store), until_s)
     top = None if location is None else location.root
-    data = briefing_hook.at_start(call.agent, call.session, layout, who, settings, top)
-    while data:
-        data = data[os.write(1, data) :]
+    _write(briefing_hook.at_start(call.agent, call.session, layout, who, settings, top))
 
 
 def _await(child: "int | None", until_s: float) -> None:

@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import eventlog
 from eventlog import agents
+from eventlog.base import config
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
 from eventlog.undo.blame import VERSION
@@ -26,6 +27,9 @@ from ..output import count, document, lines, moment, one_line, put, say
 from ..progress import Progress
 from .restore import check_whereabouts, name_of, reasons, text_of
 
+if TYPE_CHECKING:
+    from eventlog.memory.undo_notice import NoticedSession
+
 # What is taken for the name of something that can be undone, and not for a path.
 _NAMES = re.compile(r"(turn|session|event|action|git):.+|last(:.+)?|[0-9a-z]{4,}_[0-9]+")
 
@@ -42,6 +46,7 @@ class _WithPaths(click.Command):
 _diff_option = click.option(
     "--diff", "with_diff", is_flag=True, help="Also show the diff of what would change."
 )
+_TELL = click.option("--tell", is_flag=True, help="Tell the session at its next prompt what was done.")
 
 
 @click.command("undo", cls=_WithPaths)
@@ -54,6 +59,7 @@ _diff_option = click.option(
 @click.option("--force", is_flag=True, help="Also what a running turn has changed so far.")
 @_diff_option
 @click.option("--list", "as_list", is_flag=True, help="List what was undone and redone, newest first.")
+@_TELL
 @plan_options
 @json_option
 @with_consent
@@ -142,6 +148,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
 
 @click.command("redo")
 @_diff_option
+@_TELL
 @plan_options
 @json_option
 @with_consent
@@ -167,6 +174,7 @@ def _run(
     consent: Consent,
     with_diff: bool,
     as_json: bool,
+    tell: bool,
 ) -> None:
     """Make the plan, show it, and carry it out with the consent of who asks."""
     consent.check_one()
@@ -195,12 +203,37 @@ def _run(
         consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
         with Progress(plan.operation):
             outcome = store.restore(plan)
+    noticed = _tell(store, plan, outcome, tell)
     if as_json:
-        put(document({plan.operation: _as_json(plan, outcome, shown)}))
+        fields = {**_as_json(plan, outcome, shown), "tells": _readers(noticed)}
+        put(document({plan.operation: fields}))
     else:
         say(_summary(plan, outcome, consent.dry_run))
+        for session in noticed:
+            say(
+                f"Its session of {session.agent} is informed at its next prompt."
+                if session.reads
+                else f"{session.agent} reads nothing at a prompt, so its session is not informed."
+            )
     if plan.partial:
         exit_with(PARTIAL)
+
+
+def _tell(
+    store: "eventlog.Store", plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None", tell: bool
+) -> "list[NoticedSession]":
+    """Leave a line for the next prompt of the sessions concerned, where somebody asked for it."""
+    if outcome is None or outcome.event is None:
+        return []
+    if not tell and not config.read(store.fs, store.layout).undo_tell:
+        return []
+    from eventlog.memory.undo_notice import leave_notices
+
+    return leave_notices(store, plan, outcome.event)
+
+
+def _readers(noticed: "list[NoticedSession]") -> list[dict[str, str]]:
+    return [{"agent": session.agent, "session": session.session} for session in noticed if session.reads]
 
 
 # -- showing -------------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@
     overlaps = true                      # and where sessions meet
     tokens = 600                         # how long it may be; 1000 by default
 
+    [undo]                               # what an undo may be for agents (docs/undo.md)
+    agents = true                        # `locus mcp` has undo_do, for the calling session; by default not
+    tell = true                          # the session is told at its next prompt; by default it is not
+
     [export]                             # what exports contain about people (docs/people.md)
     people = "digest"                    # "no", which is the default, keyed digests, or "full"
 
@@ -79,6 +83,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "export": {"people": _People},
     "integrity": {"check_days": int},
     "sessions": {"idle_hours": int},
+    "undo": {"agents": bool, "tell": bool},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -88,12 +93,12 @@ _DEFAULTS: "dict[str, object]" = {
     "enabled": True, "allow": (), "deny": (), "include": (), "max_file_bytes": None, "max_age_days": None,
     "max_sessions": None, "max_bytes": None, "shared_context": False, "codes_base": None,
     "briefing_at_start": False, "briefing_overlaps": False, "briefing_tokens": None, "people": PEOPLE[0],
-    "check_days": None, "idle_hours": None, "problem": None,
+    "check_days": None, "idle_hours": None, "undo_agents": False, "undo_tell": False, "problem": None,
 }  # fmt: skip
 # The keys of the file that are called otherwise here.
 _NAMES = {
     "shared": "shared_context", "at_start": "briefing_at_start", "overlaps": "briefing_overlaps",
-    "tokens": "briefing_tokens",
+    "tokens": "briefing_tokens", "agents": "undo_agents", "tell": "undo_tell",
 }  # fmt: skip
 
 
@@ -118,6 +123,8 @@ class Config:
     people: str
     check_days: "int | None"
     idle_hours: "int | None"
+    undo_agents: bool
+    undo_tell: bool
     problem: "str | None"
 
     def __init__(self, **settings: object) -> None:

@@ -28,6 +28,7 @@
       live/<worktree>.{told,running}                  derived: what hooks have reported of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
+      live/<session>-<time>-<event>.notice            what a session gets at its next prompt (docs/undo.md)
       live/maintained                                 when a hook last started maintenance
       live/bisect.json                                derived: a bisection by hand under way
       live/costs                                      derived: what sessions and the day cost (docs/costs.md)

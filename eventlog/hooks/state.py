@@ -51,6 +51,7 @@ GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 SESSION_ENDED = "session ended"
 _LOCK_WAIT_S = 0.02
+NOTICE = ".notice"
 _HEX = frozenset("0123456789abcdef")
 _OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
 
@@ -59,6 +60,15 @@ def short(text: "str | bytes") -> str:
     """16 hex digits that stand for a text in these files and their names."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     return blake3(data).hexdigest()[:16]
+
+
+def notices_of(fs: "FileSystem", layout: Layout, session: str) -> "list[str]":
+    """The names of the notices for a session (`notices.py`), oldest first."""
+    try:
+        names = fs.listdir(layout.directory(LIVE_DIR))
+    except OSError:
+        return []
+    return sorted(name for name in names if name.endswith(NOTICE) and name.startswith(f"{short(session)}-"))
 
 
 class CaptureCheckpoint:

@@ -13,6 +13,7 @@ from eventlog.hooks import state
 from eventlog.worktree import statcache
 
 AGE_S_MIN = 24 * 3600
+NOTICE_AGE_S_MIN = 30 * AGE_S_MIN  # no prompt came, or its agent has no hooks here
 _CALLS, _CHECKPOINT = ".calls", ".told"
 _NAME = frozenset("0123456789abcdef")
 _NAME_SIZE = 16
@@ -27,11 +28,12 @@ def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
         return removed  # a store of an earlier version has none
     alive = _alive(layout, names)
     for name in names:
-        session = name.removesuffix(_CALLS)
-        if session + _CALLS != name or not _is_ours(session) or session in alive:
+        session, is_notice = name.removesuffix(_CALLS), name.endswith(state.NOTICE)
+        if not is_notice and (session + _CALLS != name or not _is_ours(session) or session in alive):
             continue
         try:
-            if fs.time_ns() / 1e9 - fs.lstat(layout.live(name)).st_mtime > AGE_S_MIN:
+            age_s = fs.time_ns() / 1e9 - fs.lstat(layout.live(name)).st_mtime
+            if age_s > (NOTICE_AGE_S_MIN if is_notice else AGE_S_MIN):
                 fs.unlink(layout.live(name))
                 removed.append(layout.live(name))
         except FileNotFoundError:

@@ -134,6 +134,7 @@ class Tool:
     parameters: tuple[Parameter, ...] = ()
     writes: bool = False
     quotes: bool = True  # its answer quotes the record, and has pages
+    changes_files: bool = False  # of the working directory, and only where a person switched that on
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
@@ -189,8 +190,13 @@ REGISTERED: dict[str, Tool] = {}
 _Function = TypeVar("_Function", bound=Callable[..., Answer])
 
 
-def tool(title: str, *, name: str | None = None, writes: bool = False) -> Callable[[_Function], _Function]:
-    """Register a function as the tool of its name, with its docstring as description."""
+def tool(
+    title: str, *, name: str | None = None, writes: bool = False, changes_files: bool = False
+) -> Callable[[_Function], _Function]:
+    """Register a function as the tool of its name, with its docstring as description.
+
+    Its keyword-only parameters are no arguments of a call: `tools_for` gives them.
+    """
 
     def register(run: _Function) -> _Function:
         _, *parameters = inspect.signature(run, eval_str=True).parameters.values()  # the first is the store
@@ -200,13 +206,18 @@ def tool(title: str, *, name: str | None = None, writes: bool = False) -> Callab
             title=title,
             text=" ".join((run.__doc__ or "").split()),
             run=run,
-            parameters=tuple(map(_parameter, parameters)),
+            parameters=tuple(_parameter(stated) for stated in parameters if not _is_given(stated)),
             writes=writes,
             quotes=not writes,
+            changes_files=changes_files,
         )
         return run
 
     return register
+
+
+def _is_given(stated: inspect.Parameter) -> bool:
+    return stated.kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def _parameter(stated: inspect.Parameter) -> Parameter:

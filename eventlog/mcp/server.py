@@ -88,7 +88,7 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     import eventlog
-    from eventlog.mcp.tools import tools_for
+    from eventlog.mcp.tools import asking_session, tools_for
 
     tools = {tool.name: tool for tool in tools_for(agent)}
     listed = [
@@ -101,7 +101,7 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
             # A hint that equals its default is left out.
             annotations=types.ToolAnnotations(
                 read_only_hint=None if tool.writes else True,
-                destructive_hint=False if tool.writes else None,
+                destructive_hint=False if tool.writes and not tool.changes_files else None,
                 open_world_hint=False,
             ),
         )
@@ -170,8 +170,27 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
         root: tuple[str, bool] = await soon(partial(served_store.root, store, roots_or_request))
         return root
 
-    async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=listed)
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        switched_on = await may_change_files(ctx, params)
+        shown = [tool for tool in listed if switched_on or not tools[tool.name].changes_files]
+        return types.ListToolsResult(tools=shown)
+
+    async def may_change_files(ctx: Any, params: Any) -> bool:
+        """Whether tools that change files are of use: they are switched on, and it is known who calls.
+
+        The newer protocol cannot ask for the roots here: then the store is that of a client without any.
+        Each call asks its own store once more.
+        """
+        if asking_session(agent, os.environ) is None:
+            return False
+        try:
+            root = await where(ctx, params, None)
+            if not isinstance(root, tuple):
+                root = await soon(partial(served_store.root, None, None))
+            switched_on: bool = await soon(partial(_agents_may_undo, root[0]))
+            return switched_on
+        except EventLogError:
+            return False  # no store, so nothing to undo
 
     async def call_tool(
         ctx: Any, params: types.CallToolRequestParams
@@ -248,6 +267,14 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
     )
+
+
+def _agents_may_undo(root: str) -> bool:
+    from eventlog.mcp.undo import agents_may_undo
+    from eventlog.store import Store
+
+    with Store.open(root) as store:
+        return agents_may_undo(store)
 
 
 def _of_resource(tools: Mapping[str, Any], uri: str) -> ToolCall:

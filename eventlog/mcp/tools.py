@@ -5,9 +5,14 @@ every request, so they are short, and an argument has one name, one form and one
 earlier names, and names from elsewhere, are accepted as well.
 """
 
+import inspect
+import os
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
+from eventlog import agents
 from eventlog.mcp.call import REGISTERED, Hint, Tool
 
 Agent = Annotated[str, Hint(aliases=("agent",))]
@@ -19,6 +24,10 @@ Reasoning = Annotated[str, Hint("Why.")]
 Rows = Annotated[int, Hint(least=1, most=200)]
 SessionId = Annotated[str, Hint(aliases=("session",))]
 Tokens = Annotated[int, Hint("Tokens.", least=100, most=8000)]
+# An agent, and its own id of a session.
+AskingSession = tuple[str, str]
+# The parameter of a tool that gets the session which asks. No argument of a call names it.
+SESSION = "session"
 Words = Annotated[str, Hint('All must occur; "a phrase", begin*, -without.')]
 
 
@@ -34,4 +43,17 @@ def _for_agent(tool: Tool, agent_id: str) -> Tool:
         replace(parameter, default=agent_id) if parameter.name == "agent_id" else parameter
         for parameter in tool.parameters
     )
-    return replace(tool, parameters=tuple(parameters))
+    run = tool.run
+    if SESSION in inspect.signature(run).parameters:
+        run = partial(run, **{SESSION: asking_session(agent_id, os.environ)})
+    return replace(tool, parameters=tuple(parameters), run=run)
+
+
+def asking_session(agent_id: str, environ: Mapping[str, str]) -> AskingSession | None:
+    """The session that a server serves; None where its agent does not say.
+
+    Only the served agent's own variable counts: one that another agent started inherits that one's.
+    """
+    spec = agents.spec_of(agent_id)
+    session = environ.get(spec.session_variable) if spec and spec.session_variable else None
+    return (agent_id, session) if session else None

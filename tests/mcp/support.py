@@ -1,5 +1,6 @@
 """What tests of the MCP server share: a recorded project, the official SDK's client as plain calls."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,15 @@ class Served:
         found = self.result(tool, **arguments)
         assert found.is_error, text_of(found)
         return text_of(found)
+
+
+def size_of_definitions(client: Served) -> int:
+    """The bytes that all listed tools take in a request."""
+    listed = client.portal.call(client.client.list_tools).tools
+    sent = json.dumps(
+        [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed], ensure_ascii=False
+    )
+    return len(sent.replace('": ', '":').replace(", ", ",").encode())
 
 
 def text_of(result: types.CallToolResult) -> str:

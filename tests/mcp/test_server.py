@@ -29,7 +29,7 @@ from eventlog.store import Store
 from tests.cli.hook_support import Agent
 from tests.cli.hook_support import project as project_with_hooks
 from tests.cli.support import locus_process
-from tests.mcp.support import LEGACY, MODERN, Served, make_project, served, text_of
+from tests.mcp.support import LEGACY, MODERN, Served, make_project, served, size_of_definitions, text_of
 
 TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 
@@ -105,14 +105,7 @@ def test_definitions_cost_at_most_3000_tokens(either: Served) -> None:
 
     A token is taken as four characters, as no tokenizer is here: of this text the known ones make fewer.
     """
-    listed = either.portal.call(either.client.list_tools).tools
-    sent = json.dumps(
-        [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed], ensure_ascii=False
-    )
-    sent = sent.replace('": ', '":').replace(", ", ",")
-
-    assert len(sent) / 4 <= 3_000
-    assert len(sent.encode()) <= 12_000
+    assert size_of_definitions(either) <= 12_000
 
 
 def test_an_argument_means_the_same_in_every_tool(either: Served) -> None:

@@ -53,11 +53,13 @@ def test_a_plan_changes_nothing_and_shows_no_line(work: Path) -> None:
     assert [path.stat().st_size for path in log if path.is_file()] == sizes
 
 
-def test_no_tool_carries_an_undo_out() -> None:
-    """P5: an agent may plan; no tool takes a token, a yes or a force, and none but these names an undo."""
+def test_one_tool_carries_an_undo_out_by_a_token_alone() -> None:
+    """P5: an agent may plan; no tool takes a yes or a force, and one, off by default, a token."""
     tools = tools_for("claude-code")
     names = {parameter.name for tool in tools for parameter in tool.all_parameters}
 
-    assert [tool.name for tool in tools if "undo" in tool.name] == ["undo_plan"]
-    assert names.isdisjoint({"token", "yes", "force", "skip", "markers", "confirm"})
+    assert [tool.name for tool in tools if "undo" in tool.name] == ["undo_do", "undo_plan"]
+    assert [tool.name for tool in tools if tool.changes_files] == ["undo_do"]
+    assert names.isdisjoint({"yes", "force", "skip", "markers", "confirm"})
+    assert [tool.name for tool in tools if any(p.name == "token" for p in tool.parameters)] == ["undo_do"]
     assert not next(tool for tool in tools if tool.name == "undo_plan").writes

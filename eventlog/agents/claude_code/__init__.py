@@ -22,6 +22,7 @@ SPEC = AgentSpec(
         model_calls="eventlog.agents.claude_code.usage_tail",
         process_variable="CLAUDE_PID",
         reads_answer=True,
+        answered_prompt="UserPromptSubmit",
     ),
     settings=SettingsSpec(
         # Those that become events of their own, then those that are kept as they are. Not registered: those

@@ -20,6 +20,7 @@ SPEC = AgentSpec(
         adapter="eventlog.agents.codex.hooks",
         model_calls="eventlog.agents.codex.words_tail",
         reads_answer=True,
+        answered_prompt="UserPromptSubmit",
         tells_outcome_of_calls=True,
         spells_arguments=True,
     ),

@@ -53,6 +53,8 @@ class HookSpec(FrozenRecord):
     model_calls: str | None = None
     process_variable: str | None = None  # which hooks find the agent's process id in
     reads_answer: bool = False  # the agent reads what the hook prints that begins a session
+    # The hook at a prompt, whose answer the agent reads as well; None where it does not, or nobody tried it.
+    answered_prompt: str | None = None
     forgets_answer: bool = False  # and does not keep it, so that a resumed session needs it again
     # Neither turns nor tool calls have ids that hooks and transcripts share, so the adapter makes them:
     # `call_key`, `digest_of`, `without_context`.
