@@ -35,7 +35,12 @@ def meant(store: "eventlog.Store", session: str | None, agent: str) -> Intent:
     Raises: NotFound, Ambiguous.
     """
     if session:
-        return intent.find(store, session)
+        try:
+            return intent.find(store, session)
+        except eventlog.Ambiguous:
+            raise
+        except eventlog.NotFound as error:
+            raise eventlog.NotFound(f"{error}. `locus session ls --all` lists them.") from error
     if click.get_current_context().get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
         if (own := intent.active_of(store, agent)) is not None:
             return own
