@@ -13,10 +13,11 @@ from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
-from ..output import certainty_json, count, document, ignored_text, one_line, put, say
+from ..output import certainty_json, count, document, ignored_text, moment, one_line, put, say
 from ..progress import Progress
 
 _KEPT_SHOWN = 20
+_EVENT_SHOWN = 12
 _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) executable",
          "retype": "replaced by another kind", "delete": "deleted"}  # fmt: skip
 
@@ -87,6 +88,8 @@ def command(
                 "was done. --dry-run shows the plan as it is now, --force carries that out.",
             )
         if not as_json:
+            if plan.undo_of is not None:
+                put(f"undo      {_undone(store, plan.undo_of)}\n")
             _show(plan)
         outcome = None
         if not consent.dry_run:
@@ -144,6 +147,15 @@ def _recover(undo: bool, as_json: bool) -> None:
             say("There is no restore to recover.")
     if left:
         exit_with(PARTIAL)
+
+
+def _undone(store: "eventlog.Store", event_id: str) -> str:
+    """Which restore an undo is about, and of when."""
+    rows = store.query("select title, epoch_us(recorded_at) from events where event_id = $1", [event_id]).rows
+    parts = [f"event:{event_id[:_EVENT_SHOWN]}"]
+    for title, recorded in rows:
+        parts = [one_line(title or "a restore"), f"{moment(recorded)} UTC", *parts]
+    return " · ".join(parts)
 
 
 def _show(plan: "eventlog.RestorePlan") -> None:
