@@ -194,7 +194,7 @@ def _stat(files: "Iterable[eventlog.FileDiff]") -> str:
         cells.append((file.operation, counts, one_line(path)))
     if not cells:
         return ""
-    listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,))
+    listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,), free=(), drop=("CHANGE",))
     return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
 
 

@@ -72,7 +72,7 @@ def _table(sides: list[ComparedSide]) -> str:
     rows.append(("cost", *(_cost(side) for side in sides)))
     for name in ("turn_count", "model_calls", "tool_calls", "errors", "files", "commits"):
         rows.append((name.replace("_", " "), *(_number(side.figures[name]) for side in sides)))
-    return table(rows[0], rows[1:])
+    return table(rows[0], rows[1:], free=rows[0][1:])
 
 
 def _files(files: ComparedFiles) -> str:

@@ -110,7 +110,7 @@ def _table(versions: "list[eventlog.FileVersion]") -> str:
         for version in versions
     ]
     heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
-    return table(heads, cells, right=(3,))
+    return table(heads, cells, right=(3,), drop=("PATH", "LINES", "CONTENT", "CHANGE", "WHEN"))
 
 
 def _record(version: "eventlog.FileVersion") -> dict[str, Any]:

@@ -188,7 +188,8 @@ def _turn_table(turns: list[Record]) -> str:
         for turn, state in zip(turns, states, strict=True)
     ]
     heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
-    return table(heads, cells, right=(3,)) if cells else ""
+    drop = ("COMMIT", "FILES", "END", "STARTED")
+    return table(heads, cells, right=(3,), drop=drop) if cells else ""
 
 
 def _state(turn: Record) -> str:
@@ -202,7 +203,7 @@ def _state(turn: Record) -> str:
 def _event_table(events: list[dict[str, Any]]) -> str:
     cells = [_cells(event) for event in events]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
-    return table(heads, cells) if cells else ""
+    return table(heads, cells, drop=("TYPE", "TURN", "WHEN")) if cells else ""
 
 
 def _cells(event: Mapping[str, Any]) -> tuple[str, str, str, str, str]:

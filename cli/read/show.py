@@ -178,7 +178,7 @@ def session_and_turns(
         for turn in turns
     ]
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
-    shown = "\n" + table(heads, cells, right=(2,)) if cells else ""
+    shown = "\n" + table(heads, cells, right=(2,), drop=("EVENTS", "STARTED")) if cells else ""
     report = completeness(store, session_id)
     contents = retention_fields(retention.indexed_retention(store), session_id)
     statement = pairs(

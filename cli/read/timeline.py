@@ -60,7 +60,8 @@ def command(turn: str, as_json: bool) -> None:
         )
         for event in events
     ]
-    put(table(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells))
+    heads = ("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT")
+    put(table(heads, cells, drop=("SEQ", "TIME", "TYPE")))
 
 
 def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:

@@ -93,7 +93,7 @@ def session_table(rows: Sequence[Intent], retained: Retention | None = None) -> 
         for row in rows
     ]
     heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
-    return table(heads, cells, right=(3,)) if cells else ""
+    return table(heads, cells, right=(3,), drop=("TURNS", "AGENT", "STATE", "STARTED")) if cells else ""
 
 
 def _state(row: Intent, retained: Retention | None) -> str:
