@@ -13,6 +13,7 @@ from eventlog.blobs.tree import DIRECTORY, TreeEntry
 from eventlog.query.lookup import names_a_turn
 from eventlog.replay.patches import mode_of, quoted
 
+from .. import complete
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..filters import names_of
@@ -33,8 +34,8 @@ from ..outside import local
 
 
 @click.command("diff")
-@click.argument("turn", metavar="A")
-@click.argument("others", nargs=-1, metavar="[B] [PATH]…")
+@click.argument("turn", metavar="A", shell_complete=complete.turns)
+@click.argument("others", nargs=-1, metavar="[B] [PATH]…", shell_complete=complete.turns_and_paths)
 @click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
 @click.option("--name-only", is_flag=True, help="Only the paths that changed.")
 @click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")

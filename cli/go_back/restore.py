@@ -9,6 +9,7 @@ import eventlog
 from eventlog.base.paths import path_text
 from eventlog.checkout.parallel import Listed
 
+from .. import complete
 from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, exit_with
@@ -23,8 +24,8 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
 
 
 @click.command("restore")
-@click.argument("turn", metavar="[TURN]", required=False)
-@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.argument("turn", metavar="[TURN]", required=False, shell_complete=complete.turns)
+@click.argument("paths", nargs=-1, metavar="[PATH]…", shell_complete=complete.paths)
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )

@@ -16,6 +16,7 @@ from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import operations_of
 from eventlog.undo.take_back import UndoConflict
 
+from .. import complete
 from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, REFUSED, exit_with
@@ -38,7 +39,7 @@ class _WithPaths(click.Command):
 
 
 @click.command("undo", cls=_WithPaths)
-@click.argument("names", nargs=-1, metavar="[WHAT]… [--] [PATH]…")
+@click.argument("names", nargs=-1, metavar="[WHAT]… [--] [PATH]…", shell_complete=complete.turns_and_paths)
 @click.option("--since", is_flag=True, help="The turn, and all later ones of its session.")
 @click.option("--skip-conflicts", is_flag=True, help="Take back everything but the paths in conflict.")
 @click.option(

@@ -11,6 +11,7 @@ import click
 import eventlog
 from eventlog.undo.blame import BlamedLine, blame
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import document, moment, one_line, put
@@ -28,7 +29,7 @@ _NOT_COMMITTED = "0" * 40
 
 
 @click.command("blame")
-@click.argument("file", metavar="FILE[:LINE]")
+@click.argument("file", metavar="FILE[:LINE]", shell_complete=complete.paths)
 @click.option("-L", "lines", metavar="FROM,TO", help="Only these lines.")
 @click.option("-w", "ignore_spaces", is_flag=True, help="Ignore changes of white space within lines.")
 @click.option("--at", "turn", metavar="TURN", help="The file as it was at the end of a turn.")

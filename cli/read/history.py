@@ -10,6 +10,7 @@ import eventlog
 from eventlog.blobs.ids import from_text
 from eventlog.query.lookup import rewritten_turns
 
+from .. import complete
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..filters import names_of, outside_names
@@ -31,7 +32,7 @@ _CHANGES_FILE = "list_contains(files_modified, $1)"
 
 
 @click.command("history")
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete.paths)
 @limit_option()
 @rewritten_option
 @json_option

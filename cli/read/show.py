@@ -23,6 +23,7 @@ from eventlog.replay.certainty import TELLS_OF_FILES, status_words
 from eventlog.replay.diffs import diff_of
 from eventlog.retention import retention
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import (
@@ -54,7 +55,7 @@ WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` write
 
 
 @click.command("show")
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=complete.turns_and_sessions)
 @click.option("--full", is_flag=True, help="Whole results and diffs, and what the agent thought.")
 @click.option("--fields", "as_fields", is_flag=True, help="The columns of a turn or session instead.")
 @json_option

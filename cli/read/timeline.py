@@ -9,6 +9,7 @@ from eventlog.base.display import event_words as what
 from eventlog.projections.happened import happened_at
 from eventlog.replay.certainty import status_words
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import (
@@ -27,7 +28,7 @@ from ..records import Record, certainty_words, event_json, turn_record, with_lif
 
 
 @click.command("timeline")
-@click.argument("turn", metavar="TURN")
+@click.argument("turn", metavar="TURN", shell_complete=complete.turns)
 @json_option
 def command(turn: str, as_json: bool) -> None:
     """Show everything that happened in a turn, in order.

@@ -27,7 +27,7 @@ def test_an_error_names_the_next_command(
     arguments: tuple[str, ...],
     next_step: str,
 ) -> None:
-    """In a repository without a commit and a store without an event, each error says how to go on."""
+    """P8: in a repository without a commit and a store without an event, each error says how to go on."""
     git(tmp_path, "init", "-q", ".")
     monkeypatch.chdir(tmp_path)
     assert locus("init").code == 0
@@ -69,7 +69,7 @@ def test_a_turn_without_files_leads_to_one_that_has_them(
 def test_a_mistyped_command_leads_to_the_one_that_was_meant(
     shop: Path, locus: Locus, typed: list[str], meant: str
 ) -> None:
-    """Commands and subcommands that are similar are named, and the group that has such a subcommand."""
+    """P8: commands and subcommands that are similar are named, and the group that has such a subcommand."""
     ended = locus(*typed)
 
     assert ended.code == 2 and f"Did you mean {meant}" in ended.err and "--help`." in ended.err

@@ -44,7 +44,7 @@ def test_a_table_shortens_no_id_and_no_time(work: Path, command: str, width: int
 
 
 def test_columns_go_in_their_order_and_only_as_many_as_needed() -> None:
-    """The first in `drop` goes first; names, times and numbers stay whole, and text is cut last."""
+    """P8: the first in `drop` goes first; names, times and numbers stay whole, and text is cut last."""
     row = ("0123456789ab", "2026-03-01 12:00", "12", "some words that are many")
     heads = ("TURN", "WHEN (UTC)", "N", "TITLE")
 

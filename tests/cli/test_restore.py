@@ -60,7 +60,7 @@ def test_a_destroyed_tree_comes_back(copied: Recorded, locus: Locus) -> None:
 
 
 def test_undo_brings_back_what_was_replaced(copied: Recorded, locus: Locus) -> None:
-    """The work that a restore replaced, and the files it deleted, come back; a second undo undoes that."""
+    """P8: what a restore replaced, and the files it deleted, come back; a second undo undoes that."""
     (copied.root / "src/app.py").write_text("a day's work\n")
     before = contents(copied.root)
     restored = json_of(locus("restore", first(copied), "--yes", "--json"))
