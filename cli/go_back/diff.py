@@ -31,6 +31,7 @@ from ..output import (
 )
 from ..output import change as change_text
 from ..outside import local
+from ..terminal import patch_lines, put_lines
 
 
 @click.command("diff")
@@ -168,8 +169,8 @@ class _Reading:
 def _put_patch(files: "Iterable[eventlog.FileDiff]", binary: bool) -> None:
     """Write exact bytes to a file or a pipe, harmless text to a terminal."""
     if sys.stdout.isatty():
-        for file in files:
-            put(lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")))
+        texts = (lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")) for file in files)
+        put_lines(patch_lines(line for text in texts for line in text.removesuffix("\n").split("\n")))
         return
     for file in files:
         patch = file.patch(binary=binary)

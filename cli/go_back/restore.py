@@ -16,6 +16,8 @@ from ..exits import PARTIAL, exit_with
 from ..options import json_option
 from ..output import certainty_json, count, document, ignored_text, moment, one_line, put, say
 from ..progress import Progress
+from ..terminal import put_styled
+from ..terminal import step as plan_step
 
 _KEPT_SHOWN = 20
 _EVENT_SHOWN = 12
@@ -90,7 +92,7 @@ def command(
             )
         if not as_json:
             if plan.undo_of is not None:
-                put(f"undo      {_undone(store, plan.undo_of)}\n")
+                put_styled(f"undo      {_undone(store, plan.undo_of)}\n", plan_step)
             _show(plan)
         outcome = None
         if not consent.dry_run:
@@ -168,24 +170,27 @@ def _show(plan: "eventlog.RestorePlan") -> None:
     for step in plan.steps:
         state = step.after or step.before
         end = "/" if state is not None and state.kind == b"d" else ""
-        put(f"{step.action:<9} {text_of(step.path)}{end}\n")
+        put_styled(f"{step.action:<9} {text_of(step.path)}{end}\n", plan_step)
     for path, why in plan.kept[:_KEPT_SHOWN]:
-        put(f"keep      {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"keep      {text_of(path)}: {one_line(why)}\n", plan_step)
     if len(plan.kept) > _KEPT_SHOWN:
-        put(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n")
+        put_styled(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n", plan_step)
     for path, commit in plan.submodules:
-        put(f"submodule {text_of(path)} at {one_line(commit)}: left alone\n")
+        put_styled(f"submodule {text_of(path)} at {one_line(commit)}: left alone\n", plan_step)
     if not plan.certainty.exact:
         certainty = plan.certainty
-        put(f"{certainty.state}: {one_line(certainty.why)}\n")
+        put_styled(f"{certainty.state}: {one_line(certainty.why)}\n", plan_step)
         if certainty.doubt(".") is not None:
-            put("nothing is touched; --at with a snapshot of `locus timeline` brings back that one\n")
+            put_styled(
+                "nothing is touched; --at with a snapshot of `locus timeline` brings back that one\n",
+                plan_step,
+            )
     if plan.ignored_count:
-        put(f"{ignored_text(plan.ignored_count)}\n")
+        put_styled(f"{ignored_text(plan.ignored_count)}\n", plan_step)
     for path, why in plan.missing:
-        put(f"not restored: {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"not restored: {text_of(path)}: {one_line(why)}\n", plan_step)
     for path, why in plan.conflicts:
-        put(f"conflict: {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"conflict: {text_of(path)}: {one_line(why)}\n", plan_step)
 
 
 def _what_now(plan: "eventlog.RestorePlan") -> str:

@@ -32,6 +32,7 @@ from ..output import (
 )
 from ..outside import local
 from ..records import EVENT_COLUMNS, Record, event_json, events, records, with_life
+from ..terminal import put_styled, row
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -98,7 +99,7 @@ def command(
         for record in map(event_json, listed) if want_events else listed:
             put(json_line(record))
         return None
-    put(_event_table(listed) if want_events else _turn_table(listed))
+    put_styled(_event_table(listed) if want_events else _turn_table(listed), row, paged=True)
     if not listed:
         nothing = "Nothing" if want_events else "No turn"
         is_empty = not (where.parameters or left_out)

@@ -25,6 +25,7 @@ from ..output import (
     table,
 )
 from ..records import Record, certainty_words, event_json, turn_record, with_life
+from ..terminal import put_styled, row
 
 
 @click.command("timeline")
@@ -45,11 +46,10 @@ def command(turn: str, as_json: bool) -> None:
         store.line_counts.fill(events)
     if as_json:
         certainty = {at: certainty_json(certainty) for at, certainty in certainties.items()}
-        listed = [event_json(event) for event in events]
+        event_rows = [event_json(event) for event in events]
         turn_row = with_life(anchor, certainties["end"])
-        put(document({"turn": turn_row, "certainty": certainty, "events": listed}))
+        put(document({"turn": turn_row, "certainty": certainty, "events": event_rows}))
         return
-    put(_head(anchor, certainties))
     started = microseconds(anchor["started_at"])
     cells = [
         (
@@ -62,7 +62,8 @@ def command(turn: str, as_json: bool) -> None:
         for event in events
     ]
     heads = ("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT")
-    put(table(heads, cells, drop=("SEQ", "TIME", "TYPE")))
+    listed = table(heads, cells, drop=("SEQ", "TIME", "TYPE"))
+    put_styled(_head(anchor, certainties) + listed, row, paged=True)
 
 
 def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:

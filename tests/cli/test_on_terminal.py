@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from locus_cli.output import columns, table
+from locus_cli.terminal import patch_lines
 from tests.cli.hook_support import Agent, project
 from tests.cli.on_terminal import on_terminal
 from tests.cli.support import locus_process
@@ -32,7 +33,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_table_shortens_no_id_and_no_time(work: Path, command: str, width: int) -> None:
     """On any terminal whole columns go; only text is cut, and a last line names the columns."""
     piped = locus_process(*command.split(), cwd=work).text
-    shown = on_terminal(work, *command.split(), width=width, TZ="UTC")
+    shown = on_terminal(work, *command.split(), width=width, TZ="UTC", NO_COLOR="1")
     rows = [line for line in shown.splitlines() if not line.startswith("(left out") and "…" in line]
 
     assert rows and max(map(columns, rows)) <= width, shown
@@ -66,3 +67,43 @@ def test_a_pipe_has_every_column_whole(work: Path) -> None:
     piped = locus_process("errors", cwd=work).text
 
     assert "narrow terminal" in piped and "…" not in piped and re.search(_TURN, piped)
+
+
+@pytest.mark.parametrize(
+    ("command", "coloured"),
+    [
+        ("diff last", "\x1b[32m+print('two')"),
+        ("log", "\x1b[1mTURN"),
+        ("timeline last", "\x1b[31m"),
+        ("doctor", "\x1b[32mok"),
+        ("undo --dry-run", "\x1b[1mundo"),
+        ("restore last --at start --dry-run", "overwrite"),
+    ],
+)
+def test_colour_is_for_terminals_alone(work: Path, command: str, coloured: str) -> None:
+    """P8: a terminal shows colour, unless NO_COLOR is set; a pipe gets none, and a patch never."""
+    words = command.split()
+
+    assert coloured in on_terminal(work, *words)
+    assert "\x1b[" not in on_terminal(work, *words, NO_COLOR="1")
+    assert "\x1b[" not in locus_process(*words, cwd=work, FORCE_COLOR="").text
+    forced = locus_process(*words, cwd=work, FORCE_COLOR="1").text
+    assert ("\x1b[" in forced) == (command != "diff last" and "\x1b[" in coloured)
+
+
+@pytest.mark.parametrize("command", ["log", "timeline last", "diff last", "show last"])
+def test_what_may_be_long_goes_through_the_pager(work: Path, command: str) -> None:
+    """On a terminal the pager that the person chose shows it; no pipe has one."""
+    pager = work.parent / "pager"
+    pager.write_text("#!/bin/sh\necho PAGED by $LESS\ncat\n")
+    pager.chmod(0o755)
+
+    assert "PAGED by FRX" in on_terminal(work, *command.split(), LOCUS_PAGER=str(pager))
+    assert "PAGED" not in locus_process(*command.split(), cwd=work, LOCUS_PAGER=str(pager)).text
+
+
+def test_a_removed_line_that_looks_like_a_head_is_red() -> None:
+    """Only what stands before the first hunk of a file is its head."""
+    texts = ["diff --git a/q b/q", "--- a/q", "@@ -1 +0,0 @@", "--- a comment in SQL"]
+
+    assert [style for ((style, _),) in patch_lines(texts)] == ["prompt", "prompt", "hunk", "removed"]
