@@ -15,7 +15,7 @@ from eventlog.reading.text import Line
 from .outside import local
 from .streams import naming_stdout, put
 
-_LOOKS: dict[str, dict[str, Any]] = {
+_APPEARANCES: dict[str, dict[str, Any]] = {
     styles.RULE: {"fg": "cyan"},
     styles.PROMPT: {"bold": True},
     styles.DIM: {"dim": True},
@@ -105,6 +105,6 @@ _STYLE_OF_WORD = {
 
 def _styled(span: styles.Span, colour: bool) -> str:
     style, text = span
-    look = _LOOKS.get(style)
+    appearance = _APPEARANCES.get(style)
     shown = local(text)
-    return click.style(shown, **look) if colour and look and shown.strip() else shown
+    return click.style(shown, **appearance) if colour and appearance and shown.strip() else shown

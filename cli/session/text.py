@@ -11,7 +11,8 @@ from eventlog.log.retained import Retention
 from eventlog.memory import intent
 from eventlog.memory.intent import Intent
 
-from ..output import moment, one_line, table
+from ..output import one_line, table
+from ..times import when, zone
 
 _NAMED_MAX = 5
 _BY_HAND = "explicit"  # the reason of an end by command
@@ -85,14 +86,14 @@ def session_table(rows: Sequence[Intent], retained: Retention | None = None) -> 
         (
             row.name,
             one_line(row.agent),
-            moment(row.started_us),
+            when(row.started_us),
             f"{row.turn_count:,}",
             _state(row, retained),
             one_line(row.focus + (f" [{', '.join(row.scope)}]" if row.scope else "")),
         )
         for row in rows
     ]
-    heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
+    heads = ("SESSION", "AGENT", f"STARTED ({zone()})", "TURNS", "STATE", "FOCUS")
     return table(heads, cells, right=(3,), drop=("TURNS", "AGENT", "STATE", "STARTED")) if cells else ""
 
 

@@ -9,8 +9,9 @@ from locus_cli.output import columns, table
 from locus_cli.terminal import patch_lines
 from tests.cli.hook_support import Agent, project
 from tests.cli.on_terminal import on_terminal
-from tests.cli.support import locus_process
+from tests.cli.support import Recorded, locus_process
 
+_AGE = {"just", "now", "min", "ago", *map(str, range(60))}
 _TURN = r"\b[0-9a-z]{8}_\d{3}\b"
 
 
@@ -38,7 +39,7 @@ def test_a_table_shortens_no_id_and_no_time(work: Path, command: str, width: int
 
     assert rows and max(map(columns, rows)) <= width, shown
     words = {word for row in rows for word in row.split("  ")[0].split() if "…" not in word}
-    assert words and all(word in piped for word in words), shown
+    assert words and all(word in piped for word in words if word not in _AGE), shown
     assert not any(re.search(r"^\S*…", row) for row in rows), shown
     if width == 40:
         assert re.search(r"^\(left out, the terminal is too narrow: [A-Z, ]+\)$", shown, re.M), shown
@@ -107,3 +108,24 @@ def test_a_removed_line_that_looks_like_a_head_is_red() -> None:
     texts = ["diff --git a/q b/q", "--- a/q", "@@ -1 +0,0 @@", "--- a comment in SQL"]
 
     assert [style for ((style, _),) in patch_lines(texts)] == ["prompt", "prompt", "hunk", "removed"]
+
+
+@pytest.mark.parametrize("command", ["log", "log --events", "session ls --all", "show last", "who"])
+def test_recent_times_are_ages_on_a_terminal(work: Path, command: str) -> None:
+    """P8: what just happened is said so to a person; a pipe has the time in UTC."""
+    words = command.split()
+
+    assert re.search("just now|[0-9]+ min ago", on_terminal(work, *words, TZ="Asia/Kolkata"))
+    piped = locus_process(*words, cwd=work, TZ="Asia/Kolkata").text
+    assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d", piped) and " ago" not in piped and "just now" not in piped
+
+
+def test_a_terminal_has_the_time_of_the_reader(recorded: Recorded) -> None:
+    """P8: older times are in the zone of TZ, which the heading names, with both names where clocks change."""
+    assert "2026-03-01 12:04" in locus_process("log", cwd=recorded.root, TZ="Asia/Kolkata").text
+    shown = on_terminal(recorded.root, "log", TZ="Asia/Kolkata", NO_COLOR="1")
+    assert "STARTED (IST)" in shown and "2026-03-01 17:34" in shown
+    page = on_terminal(recorded.root, "show", "last", TZ="Europe/Paris", NO_COLOR="1")
+    assert "2026-03-01 13:04 CET" in page
+    paris = on_terminal(recorded.root, "log", TZ="Europe/Paris", NO_COLOR="1")
+    assert "STARTED (CET/CEST)" in paris and "2026-03-01 13:04" in paris
