@@ -15,7 +15,7 @@ from eventlog.reading.text import Line
 from .outside import local
 from .streams import naming_stdout, put
 
-_APPEARANCES: dict[str, dict[str, Any]] = {
+_COLOURS: dict[str, dict[str, Any]] = {
     styles.RULE: {"fg": "cyan"},
     styles.PROMPT: {"bold": True},
     styles.DIM: {"dim": True},
@@ -49,7 +49,7 @@ def pager(colour: bool) -> Iterator[TextIO]:
 def put_lines(rendered: Iterable[Line]) -> None:
     """Write lines in colour or without, through a pager on a terminal."""
     colour = uses_colour()
-    with pager(colour) as file:
+    with naming_stdout(), pager(colour) as file:
         for line in rendered:
             file.write("".join(_styled(span, colour) for span in line).rstrip() + "\n")
 
@@ -105,6 +105,6 @@ _STYLE_OF_WORD = {
 
 def _styled(span: styles.Span, colour: bool) -> str:
     style, text = span
-    appearance = _APPEARANCES.get(style)
+    colours = _COLOURS.get(style)
     shown = local(text)
-    return click.style(shown, **appearance) if colour and appearance and shown.strip() else shown
+    return click.style(shown, **colours) if colour and colours and shown.strip() else shown
