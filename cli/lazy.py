@@ -50,6 +50,29 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in self._modules and not word.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {word!r}.{self._similar(ctx, word)}")
+        return super().resolve_command(ctx, args)
+
+    def _similar(self, ctx: click.Context, word: str) -> str:
+        """What was perhaps meant by a word that is no command: a similar one, or the groups that have it."""
+        import difflib
+
+        path = ctx.command_path
+        similar = [f"{path} {name}" for name in difflib.get_close_matches(word, self._modules, 3, 0.6)]
+        if not similar and ctx.parent is None:
+            groups = (self.get_command(ctx, name) for name in self._modules)
+            similar = [
+                f"{path} {group.name} {word}"
+                for group in groups
+                if isinstance(group, LazyGroup) and word in group.list_commands(ctx)
+            ]
+        return f" Did you mean {' or '.join(f'`{name}`' for name in similar)}?" if similar else ""
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         width = max(len(name) for name in self._modules)
         for title, entries in self.sections.items():

@@ -75,6 +75,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if "_LOCUS_COMPLETE" in os.environ:
+        from . import complete as complete  # which knows bash better than click does
     try:
         ended = cli.main(arguments, prog_name="locus", standalone_mode=False)
         with naming_stdout():
@@ -82,6 +84,8 @@ def _run(arguments: list[str]) -> int:
     except (PipeClosedError, BrokenPipeError):
         _silence_stdout()
         return exits.PIPE_CLOSED
+    except SystemExit as ending:  # so click ends a completion
+        return int(ending.code or 0)
     except click.Abort:
         _say(arguments, "Interrupted", "interrupted", exits.INTERRUPTED)
         return exits.INTERRUPTED

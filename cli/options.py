@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from . import complete
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _AGO = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
@@ -45,6 +47,7 @@ force_option = click.option("--force", is_flag=True, help="Replace FILE if it ex
 session_option = click.option(
     "--session",
     metavar="SESSION",
+    shell_complete=complete.sessions,
     help="Only this session, with all its parts: its id, or the beginning of it.",
 )
 since_option = click.option(

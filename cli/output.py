@@ -39,7 +39,8 @@ VERSION = 1
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "parquet", "arrow")
 BINARY = ("parquet", "arrow")
 _GAP = "  "
-_NARROW = 8
+_NARROW = 8  # columns of a cut text, at least
+_FREE_MIN = 12  # columns that a text has, at least, while another column can be left out
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BAR_NAME_MAX = 40
 _BAR_WIDTH_MIN = 10
@@ -105,23 +106,41 @@ def table(
     cells: Iterable[Sequence[str]],
     *,
     right: Sequence[int] = (),
+    free: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
     width: int | None = None,
 ) -> str:
     """The table as text, with a head line. `right` lists the columns that are right-aligned.
 
-    `width` is by default the terminal's; 0 means that nothing is shortened.
+    `width` is by default the terminal's; 0 means that nothing is shortened. In a narrower one the columns in
+    `drop` are left out, the first of them first, and a last line says which. Then those in `free`, by default
+    the last, are cut. Both name columns by their heads, without what stands in parentheses. All other columns
+    stay whole, however narrow the terminal is.
     """
-    rows = [heads, *(tuple(harmless(local(cell)) for cell in row) for row in cells)]
+    rows = [tuple(heads), *(tuple(harmless(local(cell)) for cell in row) for row in cells)]
+    names = [head.split(" (")[0] for head in heads]
     widths = _widths(rows)
+    cut = [i for i, name in enumerate(names) if (name in free if free is not None else i == len(heads) - 1)]
+    cut = [i for i in cut if i not in right]
+    shown = list(range(len(heads)))
+    gone = []
     if width := terminal_width() if width is None else width:
-        widths = _shrink(widths, width - len(_GAP) * (len(heads) - 1), right)
-    return "".join(_line(row, widths, right) for row in rows)
+        least = [min(wide, _FREE_MIN) if i in cut else wide for i, wide in enumerate(widths)]
+        droppable = [names.index(name) for name in drop if name in names]
+        while droppable and sum(least[i] for i in shown) + len(_GAP) * (len(shown) - 1) > width:
+            gone.append(droppable.pop(0))
+            shown.remove(gone[-1])
+        widths = _shrink(widths, shown, width - len(_GAP) * (len(shown) - 1), cut)
+    text = "".join(_line(row, shown, widths, right) for row in rows)
+    if gone:
+        left_out = ", ".join(names[i] for i in sorted(gone))
+        text += f"(left out, the terminal is too narrow: {left_out})\n"
+    return text
 
 
-def _minimum_width(heads: Sequence[str], cells: Iterable[Sequence[str]], right: Sequence[int] = ()) -> int:
-    """The narrowest terminal on which the table can be shown."""
-    widths = _widths([heads, *cells])
-    narrow = [wide if i in right else min(wide, _NARROW) for i, wide in enumerate(widths)]
+def _minimum_width(widths: Sequence[int], cut: Sequence[int]) -> int:
+    """The narrowest terminal on which a table with these columns can be shown."""
+    narrow = [min(wide, _NARROW) if i in cut else wide for i, wide in enumerate(widths)]
     return sum(narrow) + len(_GAP) * (len(narrow) - 1)
 
 
@@ -136,23 +155,23 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(columns(row[i]) for row in rows) for i in range(len(rows[0]))]
 
 
-def _shrink(widths: list[int], room: int, right: Sequence[int]) -> list[int]:
-    """Column widths that fit into `room`, where that is possible."""
+def _shrink(widths: list[int], shown: Sequence[int], room: int, cut: Sequence[int]) -> list[int]:
+    """Column widths with which the columns `shown` fit into `room`, where cutting those in `cut` suffices."""
     shrunk = list(widths)
-    while sum(shrunk) > room:
-        candidates = [i for i, wide in enumerate(shrunk) if wide > _NARROW and i not in right]
+    while (excess := sum(shrunk[i] for i in shown) - room) > 0:
+        candidates = [i for i in cut if i in shown and shrunk[i] > _NARROW]
         if not candidates:
             return shrunk
         widest = max(candidates, key=lambda i: shrunk[i])
         others = max((shrunk[i] for i in candidates if i != widest), default=_NARROW)
         # Down to the next widest at once; from there on, column by column.
         target = max(others if others < shrunk[widest] else shrunk[widest] - 1, _NARROW)
-        shrunk[widest] = max(target, shrunk[widest] - (sum(shrunk) - room))
+        shrunk[widest] = max(target, shrunk[widest] - excess)
     return shrunk
 
 
-def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
-    cells = [_padded(fit(cell, widths[i]), widths[i], i in right) for i, cell in enumerate(row)]
+def _line(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], right: Sequence[int]) -> str:
+    cells = [_padded(fit(row[i], widths[i]), widths[i], i in right) for i in shown]
     return _GAP.join(cells).rstrip() + "\n"
 
 
@@ -351,11 +370,19 @@ def result_table(result: "eventlog.Result", room: int) -> str:
     cells = [[_cell(value) for value in row] for row in result.rows]
     right = [i for i in range(len(result.columns)) if _is_numeric([row[i] for row in result.rows])]
     heads = list(result.columns)
-    if room and cells and _minimum_width(heads, cells, right) > room:
+    cut = [i for i in range(len(heads)) if i not in right and _is_free([row[i] for row in result.rows])]
+    if room and cells and _minimum_width(_widths([heads, *cells]), cut) > room:
         shown = "\n".join(pairs(zip(heads, row, strict=True)) for row in cells) + "\n"
     else:
-        shown = table(heads, cells, right=right, width=room)
+        shown = table(heads, cells, right=right, free=[heads[i].split(" (")[0] for i in cut], width=room)
     return shown + f"({count(len(cells), 'row')})\n"
+
+
+def _is_free(values: list[Any]) -> bool:
+    """Whether the values are texts of several words, nested or binary; names and times are not."""
+    return any(
+        " " in value if isinstance(value, str) else isinstance(value, (list, dict, bytes)) for value in values
+    )
 
 
 def _is_numeric(values: list[Any]) -> bool:

@@ -1,8 +1,9 @@
 """Colour, and a pager for what is longer than the screen: on terminals, as git has them (docs/reading.md)."""
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -12,7 +13,7 @@ from eventlog.reading import text as styles
 from eventlog.reading.text import Line
 
 from .outside import local
-from .streams import naming_stdout
+from .streams import naming_stdout, put
 
 _COLOURS: dict[str, dict[str, Any]] = {
     styles.RULE: {"fg": "cyan"},
@@ -51,6 +52,55 @@ def put_lines(rendered: Iterable[Line]) -> None:
     with naming_stdout(), pager(colour) as file:
         for line in rendered:
             file.write("".join(_styled(span, colour) for span in line).rstrip() + "\n")
+
+
+def put_styled(text: str, styled: Callable[[str], Line], *, paged: bool = False) -> None:
+    """Write a text, each of its lines styled by `styled` where colour is used; a pipe gets it as it is."""
+    colour = uses_colour()
+    if not (colour or sys.stdout.isatty()):
+        put(text)
+        return
+    rendered = map(styled, text.removesuffix("\n").split("\n") if text else ())
+    if paged:
+        put_lines(rendered)
+        return
+    with naming_stdout():
+        for line in rendered:
+            click.echo("".join(_styled(span, colour) for span in line), color=colour)
+
+
+def patch_lines(texts: Iterable[str]) -> Iterator[Line]:
+    """The lines of a patch in git's colours."""
+    in_head = True
+    for text in texts:
+        if text.startswith(("diff --git ", "@@ ")):
+            in_head = text.startswith("diff")
+        style = styles.PROMPT if in_head else _STYLE_OF_MARK.get(text[:1], styles.PLAIN)
+        yield ((style, text),)
+
+
+def row(text: str) -> Line:
+    """A line of a table of turns or events: bold heads, and in red what failed."""
+    style = styles.PROMPT if _HEADS.match(text) else styles.FAILED if _FAILURES.search(text) else styles.PLAIN
+    return ((style, text),)
+
+
+def step(text: str) -> Line:
+    """A line of a plan, or of a diagnosis: its first word says how it is meant."""
+    word = next(iter(text.split(maxsplit=1)), "")
+    end = text.find(word) + len(word)
+    return ((_STYLE_OF_WORD.get(word.rstrip(":"), styles.PLAIN), text[:end]), (styles.PLAIN, text[end:]))
+
+
+_STYLE_OF_MARK = {"+": styles.ADDED, "-": styles.REMOVED, "@": styles.HUNK}
+_HEADS = re.compile(r"[A-Z]+( |$)")
+_FAILURES = re.compile(r"  (error|interrupted|not closed)  |  action +\S+ failed\b")
+_STYLE_OF_WORD = {
+    "ok": styles.ADDED, "create": styles.ADDED, "note": styles.RULE, "merge": styles.RULE,
+    "PROBLEM": styles.FAILED, "delete": styles.REMOVED, "conflict": styles.FAILED, "CONFLICT": styles.FAILED,
+    "undo": styles.PROMPT, "redo": styles.PROMPT, "keep": styles.DIM, "same": styles.DIM, "left": styles.DIM,
+    "markers": styles.RULE, "→": styles.DIM,
+}  # fmt: skip
 
 
 def _styled(span: styles.Span, colour: bool) -> str:

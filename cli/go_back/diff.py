@@ -13,6 +13,7 @@ from eventlog.blobs.tree import DIRECTORY, TreeEntry
 from eventlog.query.lookup import names_a_turn
 from eventlog.replay.patches import mode_of, quoted
 
+from .. import complete
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..filters import names_of
@@ -30,11 +31,12 @@ from ..output import (
 )
 from ..output import change as change_text
 from ..outside import local
+from ..terminal import patch_lines, put_lines
 
 
 @click.command("diff")
-@click.argument("turn", metavar="A")
-@click.argument("others", nargs=-1, metavar="[B] [PATH]…")
+@click.argument("turn", metavar="A", shell_complete=complete.turns)
+@click.argument("others", nargs=-1, metavar="[B] [PATH]…", shell_complete=complete.turns_and_paths)
 @click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
 @click.option("--name-only", is_flag=True, help="Only the paths that changed.")
 @click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
@@ -167,8 +169,8 @@ class _Reading:
 def _put_patch(files: "Iterable[eventlog.FileDiff]", binary: bool) -> None:
     """Write exact bytes to a file or a pipe, harmless text to a terminal."""
     if sys.stdout.isatty():
-        for file in files:
-            put(lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")))
+        texts = (lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")) for file in files)
+        put_lines(patch_lines(line for text in texts for line in text.removesuffix("\n").split("\n")))
         return
     for file in files:
         patch = file.patch(binary=binary)
@@ -194,7 +196,7 @@ def _stat(files: "Iterable[eventlog.FileDiff]") -> str:
         cells.append((file.operation, counts, one_line(path)))
     if not cells:
         return ""
-    listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,))
+    listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,), free=(), drop=("CHANGE",))
     return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
 
 

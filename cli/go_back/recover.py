@@ -8,6 +8,7 @@ import click
 import eventlog
 from eventlog.undo.recover import RecordedState, plan_of_recovery, recorded_states
 
+from .. import complete
 from ..access import open_store
 from ..exits import ERROR, exit_with
 from ..options import json_option, limit_option
@@ -20,7 +21,7 @@ _SHOWN = 20
 
 
 @click.command("recover")
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete.paths)
 @click.option("--number", type=click.IntRange(min=1), metavar="N", help="Bring back the Nth of the list.")
 @click.option("--to", metavar="FILE", type=click.Path(), help="Write it to this new file, not to its place.")
 @click.option("--yes", is_flag=True, help="Do not ask: bring back the newest.")

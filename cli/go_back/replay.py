@@ -7,6 +7,7 @@ from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.worktree.entries import BY_CHOICE
 
+from .. import complete
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
@@ -15,7 +16,7 @@ from ..progress import Progress
 
 
 @click.command("replay")
-@click.argument("turn", metavar="TURN")
+@click.argument("turn", metavar="TURN", shell_complete=complete.turns)
 @click.argument("paths", nargs=-1, metavar="[PATH]…")
 @click.option(
     "--to", "target", required=True, metavar="DIR", type=click.Path(), help="Where to put the files."
@@ -84,7 +85,7 @@ def _text(path: bytes | str) -> str:
 
 
 @click.command("cat")
-@click.argument("what", metavar="HASH|TURN:PATH")
+@click.argument("what", metavar="HASH|TURN:PATH", shell_complete=complete.contents)
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )

@@ -9,21 +9,25 @@ import eventlog
 from eventlog.base.paths import path_text
 from eventlog.checkout.parallel import Listed
 
+from .. import complete
 from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
-from ..output import certainty_json, count, document, ignored_text, one_line, put, say
+from ..output import certainty_json, count, document, ignored_text, moment, one_line, put, say
 from ..progress import Progress
+from ..terminal import put_styled
+from ..terminal import step as plan_step
 
 _KEPT_SHOWN = 20
+_EVENT_SHOWN = 12
 _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) executable",
          "retype": "replaced by another kind", "delete": "deleted"}  # fmt: skip
 
 
 @click.command("restore")
-@click.argument("turn", metavar="[TURN]", required=False)
-@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.argument("turn", metavar="[TURN]", required=False, shell_complete=complete.turns)
+@click.argument("paths", nargs=-1, metavar="[PATH]…", shell_complete=complete.paths)
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )
@@ -87,6 +91,8 @@ def command(
                 "was done. --dry-run shows the plan as it is now, --force carries that out.",
             )
         if not as_json:
+            if plan.undo_of is not None:
+                put_styled(f"undo      {_undone(store, plan.undo_of)}\n", plan_step)
             _show(plan)
         outcome = None
         if not consent.dry_run:
@@ -146,6 +152,15 @@ def _recover(undo: bool, as_json: bool) -> None:
         exit_with(PARTIAL)
 
 
+def _undone(store: "eventlog.Store", event_id: str) -> str:
+    """Which restore an undo is about, and of when."""
+    rows = store.query("select title, epoch_us(recorded_at) from events where event_id = $1", [event_id]).rows
+    parts = [f"event:{event_id[:_EVENT_SHOWN]}"]
+    for title, recorded in rows:
+        parts = [one_line(title or "a restore"), f"{moment(recorded)} UTC", *parts]
+    return " · ".join(parts)
+
+
 def _show(plan: "eventlog.RestorePlan") -> None:
     if plan.redo:
         say(
@@ -155,24 +170,27 @@ def _show(plan: "eventlog.RestorePlan") -> None:
     for step in plan.steps:
         state = step.after or step.before
         end = "/" if state is not None and state.kind == b"d" else ""
-        put(f"{step.action:<9} {text_of(step.path)}{end}\n")
+        put_styled(f"{step.action:<9} {text_of(step.path)}{end}\n", plan_step)
     for path, why in plan.kept[:_KEPT_SHOWN]:
-        put(f"keep      {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"keep      {text_of(path)}: {one_line(why)}\n", plan_step)
     if len(plan.kept) > _KEPT_SHOWN:
-        put(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n")
+        put_styled(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n", plan_step)
     for path, commit in plan.submodules:
-        put(f"submodule {text_of(path)} at {one_line(commit)}: left alone\n")
+        put_styled(f"submodule {text_of(path)} at {one_line(commit)}: left alone\n", plan_step)
     if not plan.certainty.exact:
         certainty = plan.certainty
-        put(f"{certainty.state}: {one_line(certainty.why)}\n")
+        put_styled(f"{certainty.state}: {one_line(certainty.why)}\n", plan_step)
         if certainty.doubt(".") is not None:
-            put("nothing is touched; --at with a snapshot of `locus timeline` brings back that one\n")
+            put_styled(
+                "nothing is touched; --at with a snapshot of `locus timeline` brings back that one\n",
+                plan_step,
+            )
     if plan.ignored_count:
-        put(f"{ignored_text(plan.ignored_count)}\n")
+        put_styled(f"{ignored_text(plan.ignored_count)}\n", plan_step)
     for path, why in plan.missing:
-        put(f"not restored: {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"not restored: {text_of(path)}: {one_line(why)}\n", plan_step)
     for path, why in plan.conflicts:
-        put(f"conflict: {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"conflict: {text_of(path)}: {one_line(why)}\n", plan_step)
 
 
 def _what_now(plan: "eventlog.RestorePlan") -> str:

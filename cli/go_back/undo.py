@@ -19,12 +19,15 @@ from eventlog.undo.plan import operations_of
 from eventlog.undo.preview import StepPreview, previews
 from eventlog.undo.take_back import UndoConflict
 
+from .. import complete
 from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, REFUSED, exit_with
 from ..options import json_option
 from ..output import count, document, lines, moment, one_line, put, say
 from ..progress import Progress
+from ..terminal import put_styled
+from ..terminal import step as plan_step
 from .restore import check_whereabouts, name_of, reasons, text_of
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ _TELL = click.option("--tell", is_flag=True, help="Tell the session at its next 
 
 
 @click.command("undo", cls=_WithPaths)
-@click.argument("names", nargs=-1, metavar="[WHAT]… [--] [PATH]…")
+@click.argument("names", nargs=-1, metavar="[WHAT]… [--] [PATH]…", shell_complete=complete.turns_and_paths)
 @click.option("--since", is_flag=True, help="The turn, and all later ones of its session.")
 @click.option("--skip-conflicts", is_flag=True, help="Take back everything but the paths in conflict.")
 @click.option(
@@ -245,7 +248,7 @@ Later = dict[int, str | None]
 
 def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]) -> None:
     for name in plan.of:
-        put(f"{plan.operation}  {_titled(store, name)}\n")
+        put_styled(f"{plan.operation}  {_titled(store, name)}\n", plan_step)
     shown = set()
     for step in plan.steps:
         state = step.after or step.before
@@ -253,16 +256,16 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
             continue  # a directory follows from what is in it
         shown.add(step.path)
         how = _WORDS[plan.outcomes.get(step.path, "exact")]
-        put(f"  {how or _ACTIONS[step.action]:<9} {text_of(step.path)}\n")
+        put_styled(f"  {how or _ACTIONS[step.action]:<9} {text_of(step.path)}\n", plan_step)
     for path, how in sorted(plan.outcomes.items()):
         if how == "already" and path not in shown:
-            put(f"  {_WORDS[how]:<9} {text_of(path)}: taken back already\n")
+            put_styled(f"  {_WORDS[how]:<9} {text_of(path)}: taken back already\n", plan_step)
     for path, why in plan.skipped:
-        put(f"  left      {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"  left      {text_of(path)}: {one_line(why)}\n", plan_step)
     for path, why in plan.missing:
-        put(f"  left      {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"  left      {text_of(path)}: {one_line(why)}\n", plan_step)
     for path, why in plan.conflicts:
-        put(f"  CONFLICT  {text_of(path)}: {one_line(why)}\n")
+        put_styled(f"  CONFLICT  {text_of(path)}: {one_line(why)}\n", plan_step)
         for clash, turns in zip(plan.clashes, later, strict=True):
             if clash.path == path:
                 _show_lines(store, clash, turns)

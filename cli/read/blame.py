@@ -12,6 +12,7 @@ import eventlog
 from eventlog.undo.blame import BlamedLine
 from eventlog.undo.blame_cache import kept_blame
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import document, moment, one_line, put
@@ -29,7 +30,7 @@ _NOT_COMMITTED = "0" * 40
 
 
 @click.command("blame")
-@click.argument("file", metavar="FILE[:LINE]")
+@click.argument("file", metavar="FILE[:LINE]", shell_complete=complete.paths)
 @click.option("-L", "lines", metavar="FROM,TO", help="Only these lines.")
 @click.option("-w", "ignore_spaces", is_flag=True, help="Ignore changes of white space within lines.")
 @click.option("--at", "turn", metavar="TURN", help="The file as it was at the end of a turn.")

@@ -11,6 +11,7 @@ from eventlog.reports import comparison
 from eventlog.reports.comparison import ComparedFiles, ComparedSide
 from eventlog.undo.plan import turns_of
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import count, document, one_line, put, say, table
@@ -20,8 +21,8 @@ _COLUMNS_OF_A_SIDE = 60
 
 
 @click.command("compare")
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("a", metavar="A", shell_complete=complete.turns_and_sessions)
+@click.argument("b", metavar="B", shell_complete=complete.turns_and_sessions)
 @click.option("--diff", "with_diff", is_flag=True, help="Also the difference from the end of A to that of B.")
 @json_option
 def command(a: str, b: str, with_diff: bool, as_json: bool) -> None:
@@ -72,7 +73,7 @@ def _table(sides: list[ComparedSide]) -> str:
     rows.append(("cost", *(_cost(side) for side in sides)))
     for name in ("turn_count", "model_calls", "tool_calls", "errors", "files", "commits"):
         rows.append((name.replace("_", " "), *(_number(side.figures[name]) for side in sides)))
-    return table(rows[0], rows[1:])
+    return table(rows[0], rows[1:], free=rows[0][1:])
 
 
 def _files(files: ComparedFiles) -> str:

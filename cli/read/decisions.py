@@ -183,4 +183,5 @@ def _table(errors: list[FoundError]) -> str:
         for failure in errors
     ]
     heads = ("TURN", "EVENT", "WHEN (UTC)", "STATE", "TOOK", "ERROR", "WHAT")
-    return table(heads, cells, right=(4,)) if cells else ""
+    drop = ("TOOK", "ERROR", "TURN", "STATE", "WHEN")
+    return table(heads, cells, right=(4,), free=("ERROR", "WHAT"), drop=drop) if cells else ""

@@ -10,6 +10,7 @@ import eventlog
 from eventlog.blobs.ids import from_text
 from eventlog.query.lookup import rewritten_turns
 
+from .. import complete
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..filters import names_of, outside_names
@@ -31,7 +32,7 @@ _CHANGES_FILE = "list_contains(files_modified, $1)"
 
 
 @click.command("history")
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete.paths)
 @limit_option()
 @rewritten_option
 @json_option
@@ -110,7 +111,7 @@ def _table(versions: "list[eventlog.FileVersion]") -> str:
         for version in versions
     ]
     heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
-    return table(heads, cells, right=(3,))
+    return table(heads, cells, right=(3,), drop=("PATH", "LINES", "CONTENT", "CHANGE", "WHEN"))
 
 
 def _record(version: "eventlog.FileVersion") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`locus log`: turns, newest first, or events."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -23,7 +23,6 @@ from ..output import (
     harmless,
     json_line,
     microseconds,
-    moment,
     one_line,
     put,
     say,
@@ -32,6 +31,9 @@ from ..output import (
 )
 from ..outside import local
 from ..records import EVENT_COLUMNS, Record, event_json, events, records, with_life
+from ..terminal import put_styled, row
+from ..times import local as local_time
+from ..times import when, zone
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -98,7 +100,7 @@ def command(
         for record in map(event_json, listed) if want_events else listed:
             put(json_line(record))
         return None
-    put(_event_table(listed) if want_events else _turn_table(listed))
+    put_styled(_event_table(listed) if want_events else _turn_table(listed), row, paged=True)
     if not listed:
         nothing = "Nothing" if want_events else "No turn"
         is_empty = not (where.parameters or left_out)
@@ -128,7 +130,10 @@ def _follow(
         )
 
     def show(event: Mapping[str, Any]) -> None:
-        put(json_line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
+        if as_json:
+            put(json_line(event_json(event)))
+        else:
+            put(harmless(local("  ".join(_cells(event, local_time)))) + "\n")
 
     try:
         for event in reversed(_find_events(store, where, limit)):
@@ -179,7 +184,7 @@ def _turn_table(turns: list[Record]) -> str:
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
-            moment(microseconds(turn["started_at"])) or UNKNOWN,
+            when(microseconds(turn["started_at"])) or UNKNOWN,
             (turn["commit"] or "")[:_COMMIT_SHOWN],
             str(len(turn["files_modified"] or ())),
             *((state,) if any(states) else ()),
@@ -187,8 +192,9 @@ def _turn_table(turns: list[Record]) -> str:
         )
         for turn, state in zip(turns, states, strict=True)
     ]
-    heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
-    return table(heads, cells, right=(3,)) if cells else ""
+    heads = ("TURN", f"STARTED ({zone()})", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
+    drop = ("COMMIT", "FILES", "END", "STARTED")
+    return table(heads, cells, right=(3,), drop=drop) if cells else ""
 
 
 def _state(turn: Record) -> str:
@@ -200,15 +206,15 @@ def _state(turn: Record) -> str:
 
 
 def _event_table(events: list[dict[str, Any]]) -> str:
-    cells = [_cells(event) for event in events]
-    heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
-    return table(heads, cells) if cells else ""
+    cells = [_cells(event, when) for event in events]
+    heads = ("EVENT", f"WHEN ({zone()})", "TURN", "TYPE", "WHAT")
+    return table(heads, cells, drop=("TYPE", "TURN", "WHEN")) if cells else ""
 
 
-def _cells(event: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+def _cells(event: Mapping[str, Any], spelled: Callable[[int | None], str]) -> tuple[str, str, str, str, str]:
     return (
         event["event_id"][:_EVENT_SHOWN],
-        moment(happened_at(event)) or UNKNOWN,
+        spelled(happened_at(event)) or UNKNOWN,
         f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
         event["event_type"],
         what(event),

@@ -23,6 +23,7 @@ from eventlog.replay.certainty import TELLS_OF_FILES, status_words
 from eventlog.replay.diffs import diff_of
 from eventlog.retention import retention
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import (
@@ -32,7 +33,6 @@ from ..output import (
     document,
     lines,
     microseconds,
-    moment,
     moment_exact,
     one_line,
     pairs,
@@ -44,6 +44,7 @@ from ..output import (
 from ..records import Record, certainty_words, event_json, records, turn_record, with_life
 from ..session.text import retention_fields, retention_words
 from ..terminal import put_lines
+from ..times import when, with_zone, zone
 
 _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
@@ -54,7 +55,7 @@ WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` write
 
 
 @click.command("show")
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=complete.turns_and_sessions)
 @click.option("--full", is_flag=True, help="Whole results and diffs, and what the agent thought.")
 @click.option("--fields", "as_fields", is_flag=True, help="The columns of a turn or session instead.")
 @json_option
@@ -87,7 +88,7 @@ def command(name: str, full: bool, as_fields: bool, as_json: bool) -> None:
 
 def _pages(store: "eventlog.Store", turns: "Sequence[eventlog.TurnRef]", *, full: bool) -> Iterator[Line]:
     reader = PageReader(store, whole=full)
-    renderer = TextRenderer(terminal_width(), full)
+    renderer = TextRenderer(terminal_width(), full, with_zone)
     for turn in turns:
         yield from renderer.page(reader.turn(turn))
 
@@ -171,14 +172,14 @@ def session_and_turns(
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
-            moment(microseconds(turn["started_at"])),
+            when(microseconds(turn["started_at"])),
             str(turn["event_count"]),
             one_line(turn["title"] or turn["user_request"] or NO_TITLE),
         )
         for turn in turns
     ]
-    heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
-    shown = "\n" + table(heads, cells, right=(2,)) if cells else ""
+    heads = ("TURN", f"STARTED ({zone()})", "EVENTS", "TITLE")
+    shown = "\n" + table(heads, cells, right=(2,), drop=("EVENTS", "STARTED")) if cells else ""
     report = completeness(store, session_id)
     contents = retention_fields(retention.indexed_retention(store), session_id)
     statement = pairs(

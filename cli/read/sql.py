@@ -23,6 +23,9 @@ _MIB = 1 << 20
 
 
 # A query may begin with a comment, `-- like this`, which is not an option.
+_HOW_TO_ASK = "`locus sql 'describe events'` lists the columns of a view, `locus sql --help` has examples."
+
+
 @click.command("sql", context_settings={"ignore_unknown_options": True})
 @click.argument("query", metavar="[QUERY]", required=False)
 @click.option("--file", "-f", "source", metavar="FILE", help="Read the question from FILE; - is stdin.")
@@ -192,7 +195,10 @@ def _asked(text: str, limits: "eventlog.Limits", ask: Callable[[], bytes]) -> by
     if not failures:
         return answers[0]
     if isinstance(failures[0], eventlog.QueryError):
-        raise eventlog.QueryError(with_location(str(failures[0]), text)) from failures[0]
+        message = with_location(str(failures[0]), text)
+        if message.startswith("Parser Error"):
+            message += f". {_HOW_TO_ASK}"
+        raise eventlog.QueryError(message) from failures[0]
     raise failures[0]
 
 

@@ -187,6 +187,20 @@ _COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("CACHED", lambda f: _number(f.cache_read_tokens)),
     ("COST", lambda f: "" if f.cost_usd is None else dollars(f.cost_usd)),
 )  # fmt: skip
+# On a narrow terminal columns are left out in this order.
+_DROPPED = (
+    "TOOK",
+    "MEDIAN",
+    "CACHED",
+    "OPEN",
+    "FAILED",
+    "LINES",
+    "CALLS",
+    "SESSIONS",
+    "CHANGES",
+    "TOOLS",
+    "ERRORS",
+)
 _WITHOUT = {"session": ("SESSIONS",), "path": ("OPEN",)}
 
 
@@ -199,7 +213,7 @@ def _table(rows: list[Figures], dimension: str) -> str:
     cells = [(_name(row), *(show(row) for _, show in columns), _label(row)) for row in rows]
     heads = (dimension.upper(), *(head for head, _ in columns), "")
     right = range(1, len(columns) + 1)
-    return table(heads, cells, right=tuple(right)) if cells else ""
+    return table(heads, cells, right=tuple(right), drop=_DROPPED) if cells else ""
 
 
 def _plot(rows: list[Figures], dimension: str) -> str:

@@ -9,6 +9,7 @@ from eventlog.base.display import event_words as what
 from eventlog.projections.happened import happened_at
 from eventlog.replay.certainty import status_words
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import (
@@ -24,10 +25,11 @@ from ..output import (
     table,
 )
 from ..records import Record, certainty_words, event_json, turn_record, with_life
+from ..terminal import put_styled, row
 
 
 @click.command("timeline")
-@click.argument("turn", metavar="TURN")
+@click.argument("turn", metavar="TURN", shell_complete=complete.turns)
 @json_option
 def command(turn: str, as_json: bool) -> None:
     """Show everything that happened in a turn, in order.
@@ -44,11 +46,10 @@ def command(turn: str, as_json: bool) -> None:
         store.line_counts.fill(events)
     if as_json:
         certainty = {at: certainty_json(certainty) for at, certainty in certainties.items()}
-        listed = [event_json(event) for event in events]
+        event_rows = [event_json(event) for event in events]
         turn_row = with_life(anchor, certainties["end"])
-        put(document({"turn": turn_row, "certainty": certainty, "events": listed}))
+        put(document({"turn": turn_row, "certainty": certainty, "events": event_rows}))
         return
-    put(_head(anchor, certainties))
     started = microseconds(anchor["started_at"])
     cells = [
         (
@@ -60,7 +61,9 @@ def command(turn: str, as_json: bool) -> None:
         )
         for event in events
     ]
-    put(table(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells))
+    heads = ("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT")
+    listed = table(heads, cells, drop=("SEQ", "TIME", "TYPE"))
+    put_styled(_head(anchor, certainties) + listed, row, paged=True)
 
 
 def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:

@@ -7,9 +7,10 @@ from eventlog.memory.who import Worker
 
 from ..access import open_store
 from ..options import json_option
-from ..output import count, document, moment, one_line, put, say
+from ..output import count, document, one_line, put, say
 from ..outside import local
 from ..session.text import end_stale
+from ..times import with_zone
 
 _FILES_SHOWN = 10
 
@@ -47,11 +48,11 @@ def _shown(worker: Worker) -> str:
     session = worker.intent
     scope = f" [{', '.join(session.scope)}]" if session.scope else ""
     agent, focus = one_line(session.agent), one_line(session.focus + scope)
-    head = f"{session.name}  {agent}  since {moment(session.opened_us)}  {focus}\n"
+    head = f"{session.name}  {agent}  since {with_zone(session.opened_us)}  {focus}\n"
     if session.description:
         head += f"  {one_line(session.description)}\n"
     for touch in worker.touches[:_FILES_SHOWN]:
         path = one_line(local(touch.path))
-        head += f"  {touch.event_id[:12]}  {moment(touch.at_us)}  {path}  {touch.how}\n"
+        head += f"  {touch.event_id[:12]}  {with_zone(touch.at_us)}  {path}  {touch.how}\n"
     more = len(worker.touches) - _FILES_SHOWN
     return head + (f"  and {count(more, 'more file')}\n" if more > 0 else "")

@@ -9,6 +9,7 @@ from eventlog.memory.intent import Intent
 from eventlog.recorder import sessions
 from eventlog.recorder.sessions import RECENT, SessionRow
 
+from .. import complete
 from ..access import open_store
 from ..exits import ERROR, exit_with
 from ..output import count, one_line, put, say
@@ -108,7 +109,7 @@ def _offer(store: "eventlog.Store", agent: str) -> None:
 
 
 @click.command("end")
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete.sessions)
 @agent_option
 @click.option("--summary", metavar="TEXT", help="Its outcome.")
 def end(session: str | None, agent: str, summary: str | None) -> None:

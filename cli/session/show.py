@@ -7,6 +7,7 @@ from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
 from eventlog.recorder.sessions import chain
 from eventlog.retention import retention
 
+from .. import complete
 from ..access import open_store
 from ..options import json_option
 from ..output import document, json_line, put, say
@@ -17,7 +18,7 @@ from .text import agent_option, end_stale, meant, retention_fields, session_tabl
 
 @click.command("ls")
 @click.option("--all", "want_all", is_flag=True, help="Ended ones too.")
-@click.option("--agent", metavar="NAME", help="Only those of this agent.")
+@click.option("--agent", metavar="NAME", shell_complete=complete.agents, help="Only those of this agent.")
 @json_option
 def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
     """List sessions, the latest first.
@@ -56,7 +57,7 @@ def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
 
 
 @click.command("show")
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete.sessions)
 @agent_option
 @json_option
 def show(session: str | None, agent: str, as_json: bool) -> None:

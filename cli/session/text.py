@@ -11,7 +11,8 @@ from eventlog.log.retained import Retention
 from eventlog.memory import intent
 from eventlog.memory.intent import Intent
 
-from ..output import moment, one_line, table
+from ..output import one_line, table
+from ..times import when, zone
 
 _NAMED_MAX = 5
 _BY_HAND = "explicit"  # the reason of an end by command
@@ -35,7 +36,12 @@ def meant(store: "eventlog.Store", session: str | None, agent: str) -> Intent:
     Raises: NotFound, Ambiguous.
     """
     if session:
-        return intent.find(store, session)
+        try:
+            return intent.find(store, session)
+        except eventlog.Ambiguous:
+            raise
+        except eventlog.NotFound as error:
+            raise eventlog.NotFound(f"{error}. `locus session ls --all` lists them.") from error
     if click.get_current_context().get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
         if (own := intent.active_of(store, agent)) is not None:
             return own
@@ -80,15 +86,15 @@ def session_table(rows: Sequence[Intent], retained: Retention | None = None) -> 
         (
             row.name,
             one_line(row.agent),
-            moment(row.started_us),
+            when(row.started_us),
             f"{row.turn_count:,}",
             _state(row, retained),
             one_line(row.focus + (f" [{', '.join(row.scope)}]" if row.scope else "")),
         )
         for row in rows
     ]
-    heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
-    return table(heads, cells, right=(3,)) if cells else ""
+    heads = ("SESSION", "AGENT", f"STARTED ({zone()})", "TURNS", "STATE", "FOCUS")
+    return table(heads, cells, right=(3,), drop=("TURNS", "AGENT", "STATE", "STARTED")) if cells else ""
 
 
 def _state(row: Intent, retained: Retention | None) -> str:

@@ -13,6 +13,7 @@ from ..hooks.text import COMMANDS, project_directory
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..progress import Progress
+from ..terminal import put_styled, step
 
 _SIGNS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
@@ -43,9 +44,9 @@ def command(as_json: bool) -> None:
         )
     else:
         for finding in findings:
-            put(f"{_SIGNS[finding.level]} {finding.about}: {one_line(finding.what)}\n")
+            put_styled(f"{_SIGNS[finding.level]} {finding.about}: {one_line(finding.what)}\n", step)
             if finding.todo:
-                put(f"          → {one_line(finding.todo)}\n")
+                put_styled(f"          → {one_line(finding.todo)}\n", step)
         say("No problem found." if not problems else f"{count(problems, 'problem')} found.")
     if problems:
         exit_with(ERROR)

@@ -5,6 +5,7 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
+from .. import complete as complete  # which knows bash better than click does
 from ..access import store_option
 from ..output import put
 

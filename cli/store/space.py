@@ -62,7 +62,7 @@ def du(by: str, limit: int, as_json: bool) -> None:
 
 def _table(by: str, rows: list[Row]) -> str:
     cells = [(size(row.bytes), f"{row.count:,}", one_line(row.name)) for row in rows]
-    return table(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1))
+    return table(("SIZE", _COUNTED[by], by.upper()), cells, right=(0, 1), free=())
 
 
 def _put_reuse(reuse: Reuse, as_json: bool) -> None:

@@ -28,6 +28,8 @@ _SEARCHES = ("pattern", "glob_pattern", "query")
 
 # The title of a turn without a request.
 NO_TITLE = "(no title)"
+# The next step in a store without events.
+HOW_TO_START = "`locus import git` records the git history, `locus hooks install` what agents do from now on."
 # Shown for an unknown time.
 UNKNOWN = "–"
 
@@ -85,6 +87,8 @@ def clock(us: int | None) -> str:
 
 def nothing_fits(missing: int, events: int, of: str = "Nothing") -> str:
     """The message that a search had no hits, and how much of the log it covered where that was not all."""
+    if not events:
+        return f"{of} fits, for nothing is recorded yet. {HOW_TO_START}"
     if not missing:
         return f"{of} fits."
     return (

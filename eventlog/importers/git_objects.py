@@ -142,7 +142,9 @@ class GitRepository:
         object_id = self._rev_parse(rev)
         commit = object_id and self._rev_parse(f"{object_id}^{{commit}}")
         if not commit:
-            reason = "it has no commits yet" if rev == "HEAD" else f"it has no commit named {rev!r}"
+            reason = f"it has no commit named {rev!r}"
+            if rev == "HEAD":
+                reason = "it has no commits yet. `locus import git` records them after the first"
             raise NotFound(f"{self.git_dir}: {reason}")
         return commit
 

@@ -58,7 +58,10 @@ def named(
         elif os.path.lexists(path):
             sources += formats.sources_of(agent, path)
         else:
-            raise NotFound(f"{path}: there is no such file or directory")
+            raise NotFound(
+                f"{path}: there is no such file or directory. Give a transcript or a directory of them; "
+                f"`locus import {agent} --help` shows how."
+            )
     return _each_once(sources)
 
 

@@ -6,7 +6,7 @@ colours, or none.
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os.path import commonpath
 
@@ -40,12 +40,20 @@ _INDENT = "  "
 _RULE, _PROMPT, _DONE, _FAILED, _BESIDE, _SUBAGENT = "━❯●✗±│"
 
 
+def _in_utc(us: int) -> str:
+    return f"{moment(us)} UTC"
+
+
 @dataclass(frozen=True, slots=True)
 class TextRenderer:
-    """Renders pages. Args: width: columns of the terminal, 0 for no limit; whole: with complete results."""
+    """Renders pages.
+
+    Args: width: columns of the terminal, 0 for no limit; whole: with complete results; when: spells times.
+    """
 
     width: int = 0
     whole: bool = False
+    when: Callable[[int], str] = _in_utc
 
     def page(self, page: TurnPage) -> Iterator[Line]:
         """The lines of a turn. All but its rule are dim where it was taken back."""
@@ -60,9 +68,9 @@ class TextRenderer:
         yield ()
 
     def _rule(self, page: TurnPage) -> Line:
-        parts = [page.turn.name, *_figures(page)]
+        parts = [page.turn.name, *_figures(page, self.when)]
         text = f"{_RULE * 2} {' · '.join(parts)} "
-        undone = "" if page.undone_at is None else f" undone {moment(page.undone_at)}"
+        undone = "" if page.undone_at is None else f" undone {self.when(page.undone_at)}"
         filling = _RULE * max(2, min(self.width or 80, 100) - columns(text) - columns(undone))
         return ((RULE, text + filling), (FAILED, undone)) if undone else ((RULE, text + filling),)
 
@@ -147,12 +155,12 @@ class TextRenderer:
             yield ((DIM, f"{_INDENT * 2}… {len(shown) - limit:,} more lines"),)
 
 
-def _figures(page: TurnPage) -> Iterator[str]:
+def _figures(page: TurnPage, when: Callable[[int], str]) -> Iterator[str]:
     """What the rule of a turn says after its name; nothing of what is unknown."""
     anchor = page.anchor
     started = microseconds(anchor["started_at"])
     if started is not None:
-        yield f"{moment(started)} UTC"
+        yield when(started)
     if anchor["agent"]:
         yield one_line(" ".join([anchor["agent"], *(anchor["models"] or ())]))
     if (anchor["duration_ms"] or 0) >= _LONG_MS:

@@ -60,7 +60,7 @@ def test_a_destroyed_tree_comes_back(copied: Recorded, locus: Locus) -> None:
 
 
 def test_undo_brings_back_what_was_replaced(copied: Recorded, locus: Locus) -> None:
-    """The work that a restore replaced, and the files it deleted, come back; a second undo undoes that."""
+    """P8: what a restore replaced, and the files it deleted, come back; a second undo undoes that."""
     (copied.root / "src/app.py").write_text("a day's work\n")
     before = contents(copied.root)
     restored = json_of(locus("restore", first(copied), "--yes", "--json"))
@@ -68,6 +68,9 @@ def test_undo_brings_back_what_was_replaced(copied: Recorded, locus: Locus) -> N
     assert set(after) == {"README.md", "src/app.py"}
     undone = locus("restore", "--undo", "--yes")
     assert undone.code == 0 and "`locus restore --undo` undoes this undo" in undone.err
+    about, *_ = undone.text.splitlines()
+    assert about.startswith(f"undo      Restore {restored['turn']} at end · 20"), about
+    assert about.endswith(f" UTC · event:{restored['event'][:12]}")
     assert contents(copied.root) == before
     undone = locus("restore", "--undo", "--yes")
     assert undone.code == 0 and "was an undo itself" in undone.err

@@ -170,8 +170,8 @@ def test_the_only_active_session_is_meant(empty: Path, locus: Locus) -> None:
     [
         (("end",), 1, "No active session for agent 'person'."),
         (("show",), 1, "No active session for agent 'person'."),
-        (("end", "zzzzzzzz"), 1, "Session not found: zzzzzzzz\n"),
-        (("show", "zzzzzzzz"), 1, "Session not found: zzzzzzzz\n"),
+        (("end", "zzzzzzzz"), 1, "Session not found: zzzzzzzz. `locus session ls --all` lists them.\n"),
+        (("show", "zzzzzzzz"), 1, "Session not found: zzzzzzzz. `locus session ls --all` lists them.\n"),
         (("start", "--scope", "src"), 2, "--focus"),
         (("start", "m", "--focus", "m"), 2, "--focus"),
         (("start", "m", "--scope", "${PWD}"), 2, "--scope"),
