@@ -146,6 +146,8 @@ class Bash(BashComplete):
         return (words, "") if not words or line[-1:].isspace() else (words[:-1], words[-1])
 
     def complete(self) -> str:
+        if "COMP_LINE" not in os.environ:  # a script that was printed before this one asks as click's does
+            return BashComplete(self.cli, self.ctx_args, self.prog_name, self.complete_var).complete()
         args, typed = self.get_completion_args()
         items = self.get_completions(args, typed)
         after = typed.rfind(":") + 1  # what bash takes for the word begins there
