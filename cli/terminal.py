@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 import click
 
-from eventlog.reading import text as styles
-from eventlog.reading.text import Line
+from eventlog.reading import styles
+from eventlog.reading.styles import Line
 
 from .outside import local
 from .streams import naming_stdout, put

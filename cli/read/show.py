@@ -16,7 +16,8 @@ from eventlog.memory import intent
 from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.query.lookup import names_a_turn, turns_where
 from eventlog.reading.page import PageReader
-from eventlog.reading.text import Line, TextRenderer
+from eventlog.reading.styles import Line
+from eventlog.reading.text import TextRenderer
 from eventlog.recorder.retrieval import context_state
 from eventlog.recorder.sessions import chain
 from eventlog.replay.certainty import TELLS_OF_FILES, status_words

@@ -13,6 +13,7 @@ from eventlog.base.display import call_target, event_words
 from eventlog.blobs.payload_texts import payload_with_texts
 from eventlog.projections.happened import happened_at, in_order_of_time
 from eventlog.query.lookup import TurnRef
+from eventlog.replay.certainty import status_words
 from eventlog.replay.diffs import diff_of
 from eventlog.undo.plan import operations_of
 
@@ -32,7 +33,7 @@ _ANCHOR = (
 )  # fmt: skip
 
 _CALLS = frozenset(("action", "mcp_action"))
-_NOTES = frozenset(("decision", "restore", "subagent", "restore_failed"))
+_NOTES = frozenset(("decision", "restore", "subagent"))
 _NOTED_LINES = frozenset(("interrupted", "compact_boundary"))  # of transcripts
 
 # What a tool gave back, the most telling member first; agents spell it in different ways.
@@ -133,8 +134,6 @@ class PageReader:
 
     def turn(self, turn: TurnRef) -> TurnPage:
         """Raises: NotFound, Corruption."""
-        from eventlog.replay.certainty import status_words
-
         certainty = self._store.certainty(turn)
         anchor = self._anchor(turn)
         return TurnPage(
@@ -288,10 +287,12 @@ class _Calls:
                     self._end_of[start["event_id"]] = event
                     self._start_of[event["event_id"]] = start
         for event in self.events:
-            if event["event_type"] == "file" and event["operation"] != "read":
-                call = event["cause"] or self._by_use.get(event["tool_use_id"] or "")
-                if call in self._changes:
-                    self._changes[call].append(event)
+            if event["event_type"] == "file" and event["operation"] != "read" and self.explain(event):
+                self._changes[self._call_of(event)].append(event)
+
+    def _call_of(self, change: "Mapping[str, Any]") -> str:
+        """The id of the end of the call that made a change; "" or an unknown one where none did."""
+        return str(change["cause"] or self._by_use.get(change["tool_use_id"] or "", ""))
 
     def start_of(self, event: "Mapping[str, Any]") -> "Mapping[str, Any]":
         """Where the call of this event begins: the event itself where no other one does."""
@@ -306,8 +307,7 @@ class _Calls:
 
     def explain(self, change: "Mapping[str, Any]") -> bool:
         """Whether a change belongs to a call."""
-        call = change["cause"] or self._by_use.get(change["tool_use_id"] or "")
-        return call in self._changes
+        return self._call_of(change) in self._changes
 
     def has_call_of(self, error: "Mapping[str, Any]") -> bool:
         """Whether an error is that of a call, whose result says it."""
@@ -322,9 +322,8 @@ def _is_end(action: "Mapping[str, Any]", start: "Mapping[str, Any]") -> bool:
     """Whether an action ends the call that a start began: by the agent's id, else by tool and arguments."""
     if action["tool_use_id"] or start["tool_use_id"]:
         return bool(action["tool_use_id"] == start["tool_use_id"])
-    arguments = ((event["payload"] or {}).get("args") for event in (action, start))
-    first, second = arguments
-    return bool(action["tool"] == start["tool"] and first == second)
+    asked, done = ((event["payload"] or {}).get("args") for event in (start, action))
+    return bool(action["tool"] == start["tool"] and asked == done)
 
 
 def result_text(payload: "Mapping[str, Any]") -> str:

@@ -6,7 +6,7 @@ colours, or none.
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os.path import commonpath
 
@@ -23,20 +23,11 @@ from eventlog.reading.page import (
     TurnPage,
     WordsBlock,
 )
-
-# Styles of parts of a line.
-PLAIN, RULE, PROMPT, DIM, TOOL, FAILED, ADDED, REMOVED, HUNK = (
-    "plain", "rule", "prompt", "dim", "tool", "failed", "added", "removed", "hunk",
-)  # fmt: skip
-
-Span = tuple[str, str]  # a style, and text without line breaks
-Line = tuple[Span, ...]
+from eventlog.reading.styles import ADDED, DIM, FAILED, HUNK, PLAIN, PROMPT, REMOVED, RULE, TOOL, Line, Span
 
 RESULT_LINES, DIFF_LINES = 3, 20
 _LONG_MS = 1_000  # a call that took so long says how long
 _INDENT = "  "
-
-
 _RULE, _PROMPT, _DONE, _FAILED, _BESIDE, _SUBAGENT = "━❯●✗±│"
 
 
@@ -108,8 +99,7 @@ class TextRenderer:
             head.append((DIM, "  no end was recorded"))
         only = call.changes[0] if len(call.changes) == 1 else None
         if only is not None and call.target.endswith(only.path):
-            head += _counts(only)
-            yield tuple(head)
+            yield (*head, *_counts(only))
             yield from self._diff(only)
         else:
             yield tuple(head)
@@ -220,8 +210,3 @@ def _wrapped(text: str, room: int) -> "list[str]":
 
 def _dimmed(line: Line) -> Line:
     return tuple((DIM, text) for _, text in line)
-
-
-def plain(rendered: "Iterable[Line]") -> Iterator[str]:
-    """The lines without their styles."""
-    return ("".join(text for _, text in line).rstrip() for line in rendered)

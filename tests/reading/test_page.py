@@ -8,7 +8,8 @@ import pytest
 from eventlog.query.lookup import turns_where
 from eventlog.reading import page as pages
 from eventlog.reading.page import CallBlock, ChangesBlock, PageReader, TurnPage, WordsBlock
-from eventlog.reading.text import DIM, FAILED, TextRenderer, plain
+from eventlog.reading.styles import DIM, FAILED
+from eventlog.reading.text import TextRenderer
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, project
 
@@ -28,7 +29,8 @@ def read(work: Path, *, whole: bool = False) -> list[TurnPage]:
 
 
 def shown(page: TurnPage, **how: object) -> list[str]:
-    return list(plain(TextRenderer(**how).page(page)))  # type: ignore[arg-type]
+    rendered = TextRenderer(**how).page(page)  # type: ignore[arg-type]
+    return ["".join(text for _, text in line).rstrip() for line in rendered]
 
 
 def test_a_turn_reads_from_its_prompt_to_the_last_words(work: Path) -> None:

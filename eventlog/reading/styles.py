@@ -1,0 +1,8 @@
+"""Names for how parts of a line look; whoever prints gives them colours, or none. Imports nothing."""
+
+PLAIN, RULE, PROMPT, DIM, TOOL, FAILED, ADDED, REMOVED, HUNK = (
+    "plain", "rule", "prompt", "dim", "tool", "failed", "added", "removed", "hunk",
+)  # fmt: skip
+
+Span = tuple[str, str]  # a style, and text without line breaks
+Line = tuple[Span, ...]
