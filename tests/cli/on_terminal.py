@@ -10,8 +10,13 @@ import termios
 from pathlib import Path
 
 
-def on_terminal(cwd: Path, *arguments: str, width: int = 80, **environment: str) -> str:
-    """What a command writes there, standard error included, with plain line ends."""
+def on_terminal(
+    cwd: Path, *arguments: str, width: int = 80, code: int | None = None, **environment: str
+) -> str:
+    """What a command writes there, standard error included, with plain line ends.
+
+    Args: code: the exit code that it must have, None for any.
+    """
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 500, width, 0, 0))
     names = ("NO_COLOR", "FORCE_COLOR", "LOCUS_PAGER", "LESS", "COLUMNS", "LINES")
@@ -32,5 +37,6 @@ def on_terminal(cwd: Path, *arguments: str, width: int = 80, **environment: str)
             break
         written += chunk
     os.close(leader)
-    process.wait(60)
+    ended = process.wait(60)
+    assert code in (None, ended)
     return written.decode().replace("\r\n", "\n")

@@ -1,7 +1,6 @@
 """`locus show` as a page: what stands on it, in which colours, and through which pager."""
 
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.hook_support import Agent, project
+from tests.cli.on_terminal import on_terminal
 from tests.cli.support import Locus
 
 
@@ -39,29 +39,6 @@ def on_pipe(work: Path, *arguments: str, **environment: str) -> str:
         command, cwd=work, env={**os.environ, **environment}, capture_output=True, check=True
     )
     return done.stdout.decode()
-
-
-def on_terminal(work: Path, *arguments: str, **environment: str) -> str:
-    """What a command writes on a terminal of its own."""
-    leader, follower = pty.openpty()
-    variables = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "locus_cli", *arguments],
-        cwd=work, env=variables, stdin=follower, stdout=follower, stderr=follower,
-    )  # fmt: skip
-    os.close(follower)
-    written = b""
-    while True:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # Linux says so when the last one closed the other end
-            break
-        if not chunk:
-            break
-        written += chunk
-    os.close(leader)
-    assert process.wait() == 0
-    return written.decode()
 
 
 def test_a_session_reads_from_its_first_prompt_to_its_last_words(work: Path, locus: Locus) -> None:
@@ -106,7 +83,7 @@ def test_a_terminal_has_colour_and_a_pager(work: Path) -> None:
     pager = (
         f"{sys.executable} -c \"import os,sys; print('PAGER', os.environ['LESS']); print(sys.stdin.read())\""
     )
-    shown = on_terminal(work, "show", "last", PAGER=pager)
+    shown = on_terminal(work, "show", "last", code=0, PAGER=pager)
     assert "PAGER FRX" in shown and "\x1b[1m❯ And three" in shown
-    assert "PAGER" not in on_terminal(work, "show", "last", PAGER=pager, LOCUS_PAGER="cat")
-    assert "\x1b[1m" not in on_terminal(work, "show", "last", PAGER="cat", NO_COLOR="1")
+    assert "PAGER" not in on_terminal(work, "show", "last", code=0, PAGER=pager, LOCUS_PAGER="cat")
+    assert "\x1b[1m" not in on_terminal(work, "show", "last", code=0, PAGER="cat", NO_COLOR="1")
