@@ -123,7 +123,7 @@ class TurnPage:
 
 
 class PageReader:
-    """Makes the pages of a store's turns. One thread."""
+    """Makes the pages of a store's turns, for one answer: what it has read it keeps. One thread."""
 
     def __init__(self, store: "Store", *, whole: bool = False) -> None:
         """Args: whole: with the diffs of all changes, and what the agent thought."""
@@ -131,6 +131,7 @@ class PageReader:
         self._whole = whole
         self._withheld = store.withheld()
         self._operations: Operations | None = None
+        self._anchors: tuple[str, dict[int, dict[str, Any]]] = ("", {})  # of the session read last
 
     def turn(self, turn: TurnRef) -> TurnPage:
         """Raises: NotFound, Corruption."""
@@ -145,12 +146,16 @@ class PageReader:
             tuple(self._blocks(self._store.timeline(turn))),
         )
 
-    def _anchor(self, turn: TurnRef) -> "dict[str, Any]":
-        result = self._store.query(
-            f"select {', '.join(_ANCHOR)} from turns where session_id = $1 and turn = $2",
-            [turn.session_id, turn.turn],
-        )
-        return dict(zip(result.columns, result.rows[0], strict=True))
+    def _anchor(self, turn: TurnRef) -> "Mapping[str, Any]":
+        """The turn's row; those of a session are read at once, for its pages follow each other."""
+        session, anchors = self._anchors
+        if session != turn.session_id or turn.turn not in anchors:
+            result = self._store.query(
+                f"select turn, {', '.join(_ANCHOR)} from turns where session_id = $1", [turn.session_id]
+            )
+            anchors = {row[0]: dict(zip(_ANCHOR, row[1:], strict=True)) for row in result.rows}
+            self._anchors = turn.session_id, anchors
+        return anchors[turn.turn]
 
     def _undone_at(self, turn: TurnRef) -> "int | None":
         if self._operations is None:
