@@ -55,6 +55,7 @@ ROOM_RANKS = {
     "maintenance": 10,
     "recorder": 10,
     "exports": 11,
+    "lake": 12,
     "importers": 11,
     "memory": 11,
     "repair": 11,

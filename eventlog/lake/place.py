@@ -1,0 +1,155 @@
+"""A place that machines share: objects in a bucket, or files in a folder, by their name (docs/lake.md §1).
+
+The client is `obstore` (the Rust crate object_store), whose requests are repeated where the answer is lost and the
+repetition is harmless. Any thread; several processes and machines may have one place open.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An object: its name below the place, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+class Place:
+    """The objects below a URI. Names have `/` between their parts and never begin with one."""
+
+    def __init__(self, uri: str, client: Any) -> None:
+        """Called by `open_place`. Args: client: an obstore store whose root is the place."""
+        self.uri = uri
+        self._client = client
+
+    def address(self, name: str) -> str:
+        """The URI of an object, as engines read it."""
+        return f"{self.uri}/{name}"
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make an object that is not there yet; False when it is. It is there whole, or not at all.
+
+        Where an answer was lost and the request was repeated, False may mean that this call made it: whoever
+        needs to know reads what is there.
+        """
+        with _errors(f"{self.address(name)} cannot be created"):
+            try:
+                self._obstore.put(self._client, name, data, mode="create")
+            except self._exceptions.AlreadyExistsError:
+                return False
+        return True
+
+    def read(self, name: str) -> bytes:
+        """Raises: NotFound."""
+        with _errors(f"{self.address(name)} cannot be read"):
+            return bytes(self._obstore.get(self._client, name).bytes())
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start` on. Raises: NotFound."""
+        with _errors(f"{self.address(name)} cannot be read"):
+            return bytes(self._obstore.get_range(self._client, name, start=start, length=length))
+
+    def read_end(self, name: str, length: int) -> bytes:
+        """The last `length` bytes, or all of a shorter object. Raises: NotFound."""
+        with _errors(f"{self.address(name)} cannot be read"):
+            options = {"range": {"suffix": length}}
+            return bytes(self._obstore.get(self._client, name, options=options).bytes())
+
+    def open(self, name: str) -> Any:
+        """A binary file to read by ranges, as pyarrow takes it. Raises: NotFound."""
+        with _errors(f"{self.address(name)} cannot be read"):
+            return self._obstore.open_reader(self._client, name)
+
+    def list(self, prefix: str, after: str = "") -> "list[Entry]":
+        """The objects below `prefix` (whole parts of names), sorted by name; those after the name `after` only."""
+        entries: list[Entry] = []
+        with _errors(f"{self.address(prefix)} cannot be listed"):
+            for batch in self._obstore.list(self._client, prefix, offset=after or None):
+                entries += [Entry(str(found["path"]), int(found["size"])) for found in batch]
+        return sorted((entry for entry in entries if entry.name > after), key=lambda entry: entry.name)
+
+    def directories(self, prefix: str) -> "list[str]":
+        """The names of the parts directly below `prefix`, sorted."""
+        with _errors(f"{self.address(prefix)} cannot be listed"):
+            found = self._obstore.list_with_delimiter(self._client, prefix)
+        return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+
+    def delete(self, name: str) -> None:
+        """Delete an object; one that is not there is no error. Raises: Refused without the right to."""
+        with _errors(f"{self.address(name)} cannot be deleted"):
+            try:
+                self._obstore.delete(self._client, name)
+            except FileNotFoundError:
+                pass
+
+    @property
+    def _obstore(self) -> Any:
+        import obstore
+
+        return obstore
+
+    @property
+    def _exceptions(self) -> Any:
+        from obstore import exceptions
+
+        return exceptions
+
+
+def open_place(uri: str) -> Place:
+    """The place at `s3://BUCKET/PREFIX` or `file:///DIRECTORY`; the bucket or directory exists.
+
+    The settings of S3 are those of its usual environment variables. Plain HTTP is for loopback alone.
+    Raises: Refused for another URI; NotFound without the directory; Unsupported without the extra `lake`.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme not in ("s3", "file") or parts.query or parts.fragment:
+        raise Refused(f"{uri} is no place to publish to. Name s3://BUCKET/PREFIX or file:///DIRECTORY.")
+    try:
+        from obstore.store import LocalStore, S3Store
+    except ImportError as error:
+        raise Unsupported(
+            f"a lake needs the library obstore ({error}). Install it: pip install 'locus-eventlog[lake]'"
+        ) from error
+    if parts.scheme == "file":
+        directory = unquote(parts.path)
+        if parts.netloc not in ("", "localhost") or not os.path.isdir(directory):
+            raise NotFound(f"{uri} is not a directory of this machine. Make it first, or mount it.")
+        return Place(uri.rstrip("/"), LocalStore(prefix=directory))
+    with _errors(f"{uri} cannot be opened"):
+        client = S3Store(parts.netloc, prefix=parts.path.strip("/") or None, client_options=_client_options())
+    return Place(uri.rstrip("/"), client)
+
+
+def _client_options() -> "dict[str, Any]":
+    host = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
+    return {"allow_http": host in ("127.0.0.1", "::1", "localhost")}
+
+
+@contextmanager
+def _errors(what: str) -> "Iterator[None]":
+    """Raise what the client raises as an error of ours, which says what could not be done."""
+    try:
+        yield
+    except EventLogError:
+        raise
+    except FileNotFoundError as error:
+        raise NotFound(f"{what}: it is not there") from error
+    except Exception as error:  # obstore's errors have no other common class
+        import obstore.exceptions as known
+
+        if isinstance(error, known.PermissionDeniedError | known.UnauthenticatedError):
+            raise Refused(
+                f"{what}: the storage refuses it. Check the credentials and their rights."
+            ) from error
+        if isinstance(error, known.BaseError | OSError):
+            reason = str(error).partition("\n")[0]
+            raise EventLogError(f"{what}: {reason}. Try again when the storage answers.") from error
+        raise
