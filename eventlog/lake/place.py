@@ -1,7 +1,7 @@
 """A place that machines share: objects in a bucket, or files in a folder, by their name (docs/lake.md §1).
 
-The client is `obstore` (the Rust crate object_store), whose requests are repeated where the answer is lost and the
-repetition is harmless. Any thread; several processes and machines may have one place open.
+The client is `obstore` (the Rust crate object_store), which repeats requests whose answer was lost. Any
+thread; several processes and machines may have one place open.
 """
 
 import os
@@ -69,7 +69,7 @@ class Place:
             return self._obstore.open_reader(self._client, name)
 
     def list(self, prefix: str, after: str = "") -> "list[Entry]":
-        """The objects below `prefix` (whole parts of names), sorted by name; those after the name `after` only."""
+        """The objects below `prefix` (whole parts of names), sorted by name; only those after `after`."""
         entries: list[Entry] = []
         with _errors(f"{self.address(prefix)} cannot be listed"):
             for batch in self._obstore.list(self._client, prefix, offset=after or None):
