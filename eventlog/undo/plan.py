@@ -17,6 +17,8 @@ from eventlog.base.paths import is_below, path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
+from eventlog.projections import operations
+from eventlog.projections.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
 from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.compare import PathChange, compare
@@ -26,9 +28,7 @@ from eventlog.restore import journal
 from eventlog.restore.plan import RestorePlan, make_plan, read_plan, readable_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
-from eventlog.undo import operations
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
-from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
 if TYPE_CHECKING:

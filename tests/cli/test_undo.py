@@ -105,6 +105,24 @@ def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
     assert [row["taken_back"] for row in listed] == [False] * 3 + [True] * 3
 
 
+def test_sql_says_which_turn_is_taken_back(work: Path, locus: Locus) -> None:
+    """P1: `turns.undone_by` names the undo while it holds: not of some paths alone, nor after a redo."""
+    bad_turn(work)
+
+    def undone() -> list[Any]:
+        return json.loads(locus("sql", "select undone_by from turns", "--format", "json").text)  # type: ignore[no-any-return]
+
+    assert locus("undo", "--yes", "--", "text.py").code == 0
+    assert undone() == [{"undone_by": None}]
+    assert locus("redo", "--yes").code == 0
+    assert locus("undo", "--yes").code == 0
+    (operation,) = asked(locus("undo", "--list", "--json"), "operations")[:1]
+    assert undone() == [{"undone_by": operation["event"]}]
+    assert " undone " in locus("show", "last").text
+    assert locus("redo", "--yes").code == 0
+    assert undone() == [{"undone_by": None}] and " undone " not in locus("show", "last").text
+
+
 def test_a_new_turn_empties_the_stack_of_redos(work: Path, locus: Locus) -> None:
     """P1: A person's edit does not; after an agent's turn the message names the way that is left."""
     agent = bad_turn(work)

@@ -1,11 +1,13 @@
-"""What was restored, undone and redone so far, from the log, and what of it still holds (docs/undo.md)."""
+"""What was restored, undone and redone so far, from the log, and what of it still holds (docs/undo.md).
 
-from collections.abc import Iterable, Mapping
+The one rule for `locus undo`, pages of turns, and the column `undone_by` of SQL (query/derived.py). Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.restore.plan import EVENT_TYPE, completed
-
+EVENT_TYPE = "restore"
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 
 # What is read of the events of restores, and of those that empty the stack of redos.
@@ -47,26 +49,27 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """All of them, in the order in which they began; `last_turn` is where an agent's newest turn began."""
+    """All of them, in the order in which they began; `last_turn` is where an agent's newest turn began.
+
+    `taken_back` are the ids of those that a later one took back, which holds itself. `undone` has the names
+    of all turns that are wholly taken back now, each with the last undo that did it.
+    """
 
     done: tuple[Operation, ...]
     last_turn: int
+    taken_back: frozenset[str]
+    undone: Mapping[str, Operation]
 
     def named(self, id: str) -> Operation | None:
         return next((operation for operation in self.done if operation.id == id), None)
 
     def is_taken_back(self, operation: Operation) -> bool:
         """Whether a later operation took this one back, and holds itself."""
-        later = (other for other in self.done if other.undo_of == operation.id)
-        return any(not self.is_taken_back(other) for other in later)
+        return operation.id in self.taken_back
 
     def undo_of_turn(self, name: str) -> Operation | None:
         """The undo by which all of a turn is taken back now. Args: name: `turn:…`."""
-        for operation in reversed(self.done):
-            of_it = operation.kind == UNDO and name in operation.of and operation.whole
-            if of_it and not self.is_taken_back(operation):
-                return operation
-        return None
+        return self.undone.get(name)
 
     def next_redo(self) -> Operation | None:
         """The undo that a redo would take back: the last one that holds, unless a turn began after it."""
@@ -87,8 +90,36 @@ def operations_in(events: Iterable[Mapping[str, Any]]) -> Operations:
             restores.append(event)
         elif event["operation"] == "start" and event["agent"] not in NO_AGENTS:
             last_turn = int(event["position"])
-    done = map(_operation, completed(restores).values())
-    return Operations(tuple(sorted(done, key=lambda operation: operation.position)), last_turn)
+    done = tuple(sorted(map(_operation, completed(restores).values()), key=lambda o: o.position))
+    taken_back = _taken_back(done)
+    whole = (o for o in done if o.kind == UNDO and o.whole and o.id not in taken_back)
+    return Operations(done, last_turn, taken_back, {name: undo for undo in whole for name in undo.of})
+
+
+def completed(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The start event of each restore that took place, by its id, in the order in which they ended.
+
+    Args: events: restore events in position order.
+    """
+    begun: dict[str, Mapping[str, Any]] = {}
+    done: dict[str, Mapping[str, Any]] = {}
+    for event in events:
+        if event["operation"] == "start":
+            begun[str(event["event_id"])] = event
+        elif event["operation"] == "end" and event["cause"] in begun:
+            start = str(event["cause"])
+            done.pop(start, None)
+            if event["success"] is True:
+                done[start] = begun[start]
+    return done
+
+
+def _taken_back(done: Sequence[Operation]) -> frozenset[str]:
+    ids: set[str] = set()
+    for operation in reversed(done):
+        if operation.undo_of is not None and operation.id not in ids:
+            ids.add(operation.undo_of)
+    return frozenset(ids)
 
 
 def _operation(event: Mapping[str, Any]) -> Operation:
