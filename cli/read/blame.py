@@ -15,7 +15,8 @@ from eventlog.undo.blame_cache import kept_blame
 from .. import complete
 from ..access import open_store
 from ..options import json_option
-from ..output import document, moment, one_line, put
+from ..output import document, one_line, put
+from ..times import when
 
 _WORDS = {
     "outside": "by hand",
@@ -125,12 +126,12 @@ def _columns(line: BlamedLine, models: dict[str, str]) -> tuple[str, str, str, s
     """The turn, the time, who, and what was asked."""
     version, kind = line.origin.version, line.origin.kind
     if version is None or kind != "version":
-        at = "" if version is None else moment(version.at)
+        at = "" if version is None else when(version.at)
         return ("", at, "", _WORDS[kind])
     turn = version.turn_name or ""
     who = " ".join(filter(None, (version.agent, models.get(turn))))
     title = one_line(version.title or version.user_request or "", _TITLE_COLUMNS)
-    return turn, moment(version.at), who, title
+    return turn, when(version.at), who, title
 
 
 def _models(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> dict[str, str]:
@@ -175,13 +176,13 @@ def _whole(store: "eventlog.Store", line: BlamedLine) -> str:
     version, kind = line.origin.version, line.origin.kind
     text = _harmless(line.text).decode()
     if version is None or kind != "version":
-        when = "" if version is None else f", seen at {moment(version.at)}"
-        return f"line {line.number}: {text}\n{_WORDS[kind]}{when}\n"
+        seen = "" if version is None else f", seen {when(version.at)}"
+        return f"line {line.number}: {text}\n{_WORDS[kind]}{seen}\n"
     model = _models(store, [line]).get(version.turn_name or "")
     parts = [
         f"line {line.number}: {text}",
         f"turn     turn:{version.turn_name}",
-        f"when     {moment(version.at)}",
+        f"when     {when(version.at)}",
         f"who      {' '.join(filter(None, (version.agent, model)))}",
         f"asked    {one_line(version.user_request or version.title or 'not known')}",
         f"call     {_call(store, version)}" if version.cause else "",
