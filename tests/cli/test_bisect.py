@@ -277,3 +277,36 @@ def test_a_start_into_a_named_directory(work: Path, locus: Locus, tmp_path: Path
     assert by_hand(locus, "start", "--to", str(tmp_path / "there"))["testing"] is not None
     assert locus("bisect", "reset").code == 0
     assert (tmp_path / "there/readme.md").exists()
+
+
+def test_by_hand_it_goes_on_to_the_call(work: Path, locus: Locus, search_ended: None) -> None:
+    """`start --deep` ends with the call, as `run --deep` does, over commands of their own; each state inside
+    the turn is what a replay gives, and what equals the turn's end is not asked."""
+    at = by_hand(locus, "start", "--deep")
+    inside = []
+    with Store.open(work / ".locus") as store:
+        while at["testing"] is not None:
+            directory, state = Path(at["directory"]), at["testing"]
+            if state["at"] not in ("start", "end"):
+                inside.append(state)
+            whole = directory.parent / f"{directory.name}-whole-{len(at['tried'])}"
+            store.tree(store.turn(state["turn"]), state["at"]).materialize(str(whole))
+            assert on_disk(directory) == on_disk(whole)
+            shutil.rmtree(whole)
+            at = by_hand(locus, "bad" if "BROKEN" in (directory / "src/app.py").read_text() else "good")
+    found = bisect(locus, "--deep", "sh", "-c", BREAK)["found"]
+    assert at["found"] == found and found["call"] == "Bash echo BROKEN >> src/app.py"
+    assert len(inside) == 2
+    shown = locus("bisect", "log")
+    assert "  call Bash echo BROKEN" in shown.text and "+BROKEN" in shown.text
+
+
+def test_calls_that_cannot_be_judged_leave_the_turn(work: Path, locus: Locus, search_ended: None) -> None:
+    """Where a person skips all states inside it, the turn is the answer, and the search is over."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+    at = by_hand(locus, "start", "--deep", "--good", states[3].turn.name, "--bad", states[4].turn.name)
+    while at["testing"] is not None:
+        assert at["testing"]["at"] not in ("start", "end")
+        at = by_hand(locus, "skip")
+    assert at["found"]["title"] == "Change 3" and at["found"]["call"] is None
