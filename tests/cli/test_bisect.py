@@ -283,22 +283,34 @@ def test_by_hand_it_goes_on_to_the_call(work: Path, locus: Locus, search_ended: 
     """`start --deep` ends with the call, as `run --deep` does, over commands of their own; each state inside
     the turn is what a replay gives, and what equals the turn's end is not asked."""
     at = by_hand(locus, "start", "--deep")
-    inside = []
+    said: list[dict[str, str]] = []
     with Store.open(work / ".locus") as store:
         while at["testing"] is not None:
             directory, state = Path(at["directory"]), at["testing"]
-            if state["at"] not in ("start", "end"):
-                inside.append(state)
             whole = directory.parent / f"{directory.name}-whole-{len(at['tried'])}"
             store.tree(store.turn(state["turn"]), state["at"]).materialize(str(whole))
             assert on_disk(directory) == on_disk(whole)
             shutil.rmtree(whole)
-            at = by_hand(locus, "bad" if "BROKEN" in (directory / "src/app.py").read_text() else "good")
+            said.append({**state, "verdict": "bad" if is_broken(directory) else "good"})
+            at = by_hand(locus, said[-1]["verdict"])
     found = bisect(locus, "--deep", "sh", "-c", BREAK)["found"]
     assert at["found"] == found and found["call"] == "Bash echo BROKEN >> src/app.py"
-    assert len(inside) == 2
+    assert sum(answer["at"] not in ("start", "end") for answer in said) == 2
+    assert [answer for answer in at["tried"] if answer in said] == said and len(at["tried"]) == len(said) + 1
     shown = locus("bisect", "log")
     assert "  call Bash echo BROKEN" in shown.text and "+BROKEN" in shown.text
+
+
+def is_broken(directory: Path) -> bool:
+    return "BROKEN" in (directory / "src/app.py").read_text()
+
+
+def test_the_only_call_of_a_turn_is_not_asked(work: Path, locus: Locus, search_ended: None) -> None:
+    """The files after it are those of the turn's end, of which it is known that they are bad."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+    at = by_hand(locus, "start", "--deep", "--good", states[1].turn.name, "--bad", states[2].turn.name)
+    assert at["testing"] is None and at["found"]["call"] == "Write new1.py"
 
 
 def test_calls_that_cannot_be_judged_leave_the_turn(work: Path, locus: Locus, search_ended: None) -> None:

@@ -126,6 +126,19 @@ def test_only_what_concerns_the_file_is_read_again(work: Project, reads: list[by
     assert blamed() >= 1 and blamed() == 0
 
 
+def test_a_version_that_happened_earlier_is_folded_in(work: Project) -> None:
+    """I22: one that an import adds before those that were folded is no continuation of them."""
+    work.turn(A, work.changed(A, 0))
+    work.turn(A, work.changed(A, 1))
+    kept_blame(work.store, A, work.read(A))
+    with work.recorder.start_turn("Older") as turn:
+        turn.file(A, before=b"old\n", after=b"".join(LINES), occurred_at=1_700_000_000_000_000)
+    lines = kept_blame(work.store, A, work.read(A))
+    assert lines == blame(work.store, A, work.read(A))
+    oldest = lines[-1].origin.version
+    assert oldest is not None and oldest.title == "Older"
+
+
 def test_a_title_that_comes_later_is_in_the_answer(work: Project) -> None:
     """P7: what was kept of a turn while it ran is not what is said of it later."""
     with work.recorder.start_turn("Ask") as turn:
@@ -148,7 +161,7 @@ _STEPS = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(8, 200), deadline=None)
+@settings(max_examples=examples(6, 200), deadline=None)
 @given(st.lists(_STEPS, min_size=3, max_size=12))
 def test_what_is_kept_gives_the_answer_of_a_fold(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

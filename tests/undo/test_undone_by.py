@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventlog.base import jsontext
@@ -84,7 +84,7 @@ def test_sql_knows_which_turns_are_taken_back(
 _OPERATIONS = st.tuples(
     st.sampled_from((UNDO, UNDO, REDO, RESTORE)),
     st.lists(st.integers(1, _TURNS), max_size=3),
-    st.none() | st.integers(0, 12),  # which earlier one it takes back
+    st.sampled_from((None, 1, 1, 2, 3)),  # how many back the one is that it takes back, if it does
     st.booleans(),  # whether it is limited to paths
     st.sampled_from((True, True, True, False, None)),  # how it ended, if it did
 )
@@ -92,6 +92,8 @@ _OPERATIONS = st.tuples(
 
 @settings(max_examples=examples(20, 500), deadline=None)
 @given(st.lists(_OPERATIONS, max_size=10), st.integers(0, 10), st.booleans())
+@example([(UNDO, [1, 2], None, False, True), (REDO, [], 1, False, True), (UNDO, [], 1, False, True)], 1, True)
+@example([(UNDO, [1, 2], None, False, True), (REDO, [], 1, False, True)], 0, False)
 def test_any_log_of_undos_gives_sql_and_python_one_answer(
     tmp_path_factory: pytest.TempPathFactory,
     made: list[tuple[str, list[int], "int | None", bool, "bool | None"]],
@@ -105,11 +107,12 @@ def test_any_log_of_undos_gives_sql_and_python_one_answer(
         event("turn", 900 + turn, operation="start", agent="a", session_id="s", turn=turn)
         for turn in range(1, _TURNS + 1)
     ))  # fmt: skip
-    for n, (kind, turns, earlier, limited, ended) in enumerate(made):
+    takes_back = [None if back is None or back > n else n - back for n, (_, _, back, *_) in enumerate(made)]
+    for n, (kind, turns, _, limited, ended) in enumerate(made):
         payload = {
             "operation_of": kind,
             "of": [f"turn:s_{turn:03d}" for turn in turns],
-            "undo_of": None if earlier is None or earlier >= n else f"{earlier:032x}",
+            "undo_of": None if takes_back[n] is None else f"{takes_back[n]:032x}",
             "paths": ["a"] if limited else [],
         }
         log.append(event("restore", n, operation="start", agent="locus", payload=payload))
@@ -123,7 +126,7 @@ def test_any_log_of_undos_gives_sql_and_python_one_answer(
 
     def holds(n: int) -> bool:
         return made[n][4] is True and not any(
-            made[later][2] == n and holds(later) for later in range(n + 1, len(made))
+            takes_back[later] == n and holds(later) for later in range(n + 1, len(made))
         )
 
     undos = [n for n, (kind, _, _, limited, _) in enumerate(made) if kind == UNDO and not limited]
