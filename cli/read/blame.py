@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import eventlog
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.undo.blame import BlamedLine
 from eventlog.undo.blame_cache import kept_blame
 
@@ -37,6 +38,7 @@ _NOT_COMMITTED = "0" * 40
 @click.option("--at", "turn", metavar="TURN", help="The file as it was at the end of a turn.")
 @click.option("--by", type=click.Choice(_SHARES), help="Count lines instead of listing them.")
 @click.option("--porcelain", is_flag=True, help="The form of git blame --line-porcelain, for editors.")
+@click.option("--show-withheld", is_flag=True, help="Also show a content that holds a secret.")
 @json_option
 def command(
     file: str,
@@ -45,16 +47,20 @@ def command(
     turn: str | None,
     by: str | None,
     porcelain: bool,
+    show_withheld: bool,
     as_json: bool,
 ) -> None:
     """Show which turn wrote each line of a file, and why.
 
     Lines that a person wrote between turns, that were there before recording began, or that are not
-    recorded yet are told apart. FILE:LINE shows one line in full.
+    recorded yet are told apart. FILE:LINE shows one line in full. A file that holds a secret
+    is refused with exit code 3, unless --show-withheld is given; --by shows no line.
     """
     path, number = _split(file)
     with open_store() as store:
-        blamed = _blamed(store, path, turn, ignore_spaces)
+        name, blamed = _blamed(store, path, turn, ignore_spaces)
+        if not (show_withheld or by is not None):
+            _refuse_withheld(store, name, blamed)
         shown = [line for line in blamed if line.number in _range(lines, number, len(blamed))]
         if as_json:
             put(document({"lines": [_as_json(line) for line in shown]}))
@@ -89,7 +95,10 @@ def _range(lines: str | None, number: int | None, last: int) -> range:
     return range(first, end + 1)
 
 
-def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> list[BlamedLine]:
+def _blamed(
+    store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool
+) -> tuple[str, list[BlamedLine]]:
+    """The name of the file in the repository, and its lines."""
     from ..filters import names_of
 
     until, now = None, None
@@ -101,10 +110,24 @@ def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces
     first: "eventlog.NotFound | None" = None
     for name in names_of(store, given):
         try:
-            return kept_blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
+            return name, kept_blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
         except eventlog.NotFound as error:
             first = first or error
     raise first or eventlog.NotFound(f"{given} has no recorded version")
+
+
+def _refuse_withheld(store: "eventlog.Store", name: str, lines: Sequence[BlamedLine]) -> None:
+    """Raises: Refused where the content that would be shown is withheld, or the last one that is recorded."""
+    withheld = store.withheld()
+    if not withheld:
+        return
+    last = store.history(name, limit=1, rewritten=False)
+    hashes = {to_text(blob_id(b"".join(line.text for line in lines))), *(v.after_hash for v in last)}
+    if reasons := hashes & withheld:
+        raise eventlog.Refused(
+            f"{name} {store.why_withheld(*reasons)}, so its lines are withheld. --show-withheld shows them "
+            "all the same; `--by turn` counts them."
+        )
 
 
 # -- showing ---------------------------------------------------------------------------------------------
