@@ -159,7 +159,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
 def redo(into: str | None, **how: Any) -> None:
     """Bring back what the last undo took away.
 
-    Again for the undo before it. An agent's new turn ends this; what a person changed meanwhile is
+    Again for the undo before it. New changes by an agent end this; what a person changed meanwhile is
     kept, or is a conflict.
     """
     with open_store() as store:

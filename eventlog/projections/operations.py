@@ -10,7 +10,7 @@ from typing import Any
 EVENT_TYPE = "restore"
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 
-# What is read of the events of restores, and of those that empty the stack of redos.
+# What is read of the events of restores.
 COLUMNS = (
     "event_id",
     "event_type",
@@ -20,12 +20,7 @@ COLUMNS = (
     "payload",
     "position",
     "recorded_at",
-    "agent",
 )
-EVENT_TYPES = (EVENT_TYPE, "turn")
-
-# A turn of these is no work of an agent.
-NO_AGENTS = frozenset((None, "git", "locus", "user"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +44,13 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """All of them, in the order in which they began; `last_turn` is where an agent's newest turn began.
+    """All of them, in the order in which they began.
 
     `taken_back` are the ids of those that a later one took back, which holds itself. `undone` has the names
     of all turns that are wholly taken back now, each with the last undo that did it.
     """
 
     done: tuple[Operation, ...]
-    last_turn: int
     taken_back: frozenset[str]
     undone: Mapping[str, Operation]
 
@@ -72,28 +66,17 @@ class Operations:
         return self.undone.get(name)
 
     def next_redo(self) -> Operation | None:
-        """The undo that a redo would take back: the last one that holds, unless a turn began after it."""
-        for operation in reversed(self.done):
-            if operation.position < self.last_turn:
-                return None
-            if operation.kind == UNDO and not self.is_taken_back(operation):
-                return operation
-        return None
+        """The undo that a redo would take back: the last one that holds."""
+        holding = (o for o in reversed(self.done) if o.kind == UNDO and not self.is_taken_back(o))
+        return next(holding, None)
 
 
 def operations_in(events: Iterable[Mapping[str, Any]]) -> Operations:
-    """Args: events: those of EVENT_TYPES with COLUMNS, in position order."""
-    restores: list[Mapping[str, Any]] = []
-    last_turn = -1
-    for event in events:
-        if event["event_type"] == EVENT_TYPE:
-            restores.append(event)
-        elif event["operation"] == "start" and event["agent"] not in NO_AGENTS:
-            last_turn = int(event["position"])
-    done = tuple(sorted(map(_operation, completed(restores).values()), key=lambda o: o.position))
+    """Args: events: those of restores with COLUMNS, in position order."""
+    done = tuple(sorted(map(_operation, completed(events).values()), key=lambda o: o.position))
     taken_back = _taken_back(done)
     whole = (o for o in done if o.kind == UNDO and o.whole and o.id not in taken_back)
-    return Operations(done, last_turn, taken_back, {name: undo for undo in whole for name in undo.of})
+    return Operations(done, taken_back, {name: undo for undo in whole for name in undo.of})
 
 
 def completed(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
