@@ -166,24 +166,24 @@ def reset() -> None:
 
 
 def _go_on(store: "eventlog.Store", search: HandBisect, as_json: bool) -> None:
-    if search.deep and search.found is not None and search.found.at == "end":
-        _go_inside(store, search, search.found)
+    if search.deep and search.first_bad is not None and search.first_bad.at == "end":
+        _go_inside(store, search, search.first_bad)
     written = search.go_on(store.fs, store.layout, store.tree)
     _show(store, search, as_json, written)
 
 
-def _go_inside(store: "eventlog.Store", search: HandBisect, found: BisectState) -> None:
-    states = inside_of(store, found.turn)
-    at_end = store.tree(found.turn, "end")
-    last_is_end = bool(states) and not compare(store.tree(found.turn, states[-1].at), at_end).changes
-    search.go_inside(search.states.index(found), states, last_is_end=last_is_end)
+def _go_inside(store: "eventlog.Store", search: HandBisect, first_bad: BisectState) -> None:
+    states = inside_of(store, first_bad.turn)
+    at_end = store.tree(first_bad.turn, "end")
+    last_is_end = bool(states) and not compare(store.tree(first_bad.turn, states[-1].at), at_end).changes
+    search.go_inside(search.states.index(first_bad), states, last_is_end=last_is_end)
 
 
 def _show(store: "eventlog.Store", search: HandBisect, as_json: bool, written: int | None) -> None:
     """Where the search stands: the state to look at, or what was found."""
     bisection = search.bisection
     candidates = [search.states[index] for index in bisection.candidates]
-    first_bad = search.found
+    first_bad = search.first_bad
     if as_json:
         put(document({"bisect": _as_json(store, search)}))
     elif bisection.next is None:
@@ -206,7 +206,7 @@ def _as_json(store: "eventlog.Store", search: HandBisect) -> dict[str, Any]:
     candidates = [search.states[index] for index in bisection.candidates]
     testing = None if bisection.next is None else search.states[bisection.next]
     return {
-        "found": None if search.found is None else facts_of(store, search.found),
+        "found": None if search.first_bad is None else facts_of(store, search.first_bad),
         "testing": None if testing is None else {"turn": testing.turn.name, "at": testing.at},
         "directory": search.directory,
         "tried": [

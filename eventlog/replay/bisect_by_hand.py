@@ -47,7 +47,7 @@ class HandBisect:
         return bisection
 
     @property
-    def found(self) -> BisectState | None:
+    def first_bad(self) -> BisectState | None:
         """The first bad state. Of a turn whose calls cannot be told apart, its end; None while it is open."""
         bisection = self.bisection
         candidates = [self.states[index] for index in bisection.candidates]

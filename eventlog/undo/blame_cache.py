@@ -47,7 +47,7 @@ _DIGEST_DIGITS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedOrigins:
     """The file: the origins of the lines of a content, by numbers of versions, and what they were made from.
 
     `steps` says how many steps of the file were folded, `digest` which.
@@ -94,16 +94,16 @@ def kept_blame(
     which = [path, ignore_spaces, until]
     name = store.layout.blame(blake3(jsontext.encode(which)).hexdigest(length=16))
     key = _key(store, which)
-    kept = None if key is None else _read(store, name, key)
+    cached = None if key is None else _read(store, name, key)
     fold = BlameFold(store, ignore_spaces)
-    if kept is not None and key is not None and kept.log == key[1]:
-        fold.content = kept.content(store, now)
+    if cached is not None and key is not None and cached.log == key[1]:
+        fold.content = cached.content(store, now)
         if fold.content is not None:
             return lines_of(fold, path, now)
     steps = steps_of(store, path, until, fold)
-    if kept is not None and kept.goes_on_with(steps):
-        fold.content = kept.content(store, now, steps)
-    folded = 0 if kept is None or fold.content is None else kept.steps
+    if cached is not None and cached.goes_on_with(steps):
+        fold.content = cached.content(store, now, steps)
+    folded = 0 if cached is None or fold.content is None else cached.steps
     for step in steps[folded:]:
         fold.take(step)
     if key is not None and fold.is_complete and fold.content is not None:
@@ -136,7 +136,7 @@ def _digest(steps: Sequence[FileStep]) -> str:
     return blake3(jsontext.encode([step.facts for step in steps])).hexdigest()
 
 
-def _read(store: BlameStore, name: str, key: tuple[list[Any], list[Any]]) -> _Kept | None:
+def _read(store: BlameStore, name: str, key: tuple[list[Any], list[Any]]) -> _CachedOrigins | None:
     """What was kept, of whatever log; None without it, or where it was made otherwise."""
     try:
         data = read_file(store.fs, name)
@@ -148,7 +148,7 @@ def _read(store: BlameStore, name: str, key: tuple[list[Any], list[Any]]) -> _Ke
             return None
         versions = [FileVersion(*version) for version in fields.pop("versions")]
         origins = [(kind, index, line) for kind, index, line in fields.pop("origins")]
-        return _Kept(**fields, versions=versions, origins=origins)
+        return _CachedOrigins(**fields, versions=versions, origins=origins)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -182,7 +182,7 @@ def _write(
 
 
 def _body(key: tuple[list[Any], list[Any]], content: Content, steps: Sequence[FileStep]) -> bytes:
-    """The fields of `_Kept`, as JSON."""
+    """The fields of `_CachedOrigins`, as JSON."""
     numbers: dict[str, int] = {}
     versions: list[FileVersion] = []
     origins = []

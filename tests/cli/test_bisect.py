@@ -280,8 +280,8 @@ def test_a_start_into_a_named_directory(work: Path, locus: Locus, tmp_path: Path
 
 
 def test_by_hand_it_goes_on_to_the_call(work: Path, locus: Locus, search_ended: None) -> None:
-    """`start --deep` ends with the call, as `run --deep` does, over commands of their own; each state inside
-    the turn is what a replay gives, and what equals the turn's end is not asked."""
+    """P1: `start --deep` ends with the call, as `run --deep` does, over commands of their own; each state
+    inside the turn is what a replay gives, and what equals the turn's end is not asked."""
     at = by_hand(locus, "start", "--deep")
     said: list[dict[str, str]] = []
     with Store.open(work / ".locus") as store:
@@ -306,7 +306,7 @@ def is_broken(directory: Path) -> bool:
 
 
 def test_the_only_call_of_a_turn_is_not_asked(work: Path, locus: Locus, search_ended: None) -> None:
-    """The files after it are those of the turn's end, of which it is known that they are bad."""
+    """P8: The files after it are those of the turn's end, of which it is known that they are bad."""
     with Store.open(work / ".locus") as store:
         states, _ = states_of(store.query)
     at = by_hand(locus, "start", "--deep", "--good", states[1].turn.name, "--bad", states[2].turn.name)
