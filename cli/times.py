@@ -1,9 +1,13 @@
-"""Times for a reader: on a terminal in the reader's zone, recent ones as an age; elsewhere in UTC."""
+"""Times for a reader: on a terminal in the reader's zone, recent ones as an age; elsewhere in UTC.
+
+All tables and pages of commands take their times from here (docs/reading.md, On a terminal).
+"""
 
 import datetime
 import sys
 import time
 
+from .output import clock as clock_utc
 from .output import moment
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -25,6 +29,12 @@ def local(us: int | None) -> str:
     """The same, never as an age."""
     there = _there(us)
     return f"{there:%Y-%m-%d %H:%M}" if there is not None else moment(us)
+
+
+def clock(us: int | None) -> str:
+    """The time of day, to the second."""
+    there = _there(us)
+    return f"{there:%H:%M:%S}" if there is not None else clock_utc(us)
 
 
 def with_zone(us: int | None) -> str:

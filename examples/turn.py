@@ -22,10 +22,12 @@ with (
 ):
     before = contents()
     done = subprocess.run(command, shell=True, check=False)
-    turn.action("shell", {"command": command}, {"exit": done.returncode}, success=done.returncode == 0)
+    result = {"exit": done.returncode}
+    at = turn.action("shell", {"command": command}, result, success=done.returncode == 0)
+    (call,) = store.events(at, at + 1)
     after = contents()
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path):
-            turn.file(path, before=before.get(path), after=after.get(path))
+            turn.file(path, before=before.get(path), after=after.get(path), cause=str(call["event_id"]))
     turn.snapshot(".")
     turn.end(title=request, outcome="done")

@@ -104,13 +104,14 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 def compare_printed(page: Path, directory: Path, printed: list[str]) -> None:
     """Each command of a page prints what stands below it; LOCUS_UPDATE=1 writes what it prints."""
+    printed = [text.replace(str(directory), "~") for text in printed]
     if os.environ.get("LOCUS_UPDATE") == "1":
         text = page.read_text(encoding="utf-8")
         at = 0
         for block in blocks("console", page):
             new = ""
             for command, _ in parse(block):
-                new += f"$ {command}\n{printed[at].replace(str(directory), '~')}"
+                new += f"$ {command}\n{printed[at]}"
                 at += 1
             text = text.replace(f"```console\n{block}```", f"```console\n{new}```")
         page.write_text(text, encoding="utf-8")

@@ -50,12 +50,12 @@ range_options = options(
     click.option(
         "--link", "links", multiple=True, metavar="NAME", help="Link this of yours into the directory."
     ),
+    click.option("--deep", is_flag=True, help="Go on to the call inside the turn."),
 )
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
 @range_options
-@click.option("--deep", is_flag=True, help="Go on to the call inside the turn.")
 @click.option("--fresh", is_flag=True, help="Begin each step with an empty directory.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, metavar="N", help="Run CMD N times each.")
 @click.option("--keep", "keeps", is_flag=True, help="Leave the directory there.")
@@ -128,16 +128,7 @@ class _Search:
             say(f"{count(len(self.states), 'state')}; {count(self.left_out, 'turn')} left out.")
         first_bad = self._first_bad(self.states)
         if first_bad is not None and self.deep and first_bad.at == "end":
-            which = {
-                "session_id": first_bad.turn.session_id,
-                "turn": first_bad.turn.turn,
-                "event_types": ("file",),
-            }
-            columns = ("event_id", "operation", "cause")
-            events = list(
-                self.store.rows(first_bad.turn.since, first_bad.turn.until, columns=columns, **which)
-            )
-            inside = [BisectState(first_bad.turn, "start", ""), *states_in(first_bad.turn, events)]
+            inside = [BisectState(first_bad.turn, "start", ""), *inside_of(self.store, first_bad.turn)]
             return self._first_bad(inside) or first_bad
         return first_bad
 
@@ -255,6 +246,14 @@ def between(
     if ends[0] >= ends[1] and (good or bad):
         raise eventlog.NotFound("--good is not before --bad")
     return states[ends[0] : ends[1] + 1]
+
+
+def inside_of(store: "eventlog.Store", turn: "eventlog.TurnRef") -> list[BisectState]:
+    """The states inside a turn, after each call that changed files, as far as they are known exactly."""
+    which = {"session_id": turn.session_id, "turn": turn.turn, "event_types": ("file",)}
+    columns = ("event_id", "operation", "cause")
+    events = list(store.rows(turn.since, turn.until, columns=columns, **which))
+    return [state for state in states_in(turn, events) if store.certainty(turn, state.at).exact]
 
 
 def name_of(state: BisectState) -> str:

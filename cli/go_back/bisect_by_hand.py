@@ -11,14 +11,15 @@ import click
 import eventlog
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.replay import bisect_by_hand
-from eventlog.replay.bisect import BAD, GOOD, SKIP, states_of
+from eventlog.replay.bisect import BAD, GOOD, SKIP, BisectState, states_of
 from eventlog.replay.bisect_by_hand import HandBisect
+from eventlog.replay.compare import compare
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
 from ..output import count, document, put, say
-from .bisect import between, facts_of, name_of, range_options, show_diff, show_found
+from .bisect import between, facts_of, inside_of, name_of, range_options, show_diff, show_found
 
 _LOCK = f"{WORKTREE}bisect"
 _LOCK_TIMEOUT_S = 10.0
@@ -37,6 +38,7 @@ def start(
     want_all: bool,
     links: tuple[str, ...],
     into: str | None,
+    deep: bool,
     as_json: bool,
 ) -> None:
     """Begin a search that you answer.
@@ -60,7 +62,7 @@ def start(
         directory = _new_directory(into)
         search = HandBisect(
             states, left_out, directory, os.lstat(directory).st_ino, into is None,
-            [(name, os.path.abspath(name)) for name in links],
+            [(name, os.path.abspath(name)) for name in links], deep=deep,
         )  # fmt: skip
         if not as_json:
             say(f"{count(len(states), 'state')}; {count(left_out, 'turn')} left out.")
@@ -164,15 +166,24 @@ def reset() -> None:
 
 
 def _go_on(store: "eventlog.Store", search: HandBisect, as_json: bool) -> None:
+    if search.deep and search.first_bad is not None and search.first_bad.at == "end":
+        _go_inside(store, search, search.first_bad)
     written = search.go_on(store.fs, store.layout, store.tree)
     _show(store, search, as_json, written)
+
+
+def _go_inside(store: "eventlog.Store", search: HandBisect, first_bad: BisectState) -> None:
+    states = inside_of(store, first_bad.turn)
+    at_end = store.tree(first_bad.turn, "end")
+    last_is_end = bool(states) and not compare(store.tree(first_bad.turn, states[-1].at), at_end).changes
+    search.go_inside(search.states.index(first_bad), states, last_is_end=last_is_end)
 
 
 def _show(store: "eventlog.Store", search: HandBisect, as_json: bool, written: int | None) -> None:
     """Where the search stands: the state to look at, or what was found."""
     bisection = search.bisection
     candidates = [search.states[index] for index in bisection.candidates]
-    first_bad = candidates[0] if len(candidates) == 1 else None
+    first_bad = search.first_bad
     if as_json:
         put(document({"bisect": _as_json(store, search)}))
     elif bisection.next is None:
@@ -195,7 +206,7 @@ def _as_json(store: "eventlog.Store", search: HandBisect) -> dict[str, Any]:
     candidates = [search.states[index] for index in bisection.candidates]
     testing = None if bisection.next is None else search.states[bisection.next]
     return {
-        "found": facts_of(store, candidates[0]) if len(candidates) == 1 else None,
+        "found": None if search.first_bad is None else facts_of(store, search.first_bad),
         "testing": None if testing is None else {"turn": testing.turn.name, "at": testing.at},
         "directory": search.directory,
         "tried": [

@@ -12,9 +12,10 @@ from .. import complete
 from ..access import open_store
 from ..exits import ERROR, exit_with
 from ..options import json_option, limit_option
-from ..output import count, document, moment, one_line, put, say, size
+from ..output import count, document, one_line, put, say, size
 from ..progress import Progress
 from ..streams import can_ask
+from ..times import when
 from .restore import check_whereabouts
 
 _SHOWN = 20
@@ -106,9 +107,8 @@ def _write(store: "eventlog.Store", chosen: RecordedState, to: str) -> None:
 def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> None:
     several = len({state.path for state in states}) > 1 or (bool(states) and states[0].path != path)
     for number, state in enumerate(states, 1):
-        when = moment(state.recorded_at)
         where = state.turn or {"restore": "saved by a restore"}.get(state.source, "")
-        parts = [f"{number:>3}", when, size(state.state.size), where]
+        parts = [f"{number:>3}", when(state.recorded_at), size(state.state.size), where]
         if several:
             parts.append(one_line(state.path))
         if state.deleted_by is not None:

@@ -14,10 +14,11 @@ from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
-from ..output import certainty_json, count, document, ignored_text, moment, one_line, put, say
+from ..output import certainty_json, count, document, ignored_text, one_line, put, say
 from ..progress import Progress
 from ..terminal import put_styled
 from ..terminal import step as plan_step
+from ..times import with_zone
 
 _KEPT_SHOWN = 20
 _EVENT_SHOWN = 12
@@ -157,7 +158,7 @@ def _undone(store: "eventlog.Store", event_id: str) -> str:
     rows = store.query("select title, epoch_us(recorded_at) from events where event_id = $1", [event_id]).rows
     parts = [f"event:{event_id[:_EVENT_SHOWN]}"]
     for title, recorded in rows:
-        parts = [one_line(title or "a restore"), f"{moment(recorded)} UTC", *parts]
+        parts = [one_line(title or "a restore"), with_zone(recorded), *parts]
     return " · ".join(parts)
 
 

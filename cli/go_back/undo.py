@@ -24,10 +24,11 @@ from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, REFUSED, exit_with
 from ..options import json_option
-from ..output import count, document, lines, moment, one_line, put, say
+from ..output import count, document, lines, one_line, put, say
 from ..progress import Progress
 from ..terminal import put_styled
 from ..terminal import step as plan_step
+from ..times import when
 from .restore import check_whereabouts, name_of, reasons, text_of
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
     for operation in shown:
         state = " (taken back)" if done.is_taken_back(operation) else ""
         part = "" if operation.whole else " in part"
-        at = moment(operation.recorded_at)
+        at = when(operation.recorded_at)
         put(f"{at}  {operation.kind}{part}  {', '.join(operation.of)}  event:{operation.id}{state}\n")
     if not shown:
         say("Nothing was undone here.")
@@ -158,7 +159,7 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
 def redo(into: str | None, **how: Any) -> None:
     """Bring back what the last undo took away.
 
-    Again for the undo before it. An agent's new turn ends this; what a person changed meanwhile is
+    Again for the undo before it. New changes by an agent end this; what a person changed meanwhile is
     kept, or is a conflict.
     """
     with open_store() as store:
@@ -295,7 +296,7 @@ def _titled(store: "eventlog.Store", name: str) -> str:
     ).rows
     for title, agent, model, started in rows:
         who = ", ".join(part for part in (agent, model) if part)
-        parts = [f'"{one_line(title)}"' if title else "", who, moment(started) if started else ""]
+        parts = [f'"{one_line(title)}"' if title else "", who, when(started) if started else ""]
         return " · ".join([name, *filter(None, parts)])
     return name
 

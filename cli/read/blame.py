@@ -9,13 +9,15 @@ from typing import Any
 import click
 
 import eventlog
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.undo.blame import BlamedLine
 from eventlog.undo.blame_cache import kept_blame
 
 from .. import complete
 from ..access import open_store
 from ..options import json_option
-from ..output import document, moment, one_line, put
+from ..output import document, one_line, put
+from ..times import when
 
 _WORDS = {
     "outside": "by hand",
@@ -36,6 +38,7 @@ _NOT_COMMITTED = "0" * 40
 @click.option("--at", "turn", metavar="TURN", help="The file as it was at the end of a turn.")
 @click.option("--by", type=click.Choice(_SHARES), help="Count lines instead of listing them.")
 @click.option("--porcelain", is_flag=True, help="The form of git blame --line-porcelain, for editors.")
+@click.option("--show-withheld", is_flag=True, help="Also show a content that holds a secret.")
 @json_option
 def command(
     file: str,
@@ -44,16 +47,20 @@ def command(
     turn: str | None,
     by: str | None,
     porcelain: bool,
+    show_withheld: bool,
     as_json: bool,
 ) -> None:
     """Show which turn wrote each line of a file, and why.
 
     Lines that a person wrote between turns, that were there before recording began, or that are not
-    recorded yet are told apart. FILE:LINE shows one line in full.
+    recorded yet are told apart. FILE:LINE shows one line in full. A file that holds a secret
+    is refused with exit code 3, unless --show-withheld is given; --by shows no line.
     """
     path, number = _split(file)
     with open_store() as store:
-        blamed = _blamed(store, path, turn, ignore_spaces)
+        name, blamed = _blamed(store, path, turn, ignore_spaces)
+        if not (show_withheld or by is not None):
+            _refuse_withheld(store, name, blamed)
         shown = [line for line in blamed if line.number in _range(lines, number, len(blamed))]
         if as_json:
             put(document({"lines": [_as_json(line) for line in shown]}))
@@ -88,7 +95,10 @@ def _range(lines: str | None, number: int | None, last: int) -> range:
     return range(first, end + 1)
 
 
-def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool) -> list[BlamedLine]:
+def _blamed(
+    store: "eventlog.Store", given: str, turn: str | None, ignore_spaces: bool
+) -> tuple[str, list[BlamedLine]]:
+    """The name of the file in the repository, and its lines."""
     from ..filters import names_of
 
     until, now = None, None
@@ -100,10 +110,24 @@ def _blamed(store: "eventlog.Store", given: str, turn: str | None, ignore_spaces
     first: "eventlog.NotFound | None" = None
     for name in names_of(store, given):
         try:
-            return kept_blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
+            return name, kept_blame(store, name, now, ignore_spaces=ignore_spaces, until=until)
         except eventlog.NotFound as error:
             first = first or error
     raise first or eventlog.NotFound(f"{given} has no recorded version")
+
+
+def _refuse_withheld(store: "eventlog.Store", name: str, lines: Sequence[BlamedLine]) -> None:
+    """Raises: Refused where the content that would be shown is withheld, or the last one that is recorded."""
+    withheld = store.withheld()
+    if not withheld:
+        return
+    last = store.history(name, limit=1, rewritten=False)
+    hashes = {to_text(blob_id(b"".join(line.text for line in lines))), *(v.after_hash for v in last)}
+    if reasons := hashes & withheld:
+        raise eventlog.Refused(
+            f"{name} {store.why_withheld(*reasons)}, so its lines are withheld. --show-withheld shows them "
+            "all the same; `--by turn` counts them."
+        )
 
 
 # -- showing ---------------------------------------------------------------------------------------------
@@ -125,12 +149,12 @@ def _columns(line: BlamedLine, models: dict[str, str]) -> tuple[str, str, str, s
     """The turn, the time, who, and what was asked."""
     version, kind = line.origin.version, line.origin.kind
     if version is None or kind != "version":
-        at = "" if version is None else moment(version.at)
+        at = "" if version is None else when(version.at)
         return ("", at, "", _WORDS[kind])
     turn = version.turn_name or ""
     who = " ".join(filter(None, (version.agent, models.get(turn))))
     title = one_line(version.title or version.user_request or "", _TITLE_COLUMNS)
-    return turn, moment(version.at), who, title
+    return turn, when(version.at), who, title
 
 
 def _models(store: "eventlog.Store", lines: Sequence[BlamedLine]) -> dict[str, str]:
@@ -175,13 +199,13 @@ def _whole(store: "eventlog.Store", line: BlamedLine) -> str:
     version, kind = line.origin.version, line.origin.kind
     text = _harmless(line.text).decode()
     if version is None or kind != "version":
-        when = "" if version is None else f", seen at {moment(version.at)}"
-        return f"line {line.number}: {text}\n{_WORDS[kind]}{when}\n"
+        seen = "" if version is None else f", seen {when(version.at)}"
+        return f"line {line.number}: {text}\n{_WORDS[kind]}{seen}\n"
     model = _models(store, [line]).get(version.turn_name or "")
     parts = [
         f"line {line.number}: {text}",
         f"turn     turn:{version.turn_name}",
-        f"when     {moment(version.at)}",
+        f"when     {when(version.at)}",
         f"who      {' '.join(filter(None, (version.agent, model)))}",
         f"asked    {one_line(version.user_request or version.title or 'not known')}",
         f"call     {_call(store, version)}" if version.cause else "",

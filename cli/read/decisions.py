@@ -13,8 +13,9 @@ from eventlog.search.failures import FoundError, failures, median_us
 from ..access import open_store
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
-from ..output import count, document, duration, microseconds, moment, moment_exact, one_line, put, say, table
+from ..output import count, document, duration, microseconds, moment_exact, one_line, put, say, table
 from ..records import records
+from ..times import when, zone
 from .words import WordsCommand, chosen, replay, say_partial
 
 _COLUMNS = (
@@ -100,7 +101,7 @@ def turn_name(row: dict[str, Any]) -> str | None:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    head = f"{turn_name(row) or '-'}  {row['event_id'][:12]}  {moment(microseconds(row['happened']))}"
+    head = f"{turn_name(row) or '-'}  {row['event_id'][:12]}  {when(microseconds(row['happened']))}"
     why = f"\n    because {one_line(row['reasoning'])}" if row["reasoning"] else ""
     others = ""
     if row["alternatives"]:
@@ -174,7 +175,7 @@ def _table(errors: list[FoundError]) -> str:
         (
             failure.turn_name or "",
             failure.event_id[:12],
-            moment(failure.at),
+            when(failure.at),
             failure.resolved or "open",
             "" if failure.took_us is None else duration(failure.took_us),
             one_line(failure.error_type or ""),
@@ -182,6 +183,6 @@ def _table(errors: list[FoundError]) -> str:
         )
         for failure in errors
     ]
-    heads = ("TURN", "EVENT", "WHEN (UTC)", "STATE", "TOOK", "ERROR", "WHAT")
+    heads = ("TURN", "EVENT", f"WHEN ({zone()})", "STATE", "TOOK", "ERROR", "WHAT")
     drop = ("TOOK", "ERROR", "TURN", "STATE", "WHEN")
     return table(heads, cells, right=(4,), free=("ERROR", "WHAT"), drop=drop) if cells else ""

@@ -18,7 +18,6 @@ from ..options import json_option, limit_option, rewritten_option
 from ..output import (
     change,
     json_line,
-    moment,
     moment_exact,
     one_line,
     put,
@@ -27,6 +26,7 @@ from ..output import (
     short_hash,
     table,
 )
+from ..times import when, zone
 
 _CHANGES_FILE = "list_contains(files_modified, $1)"
 
@@ -101,7 +101,7 @@ def _table(versions: "list[eventlog.FileVersion]") -> str:
     cells = [
         (
             version.turn_name or "",
-            moment(version.at),
+            when(version.at),
             version.operation or "",
             change(version.lines_added, version.lines_removed),
             short_hash(version.after_hash) if version.after_hash else "",
@@ -110,7 +110,7 @@ def _table(versions: "list[eventlog.FileVersion]") -> str:
         )
         for version in versions
     ]
-    heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
+    heads = ("TURN", f"WHEN ({zone()})", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
     return table(heads, cells, right=(3,), drop=("PATH", "LINES", "CONTENT", "CHANGE", "WHEN"))
 
 

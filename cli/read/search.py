@@ -13,8 +13,9 @@ from eventlog.search.find import Hit, SearchAnswer
 from ..access import open_store
 from ..filters import check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
-from ..output import count, document, lines, moment, moment_exact, one_line, put, say
+from ..output import count, document, lines, moment_exact, one_line, put, say
 from ..progress import Progress
+from ..times import when
 from .words import WordsCommand, replay, say_partial
 
 _EVENT_SHOWN = 12
@@ -145,7 +146,7 @@ def _shown(hit: Hit) -> str:
         for part in (
             hit.turn_name or "-",
             hit.event_id[:_EVENT_SHOWN],
-            moment(hit.at),
+            when(hit.at),
             kind,
             one_line(what or "", 100),
         )

@@ -15,10 +15,8 @@ from ..options import json_option
 from ..output import (
     UNKNOWN,
     certainty_json,
-    clock,
     document,
     microseconds,
-    moment,
     one_line,
     pairs,
     put,
@@ -26,6 +24,7 @@ from ..output import (
 )
 from ..records import Record, certainty_words, event_json, turn_record, with_life
 from ..terminal import put_styled, row
+from ..times import clock, local, zone
 
 
 @click.command("timeline")
@@ -61,20 +60,20 @@ def command(turn: str, as_json: bool) -> None:
         )
         for event in events
     ]
-    heads = ("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT")
+    heads = ("SEQ", "EVENT", f"TIME ({zone()})", "TYPE", "WHAT")
     listed = table(heads, cells, drop=("SEQ", "TIME", "TYPE"))
     put_styled(_head(anchor, certainties) + listed, row, paged=True)
 
 
 def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
-    span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
+    span = local(started) + (f" to {local(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
     return (
         pairs(
             [
                 ("turn", f"{anchor['context_id']}{' · ' + title if title else ''}"),
-                ("when", f"{span} UTC" if span else ""),
+                ("when", f"{span} {zone()}" if span else ""),
                 ("agent", anchor["agent"] or ""),
                 ("commit", anchor["commit"] or ""),
                 ("status", status_words(anchor["status"], certainties["end"])),
@@ -87,5 +86,5 @@ def _head(anchor: Record, certainties: "dict[str, eventlog.Certainty]") -> str:
 
 def _time(us: int | None, started: int | None) -> str:
     """The time of day; with the date when that is not the turn's."""
-    same_day = us is not None and started is not None and moment(us)[:10] == moment(started)[:10]
-    return clock(us) if same_day else moment(us)
+    same_day = us is not None and started is not None and local(us)[:10] == local(started)[:10]
+    return clock(us) if same_day else local(us)

@@ -10,8 +10,8 @@ from eventlog.base.paths import path_text
 from eventlog.blobs.tree import DIRECTORY
 from eventlog.hooks import notices
 from eventlog.memory.evidence import quoted
+from eventlog.projections.operations import UNDO, Operations
 from eventlog.store import Store
-from eventlog.undo.operations import UNDO, Operations
 from eventlog.undo.plan import UndoPlan, operations_of
 
 _NAMES_SHOWN = 8

@@ -33,6 +33,9 @@ OF_TURN: d.Columns = (
         "commits that it made, in order; null where nothing tells whether it made one",
     ),
 )
+UNDONE: d.Columns = (
+    ("undone_by", "VARCHAR", "event id of the undo that took all of the turn back; null where it stands"),
+)
 LLM_CALLS: d.Columns = (*d.LLM_CALLS, *spans.COLUMNS, *STOP, *SUBAGENT)
 INTENT: d.Columns = (
     ("focus", "VARCHAR", "what was declared to be worked on; null where nobody said it (docs/memory.md)"),
@@ -40,7 +43,7 @@ INTENT: d.Columns = (
     ("description", "VARCHAR", "the description that was declared"),
 )
 SESSIONS: d.Columns = (*d.SESSIONS, *INTENT)
-TURNS: d.Columns = (*d.TURNS, *DURATION, *OF_TURN, *fates.OF_TURN)
+TURNS: d.Columns = (*d.TURNS, *DURATION, *OF_TURN, *fates.OF_TURN, *UNDONE)
 
 SUBAGENTS: d.Columns = (
     ("agent", "VARCHAR", "key: the agent; with session_id and subagent_id"),
@@ -186,7 +189,17 @@ def turns(stored: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
             LEFT JOIN {derived_rows("reverts")} AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
     else:
         columns.append(blank(fates.OF_TURN))
+    if "undone" in extras:
+        columns.append("u.undone_by")
+        joins += f"""
+            LEFT JOIN {derived_rows(FOLDED)} AS u ON u.name = {_TURN_NAME}"""
+    else:
+        columns.append(blank(UNDONE))
     return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, derived_rows, extras)} AS t{joins}"
+
+
+# A turn as undos name it: `lookup.TurnRef.context_id`.
+_TURN_NAME = "format('turn:{}_{:03d}', t.session_id, t.turn)"
 
 
 def with_anchors(turns: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
@@ -332,7 +345,9 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
     "resolved": resolutions.of_errors,
     "intents": _intents,
 }
-DERIVED = tuple(_SELECTS)
+# What SQL cannot fold: `projections/operations.py` does, and the rows are those that it gives.
+FOLDED = "undone"
+DERIVED = (*_SELECTS, FOLDED)
 # Those whose rows of a session rest on the events of `of_session`; others rest on all commits or all files.
 OF_SESSIONS = frozenset(("models", "acts", "decided", "resolved"))
 # Of an event: whether there may be rows because of it.
@@ -344,6 +359,7 @@ _RESTS_ON = {
     "decided": asked.MAY_DECIDE,
     "resolved": "event_type = 'error'",
     "intents": "event_type = 'session'",
+    FOLDED: "event_type = 'restore'",
 }
 _OF_TURN = (("session_id", "VARCHAR"), ("turn", "BIGINT"))
 _COLUMNS = {
@@ -354,11 +370,13 @@ _COLUMNS = {
     "decided": (("decisions", "VARCHAR[]"),),
     "resolved": (),
     "intents": (*((name, kind) for name, kind, _ in INTENT), ("closed", "BIGINT")),
+    FOLDED: (("name", "VARCHAR"), ("undone_by", "VARCHAR")),
 }
 # By what a question can name of turns.
 _DERIVED_OF = {
     "of_turn": ("models", "commits"),
     "fates": ("reverts",),
+    "undone": (FOLDED,),
     "acts": ("acts",),
     "decided": ("decided",),
     "resolved": ("resolved",),

@@ -28,7 +28,7 @@ from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, joins, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
-from eventlog.query import added, costs, safe, views
+from eventlog.query import added, costs, derived, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.people import EVERYBODY, FULL, NO, OF_NAMES, People
@@ -345,18 +345,9 @@ class Bound:
 
     def _derive(self, wanted: "Collection[str]", session: "str | None") -> None:
         """Make tables of facts that events show about turns, for one session or for all."""
-        if not wanted:
-            return
-
-        def events(name: str) -> str:
-            return "events" if session is None else joins.of_session(name, "events", session)
-
-        presence = self.con.execute(joins.has_any(events(""))).fetchall()[0]
-        present = dict(zip(joins.DERIVED, presence, strict=True))
-        for table in sorted(wanted):
-            relation = joins.derived(table, events(table)) if present[table] else joins.none(table)
-            self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{table} AS FROM {relation}")
-            self.derived[table] = session
+        if wanted:
+            derived.make(self.con, wanted, session)
+            self.derived.update(dict.fromkeys(wanted, session))
 
     def _add_events(self, ensure: "Callable[[], None]") -> None:
         if "events" in self.made:

@@ -442,6 +442,7 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
         frozenset(("errors_resolved", "resolved", *d.names_of(resolutions.COLUMNS))),
     ),
     "fates": (frozenset(("file_versions", "turns")), frozenset(d.names_of(fates.OF_VERSION))),
+    "undone": (frozenset(("turns",)), frozenset(d.names_of(joins.UNDONE))),
     "intent": (frozenset(("sessions",)), frozenset(d.names_of(joins.INTENT))),
     PEOPLE: (OF_PEOPLE, added.OF_PEOPLE),
     COST: (OF_COST, added.OF_COST),

@@ -18,8 +18,8 @@ from eventlog.replay.diffs import diff_of
 from eventlog.undo.plan import operations_of
 
 if TYPE_CHECKING:
+    from eventlog.projections.operations import Operations
     from eventlog.store import Store
-    from eventlog.undo.operations import Operations
 
 USER, AGENT, THINKING = "user", "agent", "thinking"
 

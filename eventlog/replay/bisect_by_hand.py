@@ -5,7 +5,7 @@ that a command that was killed there is noticed by the next one.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ class HandBisect:
     """One search: its states, the directory of the tested files, and what was said of which state.
 
     `at` is the state whose files stand in the directory. `is_ours`: the directory was made for this search.
+    `deep`: it is to go on inside the turn that is found.
     """
 
     states: list[BisectState]
@@ -36,6 +37,7 @@ class HandBisect:
     verdicts: list[tuple[int, str]] = field(default_factory=list)
     at: int | None = None
     stats: dict[bytes, FileStat] | None = None
+    deep: bool = False
 
     @property
     def bisection(self) -> Bisection:
@@ -43,6 +45,35 @@ class HandBisect:
         for index, verdict in self.verdicts:
             bisection.take(index, verdict)
         return bisection
+
+    @property
+    def first_bad(self) -> BisectState | None:
+        """The first bad state. Of a turn whose calls cannot be told apart, its end; None while it is open."""
+        bisection = self.bisection
+        candidates = [self.states[index] for index in bisection.candidates]
+        if bisection.next is not None:
+            return None
+        if len(candidates) == 1:
+            return candidates[0]
+        turn = candidates[-1].turn
+        inside = [state for state in candidates if state.turn == turn and state.at != "start"]
+        if len(inside) < len(candidates):
+            return None
+        return next((s for s in self.states if s.turn == turn and s.at == "end"), None)
+
+    def go_inside(self, end: int, states: Sequence[BisectState], *, last_is_end: bool) -> None:
+        """Go on through the states inside the turn whose end has this index, which was found.
+
+        Args: last_is_end: the last of them has the very files of the end, which is bad.
+        """
+        self.states[end:end] = states
+        more = len(states)
+        self.verdicts = [(i + more if i >= end else i, verdict) for i, verdict in self.verdicts]
+        if self.at is not None and self.at >= end:
+            self.at += more
+        if last_is_end:
+            self.verdicts.append((end + more - 1, BAD))
+        self.deep = False
 
     def say(self, index: int, verdict: str) -> None:
         """Take what a person says of a state. Raises: Refused, where an earlier answer says otherwise."""
@@ -125,6 +156,7 @@ def save(fs: FileSystem, layout: Layout, search: HandBisect) -> None:
         "links": search.links,
         "verdicts": search.verdicts,
         "at": search.at,
+        "deep": search.deep,
         "stats": None
         if search.stats is None
         else {path_text(path): list(stat) for path, stat in search.stats.items()},
@@ -155,6 +187,7 @@ def _decoded(fields: Mapping[str, Any]) -> HandBisect:
         verdicts=[(index, verdict) for index, verdict in fields["verdicts"]],
         at=fields["at"],
         stats=None if stats is None else {path_bytes(path): _file_stat(stat) for path, stat in stats.items()},
+        deep=bool(fields.get("deep")),
     )
 
 

@@ -21,6 +21,7 @@ from eventlog.blobs.ids import blob_id, from_text
 from eventlog.blobs.tree import DIRECTORY, SYMLINK
 from eventlog.checkout.directory import OpenDirectory, State
 from eventlog.checkout.parallel import Listed
+from eventlog.projections.operations import EVENT_TYPE, completed
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EXACT, Certainty
 from eventlog.replay.trees import Events, Running, trees_of
@@ -33,8 +34,6 @@ from eventlog.worktree.entries import BY_CHOICE
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
-
-EVENT_TYPE = "restore"
 
 # The columns that are read of the events of restores.
 _COLUMNS = ("event_id", "operation", "cause", "success", "payload")
@@ -167,24 +166,6 @@ def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> Op
     if into is None and os.path.basename(store_root) != STORE_DIRECTORY:
         raise Refused(f"the store {store_root} is in no working directory; name one with --into")
     return OpenDirectory.of(os.path.dirname(store_root) if into is None else os.fspath(into))
-
-
-def completed(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The start event of each restore that took place, by its id, in the order in which they ended.
-
-    Args: events: restore events in position order.
-    """
-    begun: dict[str, Mapping[str, Any]] = {}
-    done: dict[str, Mapping[str, Any]] = {}
-    for event in events:
-        if event["operation"] == "start":
-            begun[str(event["event_id"])] = event
-        elif event["operation"] == "end" and event["cause"] in begun:
-            start = str(event["cause"])
-            done.pop(start, None)
-            if event["success"] is True:
-                done[start] = begun[start]
-    return done
 
 
 def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str:

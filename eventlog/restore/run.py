@@ -25,13 +25,14 @@ from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, kind_of_mode
 from eventlog.checkout.directory import FILES, OpenDirectory, State, same
 from eventlog.checkout.parallel import Listed
+from eventlog.projections.operations import EVENT_TYPE
 from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import Events
 from eventlog.restore import journal as restore_journal
 from eventlog.restore.journal import Document, RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
-from eventlog.restore.plan import EVENT_TYPE, RestorePlan
+from eventlog.restore.plan import RestorePlan
 from eventlog.restore.switch import Observed, carry_out, changed_since
 from eventlog.worktree.userfiles import UserFiles
 

@@ -94,7 +94,7 @@ def fold_of(
 ) -> "BlameFold":
     """The versions of a file, folded. Args: as those of `blame`. Raises: Refused."""
     fold = BlameFold(store, ignore_spaces)
-    for step in _steps(store, path, until, fold):
+    for step in steps_of(store, path, until, fold):
         fold.take(step)
     return fold
 
@@ -111,7 +111,7 @@ def lines_of(fold: "BlameFold", path: str, now: bytes | None) -> list[BlamedLine
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class FileStep:
     """One version, or what a restore did to the file."""
 
     position: int
@@ -121,12 +121,24 @@ class _Step:
     is_delete: bool
     is_add: bool
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether its origins follow from the content before it and its own alone, from no older one."""
+        return self.version is not None and not self.is_delete and not self.is_add
 
-def _steps(store: UndoStore, path: str, until: int | None, fold: "BlameFold") -> list[_Step]:
-    """Versions and restores of the file, oldest first."""
+    @property
+    def facts(self) -> list[object]:
+        """All of it that a fold goes by."""
+        version = self.version
+        of_version = None if version is None else [version.event_id, version.turn is None]
+        return [self.position, of_version, self.before, self.after, self.is_delete, self.is_add]
+
+
+def steps_of(store: UndoStore, path: str, until: int | None, fold: "BlameFold") -> list[FileStep]:
+    """Versions and restores of the file, oldest first. `fold` is incomplete where a plan cannot be read."""
     versions = history(store.query, store.blobs, path, rewritten=False, counted=False)
     steps = [
-        _Step(v.position, v, v.before_hash, v.after_hash, _is_gone(v, path), v.operation == "add")
+        FileStep(v.position, v, v.before_hash, v.after_hash, _is_gone(v, path), v.operation == "add")
         for v in reversed(versions)
     ]
     # Versions are in the order in which things happened; a restore stands where it was recorded.
@@ -140,7 +152,7 @@ def _is_gone(version: FileVersion, path: str) -> bool:
     return version.operation == "delete" or (version.operation == "rename" and version.old_path == path)
 
 
-def _restored(store: UndoStore, path: str, fold: "BlameFold") -> Iterator[_Step]:
+def _restored(store: UndoStore, path: str, fold: "BlameFold") -> Iterator[FileStep]:
     """What restores of the directory that the store stands in did to the file."""
     target = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
     for operation in operations_of(store).done:
@@ -152,7 +164,7 @@ def _restored(store: UndoStore, path: str, fold: "BlameFold") -> Iterator[_Step]
             if step.path == path_bytes(path):
                 before = None if step.before is None else to_text(step.before.id)
                 after = None if step.after is None else to_text(step.after.id)
-                yield _Step(operation.position, None, before, after, after is None, before is None)
+                yield FileStep(operation.position, None, before, after, after is None, before is None)
 
 
 class BlameFold:
@@ -165,7 +177,7 @@ class BlameFold:
         self._ignore_spaces = ignore_spaces
         self._seen: dict[str, Content] = {}  # every content that was there, with its origins then
 
-    def take(self, step: _Step) -> None:
+    def take(self, step: FileStep) -> None:
         if step.after is not None and self.content is not None and step.after == self.content.hash:
             return  # told once more
         if step.is_delete:
@@ -183,7 +195,7 @@ class BlameFold:
         if step.after is not None:
             self._change_to(step.after, self._kind_of(step), step.version)
 
-    def _kind_of(self, step: _Step) -> str:
+    def _kind_of(self, step: FileStep) -> str:
         """What kind of origin the lines have that a step adds."""
         if step.version is None:
             return RESTORED

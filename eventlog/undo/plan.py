@@ -14,9 +14,12 @@ from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refuse
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.base.paths import is_below, path_text
+from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
+from eventlog.projections import operations
+from eventlog.projections.operations import REDO, UNDO, Operation, Operations
 from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.compare import PathChange, compare
@@ -26,13 +29,14 @@ from eventlog.restore import journal
 from eventlog.restore.plan import RestorePlan, make_plan, read_plan, readable_plan, target_directory
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
-from eventlog.undo import operations
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
-from eventlog.undo.operations import NO_AGENTS, REDO, UNDO, Operation, Operations
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
+
+# A turn of these is no work of an agent.
+NO_AGENTS = frozenset((None, "git", "locus", "user"))
 
 # A restore that is undone as a whole: the last one, or that of a start event.
 _RESTORE = re.compile(r"restore(?::(.+))?|([0-9a-f]{32})")
@@ -141,14 +145,19 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
     done = operations_of(store)
     operation = done.next_redo()
     if operation is None:
-        raise NotFound(_nothing_to_redo(done))
+        raise NotFound("nothing is undone, so there is nothing to redo. `locus undo --list` lists what was.")
+    if _has_worked_since(store, done, operation):
+        raise NotFound(
+            "an agent has worked since the last undo, so there is nothing to redo. "
+            f"`locus undo event:{operation.id}` takes that undo back all the same."
+        )
     target = _of_operation(store, operation)
     return _plan(store, REDO, [target], (), into or operation.target, REFUSE, operation.id)
 
 
 def operations_of(store: UndoStore) -> Operations:
     return operations.operations_in(
-        store.rows(event_types=operations.EVENT_TYPES, columns=operations.COLUMNS)
+        store.rows(event_types=(operations.EVENT_TYPE,), columns=operations.COLUMNS)
     )
 
 
@@ -186,7 +195,7 @@ def _newest(store: UndoStore, running: IsRunning, done: Operations, session: tup
     """The newest turn of an agent that has ended and is not undone."""
     some_run = False
     for ref in _agent_turns(store, session):
-        if done.undo_of_turn(ref.context_id) is not None:
+        if done.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done, ref):
             continue
         if _is_running(store, running, ref):
             some_run = True
@@ -218,6 +227,37 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
         f"order by {TURNS_NEWEST_FIRST}",
         parameters,
     )
+
+
+def _has_worked_since(store: UndoStore, done: Operations, operation: Operation) -> bool:
+    """Whether a turn of an agent that began after an operation changed files by work of its own."""
+    since = (ref for ref in _agent_turns(store, None) if ref.since > operation.position)
+    return any(not _only_took_back(store, done, ref) for ref in since)
+
+
+def _only_took_back(store: UndoStore, done: Operations, ref: TurnRef) -> bool:
+    """Whether all that a turn changed was done by undos and redos that ran in it: no work of its own."""
+    ran = [o for o in done.done if ref.since <= o.position and (ref.until is None or o.position < ref.until)]
+    documents = [readable_plan(store.blobs, operation.plan) for operation in ran]
+    steps = {
+        (path_text(step.path), *(None if s is None else to_text(s.id) for s in (step.before, step.after)))
+        for document in documents
+        if document is not None
+        for step in document.steps
+    }
+    which = {"session_id": ref.session_id, "turn": ref.turn, "event_types": ("file",)}
+    columns = ("operation", "path", "before_hash", "after_hash", "payload")
+    events = store.rows(ref.since, ref.until, columns=columns, **which) if steps else ()
+    sides = [_sides(event) for event in events if event["operation"] != "read"]
+    return bool(sides) and all(of_event <= steps for of_event in sides)
+
+
+def _sides(event: Mapping[str, Any]) -> set[tuple[str, str | None, str | None]]:
+    """A change of a file as steps of a plan say it: a rename is two of them."""
+    path, before, after = event["path"], event["before_hash"], event["after_hash"]
+    if event["operation"] != "rename":
+        return {(path, before, after)}
+    return {((event["payload"] or {}).get("old_path"), before, None), (path, None, after)}
 
 
 def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
@@ -345,16 +385,6 @@ def _of_operation(store: UndoStore, operation: Operation) -> _Target:
         for step in document.steps
     ]
     return _Target(f"event:{operation.id}", tuple(changes), operation=operation.id)
-
-
-def _nothing_to_redo(done: Operations) -> str:
-    last = next((o for o in reversed(done.done) if o.kind == UNDO and not done.is_taken_back(o)), None)
-    if last is None:
-        return "nothing is undone, so there is nothing to redo. `locus undo --list` lists what was."
-    return (
-        "an agent has worked since the last undo, so there is nothing to redo. "
-        f"`locus undo event:{last.id}` takes that undo back all the same."
-    )
 
 
 # -- what that does to the directory ---------------------------------------------------------------------

@@ -277,3 +277,48 @@ def test_a_start_into_a_named_directory(work: Path, locus: Locus, tmp_path: Path
     assert by_hand(locus, "start", "--to", str(tmp_path / "there"))["testing"] is not None
     assert locus("bisect", "reset").code == 0
     assert (tmp_path / "there/readme.md").exists()
+
+
+def test_by_hand_it_goes_on_to_the_call(work: Path, locus: Locus, search_ended: None) -> None:
+    """P1: `start --deep` ends with the call, as `run --deep` does, over commands of their own; each state
+    inside the turn is what a replay gives, and what equals the turn's end is not asked."""
+    at = by_hand(locus, "start", "--deep")
+    said: list[dict[str, str]] = []
+    with Store.open(work / ".locus") as store:
+        while at["testing"] is not None:
+            directory, state = Path(at["directory"]), at["testing"]
+            whole = directory.parent / f"{directory.name}-whole-{len(at['tried'])}"
+            store.tree(store.turn(state["turn"]), state["at"]).materialize(str(whole))
+            assert on_disk(directory) == on_disk(whole)
+            shutil.rmtree(whole)
+            said.append({**state, "verdict": "bad" if is_broken(directory) else "good"})
+            at = by_hand(locus, said[-1]["verdict"])
+    found = bisect(locus, "--deep", "sh", "-c", BREAK)["found"]
+    assert at["found"] == found and found["call"] == "Bash echo BROKEN >> src/app.py"
+    assert sum(answer["at"] not in ("start", "end") for answer in said) == 2
+    assert [answer for answer in at["tried"] if answer in said] == said and len(at["tried"]) == len(said) + 1
+    shown = locus("bisect", "log")
+    assert "  call Bash echo BROKEN" in shown.text and "+BROKEN" in shown.text
+
+
+def is_broken(directory: Path) -> bool:
+    return "BROKEN" in (directory / "src/app.py").read_text()
+
+
+def test_the_only_call_of_a_turn_is_not_asked(work: Path, locus: Locus, search_ended: None) -> None:
+    """P8: The files after it are those of the turn's end, of which it is known that they are bad."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+    at = by_hand(locus, "start", "--deep", "--good", states[1].turn.name, "--bad", states[2].turn.name)
+    assert at["testing"] is None and at["found"]["call"] == "Write new1.py"
+
+
+def test_calls_that_cannot_be_judged_leave_the_turn(work: Path, locus: Locus, search_ended: None) -> None:
+    """Where a person skips all states inside it, the turn is the answer, and the search is over."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+    at = by_hand(locus, "start", "--deep", "--good", states[3].turn.name, "--bad", states[4].turn.name)
+    while at["testing"] is not None:
+        assert at["testing"]["at"] not in ("start", "end")
+        at = by_hand(locus, "skip")
+    assert at["found"]["title"] == "Change 3" and at["found"]["call"] is None

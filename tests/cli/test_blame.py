@@ -185,6 +185,33 @@ def test_what_is_kept_is_never_wrong(work: Path, locus: Locus) -> None:
     assert "First words" not in json.dumps(fresh(work, locus, "b.py"))
 
 
+def test_withheld_lines_are_not_shown(work: Path, locus: Locus) -> None:
+    """P5: of a file that git ignores no line is shown, in whatever form, as it was, as it stands, with a
+    line more or when it is gone; they can be counted, and shown where that is asked for."""
+    (work / ".gitignore").write_text(".env\n")
+    (work / ".locus/keep-ignored").write_text("yes\n")
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Set the name")
+    agent.bash("echo NAME=hidden-value > .env")
+    agent.stop()
+
+    def refused(*words: str) -> None:
+        ended = locus("blame", *words)
+        assert ended.code == 3 and "--show-withheld" in ended.err, ended.text
+        assert "hidden" not in ended.text + ended.err
+
+    for words in (".env", ".env --at last", ".env:1", ".env --json", ".env --porcelain"):
+        refused(*words.split())
+    with (work / ".env").open("a") as file:
+        file.write("MORE=1\n")
+    refused(".env")
+    assert "Set the name" not in locus("blame", ".env", "--by", "agent").text
+    (work / ".env").unlink()
+    refused(".env")
+    assert "hidden-value" in locus("blame", ".env", "--show-withheld").text
+
+
 def test_lines_are_counted_by_person(work: Path, locus: Locus) -> None:
     """Who worked in the session, and the author of a commit; without a record of people it is not known."""
     assert locus("person", "--name", "Some Person", "--email", "some@example.org").code == 0

@@ -26,6 +26,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     agent.edit("src/app.py", "one", "two")
     agent.bash("echo a message that is much too long for the table of a narrow terminal >&2; exit 2")
     agent.stop("It prints two.")
+    locus_process("undo", "--yes", cwd=root)
+    locus_process("redo", "--yes", cwd=root)
     return root
 
 
@@ -110,7 +112,24 @@ def test_a_removed_line_that_looks_like_a_head_is_red() -> None:
     assert [style for ((style, _),) in patch_lines(texts)] == ["prompt", "prompt", "hunk", "removed"]
 
 
-@pytest.mark.parametrize("command", ["log", "log --events", "session ls --all", "show last", "who"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "log",
+        "log --events",
+        "session ls --all",
+        "show last",
+        "who",
+        "history src/app.py",
+        "errors",
+        "blame src/app.py",
+        "blame src/app.py:1",
+        "search two",
+        "recover src/app.py --yes",
+        "undo --list",
+        "undo --dry-run",
+    ],
+)
 def test_recent_times_are_ages_on_a_terminal(work: Path, command: str) -> None:
     """P8: what just happened is said so to a person; a pipe has the time in UTC."""
     words = command.split()
@@ -129,3 +148,18 @@ def test_a_terminal_has_the_time_of_the_reader(recorded: Recorded) -> None:
     assert "2026-03-01 13:04 CET" in page
     paris = on_terminal(recorded.root, "log", TZ="Europe/Paris", NO_COLOR="1")
     assert "STARTED (CET/CEST)" in paris and "2026-03-01 13:04" in paris
+
+
+def test_a_timeline_has_the_time_of_day_of_the_reader(recorded: Recorded) -> None:
+    """P8: its head and its rows are in one zone, which both name; nothing is an age, for the order counts."""
+    shown = on_terminal(recorded.root, "timeline", "last", TZ="Asia/Kolkata", NO_COLOR="1")
+    assert "TIME (IST)" in shown and "2026-03-01 17:34 IST" in shown and "  17:34:00  " in shown
+    piped = locus_process("timeline", "last", cwd=recorded.root, TZ="Asia/Kolkata").text
+    assert "TIME (UTC)" in piped and "2026-03-01 12:04 UTC" in piped and "  12:04:00  " in piped
+
+
+def test_a_table_of_commands_names_the_zone_of_its_times(recorded: Recorded) -> None:
+    """P8: the versions of a file have the reader's zone on a terminal and UTC on a pipe."""
+    words = ("history", "src/app.py")
+    assert "WHEN (IST)" in on_terminal(recorded.root, *words, width=120, TZ="Asia/Kolkata", NO_COLOR="1")
+    assert "WHEN (UTC)" in locus_process(*words, cwd=recorded.root, TZ="Asia/Kolkata").text

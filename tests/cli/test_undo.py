@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,22 +106,78 @@ def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
     assert [row["taken_back"] for row in listed] == [False] * 3 + [True] * 3
 
 
+def test_sql_says_which_turn_is_taken_back(work: Path, locus: Locus) -> None:
+    """P1: `turns.undone_by` names the undo while it holds: not of some paths alone, nor after a redo."""
+    bad_turn(work)
+
+    def undone() -> list[Any]:
+        return json.loads(locus("sql", "select undone_by from turns", "--format", "json").text)  # type: ignore[no-any-return]
+
+    assert locus("undo", "--yes", "--", "text.py").code == 0
+    assert undone() == [{"undone_by": None}]
+    assert locus("redo", "--yes").code == 0
+    assert locus("undo", "--yes").code == 0
+    (operation,) = asked(locus("undo", "--list", "--json"), "operations")[:1]
+    assert undone() == [{"undone_by": operation["event"]}]
+    assert " undone " in locus("show", "last").text
+    assert locus("redo", "--yes").code == 0
+    assert undone() == [{"undone_by": None}] and " undone " not in locus("show", "last").text
+
+
 def test_a_new_turn_empties_the_stack_of_redos(work: Path, locus: Locus) -> None:
-    """P1: A person's edit does not; after an agent's turn the message names the way that is left."""
+    """P1: A person's edit does not, nor a turn that only asks; after one that changes a file the message
+    names the way that is left."""
     agent = bad_turn(work)
     spoiled = files(work)
     assert locus("undo", "--yes").code == 0
     replace(work, "line 8", "mine")
     assert locus("redo", "--dry-run").code == 0
     replace(work, "mine", "line 8")
-    agent.prompt("Again")
+    agent.prompt("What happened?")
+    assert locus("redo", "--dry-run").code == 0
     agent.stop()
+    assert locus("redo", "--dry-run").code == 0
+    agent.prompt("Again")
+    agent.write("other.py", "other\n")
+    agent.stop()
+    spoiled = {**spoiled, **{name: file for name, file in files(work).items() if "other.py" in str(name)}}
     ended = locus("redo", "--yes")
 
     assert ended.code == 1 and "an agent has worked since" in ended.err
     name = ended.err.partition("`locus undo ")[2].partition("`")[0]
     assert locus("undo", name, "--yes").code == 0
     assert files(work) == spoiled
+
+
+def test_an_agent_that_carries_out_undos_does_no_work_by_it(work: Path, locus: Locus) -> None:
+    """P1: As the slash commands do it, each in a turn of its own: the plan, after a yes the undo; again for
+    the turn before; then redo, twice. A turn that took back, and nothing else, is never what goes next."""
+    program = f"{sys.executable} -m locus_cli"
+    agent = Agent(work)
+    agent.start()
+    states = [files(work)]
+    for number in (1, 5):
+        agent.prompt(f"Change {number}")
+        agent.edit("text.py", f"line {number}", f"changed {number}")
+        agent.bash(
+            f"mv readme.md {number}.md && chmod +x text.py" if number == 1 else "mv 1.md 5.md; rm run.sh"
+        )
+        agent.stop()
+        states.append(files(work))
+    for verb, state in (("undo", states[1]), ("undo", states[0]), ("redo", states[1]), ("redo", states[2])):
+        agent.prompt(f"/locus:{verb}")
+        assert locus(verb, "--dry-run").code == 0
+        agent.stop()
+        agent.prompt("Yes")
+        agent.bash(f"{program} {verb} --yes")
+        agent.stop()
+        assert files(work) == state, verb
+    agent.prompt("/locus:undo")
+    agent.stop()
+    agent.prompt("Yes, and more")
+    agent.bash(f"{program} undo --yes; echo more > more.md")
+    agent.stop()
+    assert '"Yes, and more"' in locus("undo", "--dry-run").text
 
 
 def test_lines_that_were_changed_since_are_a_conflict(work: Path, locus: Locus) -> None:

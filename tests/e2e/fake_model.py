@@ -30,6 +30,7 @@ Json = dict[str, Any]
 _MARKER = re.compile(r"\[scenario:([a-z-]+)\]")
 _STEP = re.compile(r"_s(\d+)_\d+$")
 _HEADING = "# Briefing: "
+_OURS = re.compile("^(The person asks to|These are the last turns)", re.M)
 _NOTHING = Step("There is nothing to do.")
 
 
@@ -47,6 +48,7 @@ class Served:
     tools: tuple[str, ...] = ()  # what the client offered
     told: bool = False  # whether the request held what only the record has
     briefings: tuple[str, ...] = ()  # that the request held, each from its heading on
+    prompts: tuple[str, ...] = ()  # what a slash command of ours made of the person's last prompt
 
 
 class FakeModel:
@@ -103,6 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
     _tools: tuple[str, ...] = ()  # of the request at hand
     _told = False
     _briefings: tuple[str, ...] = ()
+    _prompts: tuple[str, ...] = ()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -184,7 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _messages(self, request: Json) -> None:
         tools = {str(tool.get("name")) for tool in request.get("tools") or ()}
         self._tools = tuple(sorted(tools))
-        name, number, step = next_step(*_anthropic_conversation(request))
+        texts, made = _anthropic_conversation(request)
+        last = max((place for place, _ in texts), default=0)
+        self._prompts = tuple(text for place, text in texts if place == last and _OURS.search(text))
+        name, number, step = next_step(texts, made)
         if not tools:  # a side question of the client's own, such as a title for the session
             name, number, step = None, 0, Step('{"title": "A kiosk"}')
         message_id, n = self.model.new_id("msg"), len(self.model.served)
@@ -419,6 +425,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._tools,
                 self._told,
                 self._briefings,
+                self._prompts,
             )
         )
 

@@ -79,6 +79,9 @@ PROJECT = {
 # A word that stands in the record alone, so that a request that holds it was told of it.
 RECORDED = "samovar"
 
+# Takes the token out of a plan.
+_TOKEN = """grep -o '"token": *"[0-9a-f]*"' | cut -d '"' -f 4"""
+
 SCENARIOS: dict[str, list[Step]] = {
     "tools": [
         Step("Who else is here?", (mcp("who"),)),
@@ -93,6 +96,14 @@ SCENARIOS: dict[str, list[Step]] = {
         Step("The greeting.", (edit("kiosk.py", "GREETING = 'hello'", "GREETING = 'good morning'"),)),
         Step("I try it.", (shell("python3 kiosk.py"),)),
         Step("The kiosk says good morning."),
+    ],
+    "undo-after-yes": [
+        Step("I carry it out.", (shell(f"locus undo --token $(locus undo --dry-run --json | {_TOKEN})"),)),
+        Step("It is taken back."),
+    ],
+    "redo-after-yes": [
+        Step("I carry it out.", (shell(f"locus redo --token $(locus redo --dry-run --json | {_TOKEN})"),)),
+        Step("It is there again."),
     ],
     "edits": [
         Step("Both files.", (read("kiosk.py"), read("lib/prices.py"))),
