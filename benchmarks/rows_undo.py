@@ -139,7 +139,7 @@ def _bisect_step(bench: Bench) -> Iterator[Sides]:
         pair = [state_of[store.turn(f"git:{commits[index]}").name] for index in (len(commits) // 4, -1)]
         tested = f"{directory}/tested"
         os.mkdir(tested)
-        step = bisect.Bench(tested, lambda turn, at: store._tree(turn, at))
+        step = bisect.Bench(tested, bisect.trees_of(store))
         step.go_to(pair[0])
         step.go_to(pair[1])
         run([git(), "-C", str(theirs), "checkout", "-q", "--detach", commits[-1]])
