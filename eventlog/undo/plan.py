@@ -148,7 +148,7 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
 
 
 class _Done:
-    """What was undone so far, read at the first use: the question for a turn has numbered the tail by then."""
+    """What was undone so far, read at the first use: a question for a turn has numbered the tail by then."""
 
     def __init__(self, store: UndoStore) -> None:
         self._store = store
