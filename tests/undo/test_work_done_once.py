@@ -1,6 +1,8 @@
 """What an undo does once, or not at all: questions, folds, searches for secrets, syncs. Counts, no times."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,20 @@ def test_the_store_syncs_the_same_few_times_however_many_files_change(
         run(store.undo_plan(), store.blobs, lambda event: store.append_rows([event])[0], calls=many)
         assert len([what for what, _ in many.trace if what == "rename"]) == FILES - 1
         assert 0 < count() - before - sum(what == "fsync" for what, _ in many.trace) <= of_one <= 8
+
+
+def test_a_sealed_turn_is_undone_without_pyarrow(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: the command reads what was sealed with the connection's library alone, and blame only for a
+    conflict: loading either takes longer than the undo."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
+    locus = os.path.join(os.path.dirname(sys.executable), "locus")
+    for verb in ("undo", "redo"):
+        ended = subprocess.run([locus, verb, "--yes"], cwd=work, capture_output=True, check=True)
+        imported = {line.rpartition(b"|")[2].strip() for line in ended.stderr.splitlines()}
+        assert b"duckdb" in imported and b"eventlog.undo.plan" in imported
+        assert not {b"pyarrow", b"eventlog.undo.blame", b"eventlog.undo.blame_cache"} & imported
+    assert texts(work)[3].endswith("changed\n")
 
 
 def test_changes_of_different_files_are_not_compared(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
