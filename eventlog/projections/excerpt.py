@@ -1,4 +1,4 @@
-"""Sealed events of a turn, of few positions or a rare type, by way of DuckDB, for a store asked in SQL before.
+"""Sealed events of a turn, of few positions or of rare types, by way of DuckDB, for who asks in SQL.
 
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
@@ -33,8 +33,11 @@ _ODD = " OR ".join(f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS
 
 _OF_TURN = "session_id = $1 AND turn = $2 AND position >= $3 AND position < $4"
 _OF_POSITIONS = "position >= $1 AND position < $2"
-_OF_TYPE = "event_type = $1"
-_RARE_TYPES = (("session",), ("content",))
+_OF_TYPES = {
+    ("session",): "event_type = 'session'",
+    ("content",): "event_type = 'content'",
+    ("restore", "turn"): "event_type IN ('restore', 'turn')",
+}
 
 
 class Excerpt:
@@ -50,8 +53,8 @@ class Excerpt:
         few positions; the other filters are the caller's. None where they are to be read another way. The
         caller's view pins the files."""
         parameters: list[str | int | None]
-        if wanted.event_types in _RARE_TYPES:
-            where, parameters = _OF_TYPE, list(wanted.event_types or ())
+        if isinstance(wanted.event_types, tuple) and wanted.event_types in _OF_TYPES:
+            where, parameters = _OF_TYPES[wanted.event_types], []
         elif None not in (wanted.session_id, wanted.turn, wanted.until):
             where, parameters = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
         elif wanted.until is not None and wanted.until - wanted.since <= _ROWS_MAX:
@@ -59,10 +62,9 @@ class Excerpt:
         else:
             return None
         key = (tuple(entry.name for entry in entries), *parameters)
-        slot = f"{where} {wanted.event_types}" if where == _OF_TYPE else where
-        if slot not in self._read or self._read[slot][0] != key:
-            self._read[slot] = key, self._ask(entries, where, parameters)
-        return self._read[slot][1]
+        if where not in self._read or self._read[where][0] != key:
+            self._read[where] = key, self._ask(entries, where, parameters)
+        return self._read[where][1]
 
     def _ask(
         self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"

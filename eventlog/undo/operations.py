@@ -1,17 +1,26 @@
 """What was restored, undone and redone so far, from the log, and what of it still holds (docs/undo.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.base import jsontext
-from eventlog.query.lookup import Query
 from eventlog.restore.plan import EVENT_TYPE, completed
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 
-# What is read of the events of restores.
-_COLUMNS = ("event_id", "operation", "cause", "success", "payload", "position", "recorded_at")
+# What is read of the events of restores, and of those that empty the stack of redos.
+COLUMNS = (
+    "event_id",
+    "event_type",
+    "operation",
+    "cause",
+    "success",
+    "payload",
+    "position",
+    "recorded_at",
+    "agent",
+)
+EVENT_TYPES = (EVENT_TYPE, "turn")
 
 # A turn of these is no work of an agent.
 NO_AGENTS = frozenset((None, "git", "locus", "user"))
@@ -69,24 +78,17 @@ class Operations:
         return None
 
 
-def operations_of(query: Query) -> Operations:
-    """Those of a store."""
-    rows = query(
-        f"select {', '.join(_COLUMNS[:-1])}, epoch_us(recorded_at) from events "
-        f"where event_type = '{EVENT_TYPE}' order by position",
-        [],
-    ).rows
-    restores = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-    for event in restores:
-        event["payload"] = jsontext.object_of(event["payload"])
-    agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
-    ((last_turn,),) = query(
-        "select coalesce(max(position), -1) from events where event_type = 'turn' and operation = 'start' "
-        f"and agent not in ({agents})",
-        [],
-    ).rows
+def operations_in(events: Iterable[Mapping[str, Any]]) -> Operations:
+    """Args: events: those of EVENT_TYPES with COLUMNS, in position order."""
+    restores: list[Mapping[str, Any]] = []
+    last_turn = -1
+    for event in events:
+        if event["event_type"] == EVENT_TYPE:
+            restores.append(event)
+        elif event["operation"] == "start" and event["agent"] not in NO_AGENTS:
+            last_turn = int(event["position"])
     done = map(_operation, completed(restores).values())
-    return Operations(tuple(sorted(done, key=lambda operation: operation.position)), int(last_turn))
+    return Operations(tuple(sorted(done, key=lambda operation: operation.position)), last_turn)
 
 
 def _operation(event: Mapping[str, Any]) -> Operation:

@@ -148,7 +148,7 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
 
 
 class _Done:
-    """What was undone so far, read at the first use."""
+    """What was undone so far, read at the first use: a question for a turn has numbered the tail by then."""
 
     def __init__(self, store: UndoStore) -> None:
         self._store = store
@@ -159,7 +159,9 @@ class _Done:
 
 
 def operations_of(store: UndoStore) -> Operations:
-    return operations.operations_of(store.query)
+    return operations.operations_in(
+        store.rows(event_types=operations.EVENT_TYPES, columns=operations.COLUMNS)
+    )
 
 
 def documents_of(store: UndoStore) -> Iterator[tuple[Operation, journal.Document]]:
