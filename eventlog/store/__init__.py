@@ -531,7 +531,7 @@ class Store:
             return replace(run(self._snapshot(view), sql, parameters, limits), unread=self.unread)
 
     def _ask_in_sql(self) -> None:
-        """From now on read sealed events by way of DuckDB where they are few: pyarrow takes longer to load."""
+        """Read few sealed events by way of DuckDB from now on: pyarrow takes longer to load."""
         from eventlog.projections.excerpt import Excerpt
 
         self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
