@@ -53,7 +53,7 @@ def bisect(locus: Locus, *words: str, code: int = 0) -> Any:
 
 
 def test_the_turn_that_broke_it_is_found(work: Path, locus: Locus) -> None:
-    """In log2 n + 2 runs at most; `--deep` goes on to the call; the diff and the ways on are shown."""
+    """P1: in log2 n + 2 runs at most; `--deep` goes to the call; the diff and the ways on are shown."""
     before = on_disk(work)
     done = bisect(locus, "sh", "-c", BREAK)
 
