@@ -61,7 +61,7 @@ def texts(work: Path) -> list[str]:
 
 
 def test_events_of_restores_are_not_folded(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I21: after an undo and a redo the log ends without an event of a turn: the next undo opens one connection,
+    """I21: after an undo and a redo the log ends without a turn: the next undo opens one connection,
     which serves the numbering of that end too, and folds nothing. An event of a session is folded."""
     with Store.open(work / ".locus") as store:
         changed = texts(work)
