@@ -6,7 +6,8 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,6 +97,11 @@ def _undo(bench: Bench) -> Iterator[Sides]:
         yield Sides(
             ours=lambda: _undo_ours(store, ours, last),
             anchor=lambda: _undo_git(theirs, last),
+            beside={
+                "git checkout and a sync of each of these files, s": lambda: _undo_git(
+                    theirs, last, synced=True
+                )
+            },
             size=f"{_CHANGED} of {_FILES:,} files",
             rounds=bench.pick(5, 9),
         )
@@ -109,16 +115,36 @@ def _undo_ours(store: Store, tree: Path, commit: str) -> float:
     return took
 
 
-def _undo_git(tree: Path, commit: str) -> float:
+def _undo_git(tree: Path, commit: str, *, synced: bool = False) -> float:
+    """Args: synced: sync the files that git wrote, and their directories, as an undo of ours does."""
+    listed = run([git(), "-C", str(tree), "diff", "--name-only", "-z", f"{commit}^", commit]).stdout
+    changed = [tree / os.fsdecode(name) for name in listed.split(b"\0") if name]
     start = time.perf_counter()
     subprocess.run(
         [git(), "-C", str(tree), "checkout", "-q", f"{commit}^", "--", "."], check=True, env=environment()
     )
+    if synced:
+        _sync([path for path in changed if path.is_file()])
+        _sync(sorted({path.parent for path in changed}))
     took = time.perf_counter() - start
     _check(tree, commit)
     run([git(), "-C", str(tree), "reset", "-q", "--hard", commit])
     os.sync()
     return took
+
+
+def _sync(paths: Sequence[Path]) -> None:
+    """By several threads, whose syncs share trips to the disk."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(_sync_one, paths))
+
+
+def _sync_one(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _check(tree: Path, commit: str) -> None:
@@ -139,7 +165,7 @@ def _bisect_step(bench: Bench) -> Iterator[Sides]:
         pair = [state_of[store.turn(f"git:{commits[index]}").name] for index in (len(commits) // 4, -1)]
         tested = f"{directory}/tested"
         os.mkdir(tested)
-        step = bisect.Bench(tested, lambda turn, at: store._tree(turn, at))
+        step = bisect.Bench(tested, bisect.trees_of(store))
         step.go_to(pair[0])
         step.go_to(pair[1])
         run([git(), "-C", str(theirs), "checkout", "-q", "--detach", commits[-1]])

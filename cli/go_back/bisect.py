@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import eventlog
-from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, states_in, states_of
+from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, states_in, states_of, trees_of
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
@@ -120,7 +120,7 @@ class _Search:
         self.tried: list[tuple[BisectState, str]] = []
         self.candidates: list[BisectState] = []
         targets = [(name, os.path.abspath(name)) for name in links]
-        self.bench: Bench = Bench(directory, store.tree, targets)
+        self.bench: Bench = Bench(directory, trees_of(store), targets)
 
     def run(self) -> BisectState | None:
         """The state that is the first bad one; None where what is left cannot be tested."""

@@ -11,7 +11,7 @@ import click
 import eventlog
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.replay import bisect_by_hand
-from eventlog.replay.bisect import BAD, GOOD, SKIP, BisectState, states_of
+from eventlog.replay.bisect import BAD, GOOD, SKIP, BisectState, states_of, trees_of
 from eventlog.replay.bisect_by_hand import HandBisect
 from eventlog.replay.compare import compare
 
@@ -96,7 +96,7 @@ def _answer(verdict: str, turn: str | None, as_json: bool) -> None:
         elif testing is None:
             pass  # it is found; say so once more
         elif search.stats is None:
-            search.go_on(store.fs, store.layout, store.tree)
+            search.go_on(store.fs, store.layout, trees_of(store))
             raise eventlog.Refused(
                 f"the files of {name_of(search.states[testing])} were not all there, so nothing was taken. "
                 f"They are in {search.directory} now: look again, then say it."
@@ -168,7 +168,7 @@ def reset() -> None:
 def _go_on(store: "eventlog.Store", search: HandBisect, as_json: bool) -> None:
     if search.deep and search.first_bad is not None and search.first_bad.at == "end":
         _go_inside(store, search, search.first_bad)
-    written = search.go_on(store.fs, store.layout, store.tree)
+    written = search.go_on(store.fs, store.layout, trees_of(store))
     _show(store, search, as_json, written)
 
 

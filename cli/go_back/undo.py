@@ -12,8 +12,6 @@ from eventlog import agents
 from eventlog.base import config
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
-from eventlog.undo.blame import VERSION
-from eventlog.undo.blame_cache import kept_blame
 from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import operations_of
 from eventlog.undo.preview import StepPreview, previews
@@ -303,6 +301,9 @@ def _titled(store: "eventlog.Store", name: str) -> str:
 
 def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: UndoConflict) -> Later:
     """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
+    from eventlog.undo.blame import VERSION  # a plan without a conflict needs none of it
+    from eventlog.undo.blame_cache import kept_blame
+
     try:
         with open(os.path.join(os.fsencode(plan.target), clash.path), "rb") as file:
             lines = kept_blame(store, path_text(clash.path), file.read())

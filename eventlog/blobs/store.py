@@ -191,6 +191,16 @@ class BlobStore:
         with self._reading:
             return self._catalog.find_condemned(ids)
 
+    @property
+    def groups(self) -> "GroupReader":
+        """Its own reader of groups, with those that it decompressed last. Used between two of its calls, by
+        those that know locations; they hash what they read."""
+        if self._groups is None:
+            from eventlog.blobs.groups import GroupReader
+
+            self._groups = GroupReader(self.fs)
+        return self._groups
+
     def kind_of(self, id: bytes) -> str:
         """`blob` or `tree`.
 
@@ -333,11 +343,7 @@ class BlobStore:
 
     def _read(self, id: bytes, location: Location) -> "tuple[int, bytes]":
         path, kind, group_offset, offset, length = location
-        if self._groups is None:
-            from eventlog.blobs.groups import GroupReader
-
-            self._groups = GroupReader(self.fs)
-        data = self._groups.read(path, group_offset, offset, length)
+        data = self.groups.read(path, group_offset, offset, length)
         if (tree_id(data) if kind == TREE else blob_id(data)) != id:
             raise Corruption(path, f"the content of {to_text(id)} does not match its hash", group_offset)
         return kind, data

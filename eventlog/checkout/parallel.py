@@ -46,6 +46,10 @@ _FILE_COST = 32 * 1024
 _COST_PER_WORKER_MIN = 100 * _FILE_COST
 _WORKERS_MAX = 4
 
+# So few files are read by way of the groups that the store has in memory: the next step of a bisect wants the
+# same ones. More would push these out, and memory that is mapped anew for each group makes them slower.
+_FEW_FILES = 200
+
 # A child that has written nothing for so long is taken for stuck. Slow disks stall for seconds.
 STALL_S = 60
 
@@ -106,36 +110,46 @@ def _runs(located: _Run, workers: int | None) -> list[_Run]:
 def _write_runs(blobs: BlobStore, target: OpenDirectory, runs: list[_Run], over: bool) -> list[Done]:
     if len(runs) > 1 and _may_fork():
         return _write_forked(blobs, target, runs, over)
+    if sum(map(len, runs)) <= _FEW_FILES:
+        groups = blobs.groups
+        return [_write_located(target, run, over, groups) for run in runs]
     return [_write_run(blobs, target, run, over) for run in runs]
 
 
 def _write_run(
     blobs: BlobStore, target: OpenDirectory, run: _Run, over: bool, progress: mmap.mmap | None = None
 ) -> Done:
-    """Write one run with a reader of its own. Every content is hashed before its file is made."""
-    done = Done()
+    """Write one run with a reader of its own."""
     # In pack order one group is enough, and its memory serves the next one, already mapped.
     reader = GroupReader(blobs.fs, cache_bytes=GROUP_RAW_MAX)
-    last = b""
-    data = b""
     try:
-        for number, (location, job) in enumerate(run):
-            if progress is not None:
-                progress[:] = number.to_bytes(8, "little")
-            id = job[0]
-            if id != last:
-                path, _, group_offset, offset, length = location
-                try:
-                    data = reader.read(path, group_offset, offset, length)
-                except (Corruption, OSError):
-                    data = b""
-                if blob_id(data) != id:
-                    done.unread.append(job)
-                    continue
-                last = id
-            _write(target, job, data, over, done)
+        return _write_located(target, run, over, reader, progress)
     finally:
         reader.close()
+
+
+def _write_located(
+    target: OpenDirectory, run: _Run, over: bool, reader: GroupReader, progress: mmap.mmap | None = None
+) -> Done:
+    """Write one run in order. Every content is hashed before its file is made."""
+    done = Done()
+    last = b""
+    data = b""
+    for number, (location, job) in enumerate(run):
+        if progress is not None:
+            progress[:] = number.to_bytes(8, "little")
+        id = job[0]
+        if id != last:
+            path, _, group_offset, offset, length = location
+            try:
+                data = reader.read(path, group_offset, offset, length)
+            except (Corruption, OSError):
+                data = b""
+            if blob_id(data) != id:
+                done.unread.append(job)
+                continue
+            last = id
+        _write(target, job, data, over, done)
     return done
 
 

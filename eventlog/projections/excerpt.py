@@ -1,4 +1,4 @@
-"""Sealed events of a turn, and of sessions, by way of DuckDB, for a store that was asked in SQL.
+"""Sealed events of a turn, of few positions or of rare types, by way of DuckDB, for who asks in SQL.
 
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
@@ -32,11 +32,16 @@ _ODD = " OR ".join(f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS
 
 
 _OF_TURN = "session_id = $1 AND turn = $2 AND position >= $3 AND position < $4"
-_OF_SESSIONS = "event_type = 'session'"
+_OF_POSITIONS = "position >= $1 AND position < $2"
+_OF_TYPES = {
+    ("session",): "event_type = 'session'",
+    ("content",): "event_type = 'content'",
+    ("restore", "turn"): "event_type IN ('restore', 'turn')",
+}
 
 
 class Excerpt:
-    """The events of the turn that was read last, and the `session` events that were."""
+    """The events of the turn and of the positions that were read last, and those of rare types that were."""
 
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         self._fs = fs
@@ -44,13 +49,17 @@ class Excerpt:
         self._read: dict[str, tuple[Hashable, list[Event] | None]] = {}  # by condition, of what and what
 
     def rows(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
-        """The events of these segments that `wanted` names by session and turn, or all of type `session`; the
-        other filters are the caller's. None where they are to be read another way. The caller's view pins
-        the files."""
-        where, parameters = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
-        if wanted.event_types == ("session",):
-            where, parameters = _OF_SESSIONS, []
-        elif None in parameters:
+        """The events of these segments that `wanted` names by session and turn, or all of a rare type, or of
+        few positions; the other filters are the caller's. None where they are to be read another way. The
+        caller's view pins the files."""
+        parameters: list[str | int | None]
+        if isinstance(wanted.event_types, tuple) and wanted.event_types in _OF_TYPES:
+            where, parameters = _OF_TYPES[wanted.event_types], []
+        elif None not in (wanted.session_id, wanted.turn, wanted.until):
+            where, parameters = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
+        elif wanted.until is not None and wanted.until - wanted.since <= _ROWS_MAX:
+            where, parameters = _OF_POSITIONS, [wanted.since, wanted.until]
+        else:
             return None
         key = (tuple(entry.name for entry in entries), *parameters)
         if where not in self._read or self._read[where][0] != key:

@@ -16,8 +16,9 @@ connection.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 
@@ -97,6 +98,11 @@ def merge(
         con.execute(f"CREATE VIEW work.master_keys AS {_merged_keys(index, fresh)}")
         folded["sessions_master"] = f"({d.sessions_master(folded['sessions'], 'work.master_keys')})"
     return folded
+
+
+def concerns(event: Mapping[str, Any]) -> bool:
+    """Whether an event can change a projection: one of no session can where it says a call or the master."""
+    return event["session_id"] is not None or event["event_type"] in ("llm", "sessions")
 
 
 def exact(index: str, wanted: "Collection[str]") -> "dict[str, str]":

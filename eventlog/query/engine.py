@@ -423,6 +423,7 @@ class Binding:
         self.generation: index.Generation | None = None
         self.bound = Bound(con, snapshot.view.segment_paths, people=snapshot.people)
         self.checks = checked.Checks(snapshot.fs, snapshot.layout)
+        self.tail_concerns = False  # whether an event of the tail can change a projection
 
     @property
     def files(self) -> "list[str]":
@@ -499,6 +500,7 @@ class Binding:
             return
         self.con.execute(fold.WORK)
         table, rows = self.view.tail_parts(_TAIL_BY_ROW_MAX)
+        self.tail_concerns = table is not None or any(map(fold.concerns, rows))
         self.bound.tail, self.bound.columns = "work.tail", columns
         if table is None:
             source.load_tail(self.con, "work.tail", rows, columns)
@@ -522,7 +524,7 @@ class Binding:
         segments = [e for e in self.view.manifest.segments if e.rows]
         self.checks.ensure(entry for entry in segments if entry.end > generation.next_position)
         newer, of_newer = source.after(self.layout, segments, generation.next_position)
-        if tail is None and not newer:
+        if not self.tail_concerns and not newer:
             return fold.exact(generation.catalog, fold.PROJECTIONS)
         self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from stat import S_ISDIR
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.paths import path_text
@@ -18,12 +18,12 @@ from eventlog.checkout.parallel import Listed
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 from eventlog.query.lookup import Query, TurnRef
 from eventlog.replay.compare import compare
-from eventlog.replay.trees import TreeState
+from eventlog.replay.trees import Events, TreeState, recorded_tree
+
+if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
-
-# Reads the tree of a turn at a moment: `Store.tree`.
-ReadTree = Callable[[TurnRef, str], TreeState]
 
 # By what a change of a file shows: inode, mode, size, time in nanoseconds.
 FileStat = tuple[int, int, int, int]
@@ -31,12 +31,44 @@ FileStat = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class BisectState:
-    """The files at a moment of a turn. `between` says that they differ from the end of the turn before."""
+    """The files at a moment of a turn. `between` says that they differ from the end of the turn before.
+
+    `tree` is their tree, or the id of an event after which they are meant, or empty.
+    """
 
     turn: TurnRef
     at: str
     tree: str
     between: bool = False
+
+
+class BisectStore(Protocol):
+    """What reading the trees of states needs of a store."""
+
+    blobs: "BlobStore"
+
+    @property
+    def rows(self) -> Events: ...
+    @property
+    def tree(self) -> Callable[[TurnRef, str], TreeState]: ...
+
+
+# Reads the tree of a state.
+ReadTree = Callable[[BisectState], TreeState]
+
+
+def trees_of(store: BisectStore) -> ReadTree:
+    """The trees of states. Those that the question for the states named are not asked of the log again.
+
+    Where a state is exact, the tree that its turn names is all of it: no change follows it.
+    """
+
+    def read(state: BisectState) -> TreeState:
+        if state.tree and state.at in ("start", "end"):
+            return recorded_tree(store.rows, store.blobs, state.turn.name, state.at, state.tree)
+        return store.tree(state.turn, state.at)
+
+    return read
 
 
 def states_of(
@@ -137,12 +169,12 @@ class Bench:
 
     def resume(self, state: BisectState, stats: dict[bytes, FileStat]) -> None:
         """Go on in a directory that an earlier process brought to a state."""
-        self._state = self._read(state.turn, state.at)
+        self._state = self._read(state)
         self._stats = stats
 
     def go_to(self, state: BisectState, *, fresh: bool = False) -> None:
         """Bring the directory to a state. Raises: NotFound, Corruption, OSError."""
-        tree = self._read(state.turn, state.at)
+        tree = self._read(state)
         with OpenDirectory.of(self.directory) as directory:
             if fresh or self._state is None:
                 self._fill(directory, tree)

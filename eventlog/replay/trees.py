@@ -67,7 +67,8 @@ def no_tree(turn: str, known: Certainty, why: str = "") -> NoTree:
 class TreeState:
     """The files at one moment of a turn.
 
-    `root` is the id of the whole tree, as it is stored. `applied` are the file events after the snapshot,
+    `root` is the id of the whole tree, as it is stored. `snapshot` is the event that names it, empty where no
+    event was read. `applied` are the file events after the snapshot,
     `missing` the (path, reason) of the contents that those events do not name. `certainty` says how well the
     moment is known, and lists every path that is not exact, these included. `blobs` reads the contents of all
     its entries.
@@ -162,6 +163,17 @@ def trees_of(
     timeline = events_of(events, ref, *moments)
     now = runs(timeline, running)
     return [tree_at(timeline, blobs, ref.name, at, running=now, deferred=deferred) for at in moments]
+
+
+def recorded_tree(events: Events, blobs: "BlobStore", turn: str, at: str, tree: str) -> TreeState:
+    """The files at a moment that is known to be exact, from the tree that the log names for it.
+
+    Args: events: those of the store, for deferred contents. Raises: InvalidEvent for another system's hash.
+    """
+    return TreeState(
+        turn=turn, at=at, root=from_text(tree), snapshot="", applied=(), missing=(), blobs=blobs, made={},
+        certainty=Certainty(certainty.EXACT), deferred=DeferredContents(blobs, events),
+    )  # fmt: skip
 
 
 def runs(timeline: Sequence[Mapping[str, Any]], running: Running | None) -> bool:

@@ -69,6 +69,7 @@ class RestorePlan:
     contents: Mapping[bytes, bytes] = field(default_factory=dict)  # wanted ones that the store does not have
     title: str | None = None  # of the start event, where it is not an ordinary restore
     notes: Mapping[str, object] = field(default_factory=dict)  # what the payload of that event says besides
+    recorded: frozenset[bytes] = frozenset()  # contents that events name: they were searched for secrets
     ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
 
     @property

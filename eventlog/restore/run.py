@@ -9,7 +9,7 @@ meanwhile. It may be killed at any call (I32), and repeated (I12).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import DIRECTORY, kind_of_mode
+from eventlog.blobs.writer import BlobWriter
 from eventlog.checkout.directory import FILES, OpenDirectory, State, same
 from eventlog.checkout.parallel import Listed
 from eventlog.projections.operations import EVENT_TYPE
@@ -102,7 +103,7 @@ def _run(plan: RestorePlan, target: OpenDirectory, blobs: BlobStore, append: App
         extra = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
         extra += [writer.put(data) for _, data in sorted(plan.contents.items())]
         for step in plan.steps:
-            state, path_stat = _save(target, step, writer.put)
+            state, path_stat = _save(target, step, writer, plan.recorded)
             observed[step.path] = (state, path_stat)
             if state is not None and state.kind != DIRECTORY:
                 saved.put(step.path, _kind_of(state, blobs), state.id, state.size)
@@ -144,8 +145,13 @@ def _kind_of(state: State, blobs: BlobStore) -> bytes:
     return state.kind
 
 
-def _save(target: OpenDirectory, step: RestoreStep, put: Callable[[bytes], bytes]) -> Observed:
-    """Put the content of a path into the store, if its state is still the planned one."""
+def _save(
+    target: OpenDirectory, step: RestoreStep, writer: BlobWriter, recorded: Collection[bytes]
+) -> Observed:
+    """Put the content of a path into the store, if its state is still the planned one.
+
+    A recorded content that is there was searched for secrets when it was put, and the log says what it holds.
+    """
     try:
         state, path_stat, data = target.read(step.path)
     except OSError as error:
@@ -156,7 +162,9 @@ def _save(target: OpenDirectory, step: RestoreStep, put: Callable[[bytes], bytes
     if not same(state, step.before):
         raise changed_since(step.path)
     if state is not None and state.kind != DIRECTORY:
-        put(data)
+        is_saved = state.id in recorded and writer.holds(state.id)
+        if not is_saved:
+            writer.put(data)
     return state, path_stat
 
 

@@ -454,6 +454,7 @@ class Store:
         """What it would take to redo the last undo. Raises: NotFound, Refused, Corruption."""
         from eventlog.undo.plan import plan_of_redo
 
+        self._ask_in_sql()
         return plan_of_redo(self, into=into)
 
     def restore(self, plan: "RestorePlan", *, force: bool = False) -> "RestoreOutcome":
@@ -523,12 +524,17 @@ class Store:
 
         Raises: QueryError, Refused (not a SELECT), Corruption.
         """
-        from eventlog.projections.excerpt import Excerpt
         from eventlog.query.engine import run
 
-        self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
+        self._ask_in_sql()
         with self.view() as view:
             return replace(run(self._snapshot(view), sql, parameters, limits), unread=self.unread)
+
+    def _ask_in_sql(self) -> None:
+        """Read few sealed events by way of DuckDB from now on: pyarrow takes longer to load."""
+        from eventlog.projections.excerpt import Excerpt
+
+        self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""

@@ -71,6 +71,7 @@ def changes_of(
     Args: events: in position order.
     """
     changes: list[RecordedChange] = []
+    met: set[bytes] = set()  # paths of all of them
     refused: list[tuple[bytes, str]] = []
     for event in events:
         if event["operation"] == "read":
@@ -80,7 +81,11 @@ def changes_of(
         except ValueError as error:
             refused.append((str(event["path"]).encode("utf-8", "surrogateescape"), str(error)))
             continue
-        changes = joined(changes, change)
+        if met.isdisjoint(change.paths):
+            changes.append(change)
+        else:
+            changes = joined(changes, change)
+        met.update(change.paths)
     return [change for change in changes if not change.is_none], refused
 
 

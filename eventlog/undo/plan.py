@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
@@ -130,7 +131,7 @@ def plan_of_undo(
         start = of_restore[1] or of_restore[2]
         event_id = None if start is None else str(store.event(start)["event_id"])
         return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
-    done = operations_of(store)
+    done = _Done(store)
     names = names or [_newest(store, running, done, session)]
     targets = [
         target for name in names for target in _targets(store, running, name, done, since=since, force=force)
@@ -155,6 +156,17 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
     return _plan(store, REDO, [target], (), into or operation.target, REFUSE, operation.id)
 
 
+class _Done:
+    """What was undone so far, read at the first use: a question for a turn has numbered the tail by then."""
+
+    def __init__(self, store: UndoStore) -> None:
+        self._store = store
+
+    @cached_property
+    def all(self) -> Operations:
+        return operations_of(self._store)
+
+
 def operations_of(store: UndoStore) -> Operations:
     return operations.operations_in(
         store.rows(event_types=(operations.EVENT_TYPE,), columns=operations.COLUMNS)
@@ -173,7 +185,7 @@ def documents_of(store: UndoStore) -> Iterator[tuple[Operation, journal.Document
 
 
 def _targets(
-    store: UndoStore, running: IsRunning, name: str, done: Operations, *, since: bool, force: bool
+    store: UndoStore, running: IsRunning, name: str, done: _Done, *, since: bool, force: bool
 ) -> Iterator[_Target]:
     """What one name means: a turn, with `since` all from there on, a session, a call, an event."""
     kind, colon, id = name.partition(":")
@@ -191,11 +203,11 @@ def _targets(
                 yield _of_turn(store, running, each, done, must=not since)
 
 
-def _newest(store: UndoStore, running: IsRunning, done: Operations, session: tuple[str, str] | None) -> str:
+def _newest(store: UndoStore, running: IsRunning, done: _Done, session: tuple[str, str] | None) -> str:
     """The newest turn of an agent that has ended and is not undone."""
     some_run = False
     for ref in _agent_turns(store, session):
-        if done.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done, ref):
+        if done.all.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done.all, ref):
             continue
         if _is_running(store, running, ref):
             some_run = True
@@ -283,10 +295,10 @@ def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: b
 
 
 def _of_turn(
-    store: UndoStore, running: IsRunning, ref: TurnRef, done: Operations, *, must: bool = False
+    store: UndoStore, running: IsRunning, ref: TurnRef, done: _Done, *, must: bool = False
 ) -> _Target:
     """What a turn changed. Args: must: refuse one that is undone, instead of passing over it."""
-    undone = done.undo_of_turn(ref.context_id)
+    undone = done.all.undo_of_turn(ref.context_id)
     if undone is not None:
         if must:
             raise Refused(
@@ -360,9 +372,9 @@ def _of_action(store: UndoStore, name: str) -> _Target:
     return _Target(f"event:{id}", tuple(changes), unknown)
 
 
-def _of_event(store: UndoStore, name: str, done: Operations) -> _Target:
+def _of_event(store: UndoStore, name: str, done: _Done) -> _Target:
     event = store.event(name)
-    operation = done.named(str(event["event_id"]))
+    operation = done.all.named(str(event["event_id"]))
     if operation is not None:
         return _of_operation(store, operation)
     if event["event_type"] == "file":
@@ -448,6 +460,7 @@ def _plan(
         "clashes": tuple(work.conflicts),
         "skipped": sorted(skipped),
         "changes": tuple(changes),
+        "recorded": frozenset(side.id for c in changes for side in (c.before, c.after) if side is not None),
     }
     return UndoPlan(**values)
 
@@ -500,7 +513,9 @@ def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], 
         if now is not None and now.kind == SYMLINK:
             wanted.links.add(path)
         if state is not None:
-            wanted.entries = {**_directories_above(path), **wanted.entries, path: state}
+            for above in ways(path)[1:]:  # the directories that it needs
+                wanted.entries.setdefault(above, State(DIRECTORY, None, NO_ID, 0))
+            wanted.entries[path] = state
         elif now is not None and now.kind == DIRECTORY:
             wanted.gone_dirs.add(path)
         else:
@@ -508,11 +523,6 @@ def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], 
     for path in wanted.gone:
         wanted.gone_dirs.update(above for above in ways(path)[1:] if above not in wanted.entries)
     return wanted
-
-
-def _directories_above(path: bytes) -> dict[bytes, State]:
-    """The directories that a path needs."""
-    return {above: State(DIRECTORY, None, NO_ID, 0) for above in ways(path)[1:]}
 
 
 def _is_wanted(paths: Iterable[bytes], wishes: Sequence[bytes]) -> bool:

@@ -200,15 +200,14 @@ class TakeBack:
 
 def _related(changes: Iterable[RecordedChange]) -> list[list[RecordedChange]]:
     """The changes in groups of those that share a path, directly or through others."""
-    groups: list[tuple[set[bytes], list[RecordedChange]]] = []
-    for change in changes:
+    groups: dict[int, tuple[set[bytes], list[RecordedChange]]] = {}
+    group_of: dict[bytes, int] = {}
+    for number, change in enumerate(changes):
         paths, members = set(change.paths), [change]
-        apart = []
-        for group in groups:
-            if group[0].isdisjoint(paths):
-                apart.append(group)
-            else:
-                paths |= group[0]
-                members = [*group[1], *members]
-        groups = [*apart, (paths, members)]
-    return [members for _, members in groups]
+        for other in sorted({group_of[path] for path in paths if path in group_of}):
+            its_paths, its_members = groups.pop(other)
+            paths |= its_paths
+            members = [*its_members, *members]
+        groups[number] = paths, members
+        group_of.update(dict.fromkeys(paths, number))
+    return [members for _, members in groups.values()]

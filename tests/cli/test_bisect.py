@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.replay.bisect import Bench, BisectState, states_of
+from eventlog.blobs import groups as groups_module
+from eventlog.replay.bisect import Bench, BisectState, states_of, trees_of
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, project
 from tests.cli.support import Locus
@@ -52,7 +53,7 @@ def bisect(locus: Locus, *words: str, code: int = 0) -> Any:
 
 
 def test_the_turn_that_broke_it_is_found(work: Path, locus: Locus) -> None:
-    """In log2 n + 2 runs at most; `--deep` goes on to the call; the diff and the ways on are shown."""
+    """P1: in log2 n + 2 runs at most; `--deep` goes to the call; the diff and the ways on are shown."""
     before = on_disk(work)
     done = bisect(locus, "sh", "-c", BREAK)
 
@@ -71,7 +72,7 @@ def test_each_step_is_what_a_full_replay_gives(work: Path, tmp_path: Path) -> No
     bench_at.mkdir()
     with Store.open(work / ".locus") as store:
         states, left_out = states_of(store.query)
-        bench = Bench(str(bench_at), store.tree)
+        bench = Bench(str(bench_at), trees_of(store))
         assert left_out == 0 and len(states) == TURNS + 1
         for number, state in enumerate([*states, *reversed(states), states[4], states[0], states[3]]):
             bench.go_to(state)
@@ -95,7 +96,7 @@ def test_a_link_that_the_test_made_does_not_lead_out(work: Path, tmp_path: Path)
     (outside / "inside").write_text("mine\n")
     with Store.open(work / ".locus") as store:
         states, _ = states_of(store.query)
-        bench = Bench(str(bench_at), store.tree)
+        bench = Bench(str(bench_at), trees_of(store))
         for before, after in ((3, 5), (3, 2), (4, 3)):
             bench.go_to(states[before], fresh=True)
             shutil.rmtree(bench_at / "new0.py")
@@ -110,12 +111,43 @@ def test_only_what_differs_is_written(work: Path, tmp_path: Path) -> None:
     """A step writes the files that differ from the last state, and those get new times."""
     with Store.open(work / ".locus") as store:
         states, _ = states_of(store.query)
-        bench = Bench(str(tmp_path), store.tree)
+        bench = Bench(str(tmp_path), trees_of(store))
         bench.go_to(states[4])
         untouched = (tmp_path / "readme.md").stat()
         bench.go_to(states[3])
         assert bench.written == 1
         assert (tmp_path / "readme.md").stat().st_mtime_ns == untouched.st_mtime_ns
+
+
+def test_a_step_asks_the_log_nothing_and_decompresses_nothing_twice(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question for the states named their trees: steps between them read no event and open no connection,
+    and a group of contents that an earlier step read is not decompressed again."""
+    with Store.open(work / ".locus") as store:
+        states, _ = states_of(store.query)
+        bench = Bench(str(tmp_path), trees_of(store))
+        groups: list[int] = []
+        views: list[int] = []
+        real_decompress, real_view = groups_module.decompress, store.view
+        monkeypatch.setattr(store, "view", lambda: (views.append(1), real_view())[1])
+        monkeypatch.setattr(
+            groups_module, "decompress", lambda *which: (groups.append(1), real_decompress(*which))[1]
+        )
+        for state in (states[4], states[2], states[5]):
+            bench.go_to(state)
+        assert groups and not views
+        known = len(groups)
+        for state in (states[4], states[2], states[5], states[4]):
+            bench.go_to(state)
+        assert len(groups) == known and not views
+        assert on_disk(tmp_path) == on_disk_of(store, states[4], tmp_path.parent / "whole")
+
+
+def on_disk_of(store: Store, state: BisectState, place: Path) -> object:
+    """What a full replay of a state gives."""
+    store.tree(state.turn, state.at).materialize(str(place))
+    return on_disk(place)
 
 
 def test_what_does_not_fit_is_said(work: Path, locus: Locus) -> None:

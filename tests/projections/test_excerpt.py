@@ -86,6 +86,30 @@ def test_an_excerpt_of_sessions_gives_what_pyarrow_gives(tmp_path: Path) -> None
     assert read[0] == read[1] and [event["position"] for event in read[0]] == [2]
 
 
+@pytest.mark.parametrize(
+    "which", [{"event_types": ("file",)}, {"columns": ("session_id", "position")}, {"session_id": "b2"}]
+)
+def test_an_excerpt_of_positions_gives_what_pyarrow_gives(tmp_path: Path, which: dict[str, Any]) -> None:
+    """I14: what happened beside a turn, whoever did it; more positions than fit are left to pyarrow."""
+    of_others = {"session_id": "b2", "event_type": "file", "operation": "edit", "path": "a", "turn": None}
+    root = _sealed(tmp_path, *(_event(n, **(of_others if n % 2 else {})) for n in range(6)))
+    with Store.open(root) as store:
+        store.query("select 1")
+        read: list[list[Any]] = []
+        for excerpt in (Excerpt(store.fs, store.layout), None):
+            with store.view() as view:
+                view.excerpt = excerpt
+                read.append(list(view.iterate(1, 5, **which)))
+                assert excerpt is None or len(excerpt._read) == 1
+        excerpt = Excerpt(store.fs, store.layout)
+        with store.view() as view:
+            view.excerpt = excerpt
+            assert len(list(view.iterate(0, 2_001, **which))) > len(read[0])
+            assert not excerpt._read
+
+    assert read[0] == read[1] != []
+
+
 def test_an_excerpt_is_read_once_for_all_that_a_command_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
