@@ -171,7 +171,7 @@ def _record_question(root: Path, turn: dict[str, str]) -> None:
     args = {"questions": [{"question": question, "header": "h", "options": []}]}
     call = {**turn, "tool_name": "AskUserQuestion", "tool_use_id": "toolu_0004a", "tool_input": args}
     _hook(root, "PreToolUse", **call)
-    answers = {word("answerkey", texts): word("chosen", texts)}
+    answers = {word("answerkey", texts): f"{word('chosen', texts)} {'.' * 20_000}"}
     _hook(
         root, "PostToolUse", **call, tool_response={"answers": answers, "usage": {word("usagekey", texts): 5}}
     )
@@ -265,7 +265,7 @@ def _record_bookkeeping(store: Store) -> None:
                 "erasure": "ab" * 16, "events": ["cd" * 16], "reason": word("erasing", texts),
                 "who": word("user", people)}},
             {"event_type": "restore", "operation": "end", "payload": {
-                "target": f"/opt/{word('target', never)}",
+                "target": f"/attic/{word('target', never)}",
                 "left": [[word("left", texts, paths), word("why", texts, paths)]]}},
             {"event_type": "cursor", "title": word("consumer", texts), "payload": {
                 "consumer": word("consumers", texts), "position": 3}},
