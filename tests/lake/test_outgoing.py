@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -173,6 +172,7 @@ def planted(tmp_path: Path) -> Iterator[Store]:
                     "event_type": "action", **session, "tool": TOKEN, "model": TOKEN, "tool_use_id": TOKEN,
                     "agent_version": TOKEN, "branch": TOKEN, "path": f"a/{TOKEN}.py", "message_id": TOKEN,
                     "related_to": [f"turn:{KEY}_001", f"turn:{TOKEN}_001", TOKEN],
+                    "reinforces": ["session:the-river-otter-swims_a1b2c3d4"],
                     "payload": {"args": {"password": PASSWORD, TOKEN: [TOKEN]}, "usage": {"input": 1}},
                 },
                 {
@@ -182,7 +182,7 @@ def planted(tmp_path: Path) -> Iterator[Store]:
                 {"event_type": TOKEN, "agent_session_id": TOKEN, "agent": TOKEN, "payload": {}},
             ]
         )  # fmt: skip
-        os.unlink(store.layout.config_file)
+        Path(store.layout.config_file).write_text('[redaction]\ndeny = ["river otter"]\n')
         store.reread_rules()
         yield store
 
