@@ -36,7 +36,7 @@ _OF_POSITIONS = "position >= $1 AND position < $2"
 _OF_TYPES = {
     ("session",): "event_type = 'session'",
     ("content",): "event_type = 'content'",
-    ("restore", "turn"): "event_type IN ('restore', 'turn')",
+    ("restore",): "event_type = 'restore'",
 }
 
 
