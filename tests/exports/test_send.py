@@ -24,7 +24,7 @@ from eventlog.exports.locusgraph.deliveries import States
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, ApiKey, endpoint_of, key_from
 from eventlog.exports.locusgraph.rest import ProtocolError
 from eventlog.exports.locusgraph.send import Options, SendReport
-from eventlog.query import engine
+from eventlog.query.binding import Binding
 from eventlog.recorder import lifecycle
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import LINK_NAMES
@@ -159,13 +159,13 @@ def test_what_passes_is_waited_out(store: Store, name: str) -> None:
 def test_contexts_are_read_as_they_are_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many contexts there are, the projections are folded once; none is left out or comes twice."""
     folds: list[object] = []
-    bind = engine.Binding.bind
+    bind = Binding.bind
 
     def binding(*given: Any) -> None:
         folds.append(given)
         bind(*given)
 
-    monkeypatch.setattr(engine.Binding, "bind", binding)
+    monkeypatch.setattr(Binding, "bind", binding)
     with store.view() as view:
         whole = list(anchors.changed(view, store, 0))
         monkeypatch.setattr(streams, "_FETCH_ROWS", 1)
