@@ -138,6 +138,7 @@ class Bound:
     folded: "dict[str, str]" = field(default_factory=dict)  # the folded projections, as `fold.exact`
     # Which of joins.DERIVED are tables: for one session, or for all (None).
     derived: "dict[str, str | None]" = field(default_factory=dict)
+    present: frozenset[str] = frozenset()  # of joins.DERIVED, those that all events together can have rows of
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: "frozenset[str] | None" = None  # of `events`, also of the tail; None before the tail is loaded
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
@@ -194,10 +195,11 @@ class Bound:
         def events(name: str) -> str:
             return "events" if session is None else joins.of_session(name, "events", session)
 
-        presence = self.con.execute(joins.has_any(events(""))).fetchall()[0]
-        present = dict(zip(joins.DERIVED, presence, strict=True))
+        present = self.present if session is None and self.present else _present(self.con, events(""))
+        if session is None:
+            self.present = present
         for table in sorted(wanted):
-            relation = joins.derived(table, events(table)) if present[table] else joins.none(table)
+            relation = joins.derived(table, events(table)) if table in present else joins.none(table)
             self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{table} AS FROM {relation}")
             self.derived[table] = session
 
@@ -409,6 +411,18 @@ class Binding:
             return f"({source.events_with_anchors(paths, tail)})"
 
         return fold.merge(self.con, generation.catalog, "work.fresh", history, wanted, known)
+
+
+def derived_of(con: duckdb.DuckDBPyConnection, events: str) -> joins.Derived:
+    """`joins.derived` of these events, without what they cannot have a row of: planning it takes long."""
+    present = _present(con, events)
+    return lambda name: joins.derived(name, events) if name in present else joins.none(name)
+
+
+def _present(con: duckdb.DuckDBPyConnection, events: str) -> frozenset[str]:
+    """Those of joins.DERIVED that there can be a row of."""
+    (presence,) = con.execute(joins.has_any(events)).fetchall()
+    return frozenset(name for name, is_present in zip(joins.DERIVED, presence, strict=True) if is_present)
 
 
 def bind_counts(
