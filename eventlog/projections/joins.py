@@ -135,7 +135,7 @@ def derived(name: str, events: str) -> str:
 
     The events stand in it once: a view of them that leaves out people takes long to plan.
     """
-    return f"(WITH given AS NOT MATERIALIZED (SELECT * FROM {events}) FROM ({_SELECTS[name]('given')}))"
+    return f"(WITH these AS NOT MATERIALIZED (SELECT * FROM {events}) FROM ({_SELECTS[name]('these')}))"
 
 
 def of_session(name: str, events: str, session_id: str) -> str:

@@ -24,6 +24,7 @@ from eventlog.exports.locusgraph.deliveries import States
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, ApiKey, endpoint_of, key_from
 from eventlog.exports.locusgraph.rest import ProtocolError
 from eventlog.exports.locusgraph.send import Options, SendReport
+from eventlog.projections import joins
 from eventlog.query.binding import Binding
 from eventlog.recorder import lifecycle
 from eventlog.recorder.recorder import Recorder
@@ -172,6 +173,29 @@ def test_contexts_are_read_as_they_are_asked_for(store: Store, monkeypatch: pyte
         assert list(anchors.changed(view, store, 0)) == whole
         assert len([one for one in whole if one.group != "renamed"]) == 5
     assert len(folds) == 2
+
+
+def test_contexts_derive_what_their_events_can_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I21: to plan what no event tells of would take most of the time of a small log."""
+    names: list[str] = []
+    derive = joins.derived
+
+    def noted(name: str, events: str) -> str:
+        names.append(name)
+        return derive(name, events)
+
+    monkeypatch.setattr(joins, "derived", noted)
+    with new_store(tmp_path) as store:
+        append_as_before(
+            store, [row for row in small_log() if row["event_type"] not in ("decision", "error")]
+        )
+        with store.view() as view:
+            assert list(anchors.changed(view, store, 0))
+            assert names == ["acts"]
+        append_as_before(store, small_log())
+        with store.view() as view:
+            assert list(anchors.changed(view, store, 0))
+        assert sorted(names[1:]) == ["acts", "decided", "resolved"]
 
 
 def test_contexts_of_a_damaged_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
