@@ -16,6 +16,7 @@ from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
 from benchmarks.process import environment, git, locus, run, seconds_of
 from benchmarks.repository import make_repository
 from benchmarks.stores import sealed_store
+from benchmarks.workload import generate, with_stored_contents
 from eventlog import Store
 from eventlog.exports import database
 from eventlog.query.confined import GRACE_S
@@ -23,6 +24,8 @@ from tests.cli.test_confine import LARGE, LONG
 
 _PAGE = Path(__file__).parents[1] / "docs/sql.md"
 _TIMEOUT_S = 0.5
+_SMALL_EVENTS = 300
+_PROJECTIONS = ("turns", "sessions", "sessions_master", "llm_calls")
 _ASK_CONTENTS = "select blob_at(path, turn) from (select unnest($1) as path, unnest($2) as turn)"
 
 
@@ -35,6 +38,14 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_questions,
+        ),
+        Row(
+            name="sql-next",
+            work="turns, sessions, sessions master, model calls of a small log, asked of one Store",
+            anchor="the first of these questions alone",
+            unit=TIME_UNIT,
+            durability="neither writes",
+            prepare=_next,
         ),
         Row(
             name="sql-file-at",
@@ -119,6 +130,25 @@ def _questions(bench: Bench) -> Iterator[Sides]:
                 },
                 size=f"{source.events:,} events, merged to segments: {segments}",
             )
+
+
+@contextmanager
+def _next(bench: Bench) -> Iterator[Sides]:
+    questions = [f"select count(*) from {name}" for name in _PROJECTIONS]
+
+    def seconds_of_questions(count: int) -> float:
+        with Store.open(path) as store:
+            return sum(seconds_of(partial(store.query, question)) for question in questions[:count])
+
+    with bench.scratch("sql-next") as directory:
+        path = f"{directory}/store"
+        with Store.init(path) as store:
+            store.append(with_stored_contents(store, generate(bench.seed, _SMALL_EVENTS)))
+        yield Sides(
+            ours=lambda: seconds_of_questions(len(questions)),
+            anchor=lambda: seconds_of_questions(1),
+            size=f"{_SMALL_EVENTS} events, none sealed",
+        )
 
 
 def _more(took: dict[str, list[float]]) -> list[float]:

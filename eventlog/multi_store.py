@@ -140,15 +140,18 @@ def _answering(opened: Opened) -> Any:
 
 @contextmanager
 def _sources(opened: Opened) -> "Iterator[list[StoreSource]]":
-    from eventlog.query.engine import Snapshot
+    from eventlog.query.connection_cache import ConnectionCache
+    from eventlog.query.engine import Bound, Snapshot
     from eventlog.query.multi_store_engine import StoreSource
 
     with ExitStack() as stack:
-        views = {name: stack.enter_context(store.view()) for name, store in opened.stores.items()}
-        yield [
-            StoreSource(name, Snapshot(views[name], store.layout, store.fs, counting=store.line_counts))
-            for name, store in opened.stores.items()
-        ]
+        sources = []
+        for name, store in opened.stores.items():
+            view = stack.enter_context(store.view())
+            cache = stack.enter_context(ConnectionCache[Bound]())
+            snapshot = Snapshot(view, store.layout, store.fs, None, cache, store.line_counts)
+            sources.append(StoreSource(name, snapshot))
+        yield sources
 
 
 def _of_user() -> list[str]:

@@ -7,7 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -15,6 +15,9 @@ from hypothesis import settings
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import DIRECTORIES, Layout, StoreFiles
 from tests.levels import LEVELS, level_of, may_be_fast, rank_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
 # of examples bounds it, so that a busy machine changes no verdict.
@@ -125,6 +128,22 @@ def layout(store_dir: str) -> Layout:
 @pytest.fixture
 def store_id() -> bytes:
     return STORE_ID
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> "list[DuckDBPyConnection]":
+    """Those to DuckDB that are opened, as they are opened."""
+    from eventlog.projections import source
+
+    opened: list[DuckDBPyConnection] = []
+    connect = source.connect
+
+    def counted() -> "DuckDBPyConnection":
+        opened.append(connect())
+        return opened[-1]
+
+    monkeypatch.setattr(source, "connect", counted)
+    return opened
 
 
 @pytest.fixture

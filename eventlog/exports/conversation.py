@@ -7,12 +7,14 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eventlog.base import jsontext
 from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.log import upcast
 from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.query.lookup import Query
 from eventlog.query.people import allowed, payload_within
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
@@ -80,6 +82,9 @@ def conversations(
 
     Args: derived: with `begun`; priced: with `costs` and `prices`.
     """
+    from eventlog.query.connection_cache import ConnectionCache
+    from eventlog.query.engine import Bound, Snapshot, run
+
     conditions, parameters = ["true"], list[Any]()
     if session_id is not None:
         parameters.append([session_id] if isinstance(session_id, str) else list(session_id))
@@ -88,25 +93,25 @@ def conversations(
         conditions.append(
             f"session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since:d})"
         )
-    session_rows = _ask(
-        store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(conditions)} "
-        "order by first_position", parameters,
-    )  # fmt: skip
-    sessions = [dict(zip(_SESSION, row, strict=True)) for row in session_rows.rows]
-    for start in range(0, len(sessions), _PRICED_AT_ONCE):
-        chunk = sessions[start : start + _PRICED_AT_ONCE]
-        costs, prices = _costs(store, view, chunk) if priced else ({}, None)
-        for session in chunk:
-            yield _read(store, view, session, derived, costs, prices)
+    listed = f"select {', '.join(_SESSION)} from sessions where {' and '.join(conditions)}"
+    people = allowed(store.fs, store.layout)
+    with ConnectionCache[Bound]() as cache:
+        ask = partial(run, Snapshot(view, store.layout, store.fs, cache=cache, people=people))
+        rows = ask(f"{listed} order by first_position", parameters).rows
+        sessions = [dict(zip(_SESSION, row, strict=True)) for row in rows]
+        for start in range(0, len(sessions), _PRICED_AT_ONCE):
+            chunk = sessions[start : start + _PRICED_AT_ONCE]
+            costs, prices = _costs(ask, chunk) if priced else ({}, None)
+            for session in chunk:
+                calls = ask(_CALLS if derived else _COUNTED, [session["session_id"]])
+                yield _read(store, view, session, calls, costs, prices)
 
 
-def _costs(
-    store: "Store", view: "LogView", sessions: "Sequence[JsonObject]"
-) -> "tuple[dict[int, Decimal], str | None]":
+def _costs(ask: Query, sessions: "Sequence[JsonObject]") -> "tuple[dict[int, Decimal], str | None]":
     """The costs of the calls of these sessions, by position, and the source of the prices."""
     names = [session["session_id"] for session in sessions]
     placeholders = ", ".join(f"${n}" for n in range(1, len(names) + 1))
-    rows = _ask(store, view, _COSTS.format(sessions=placeholders), names).rows if names else []
+    rows = ask(_COSTS.format(sessions=placeholders), names).rows if names else []
     return {position: cost for position, cost, _ in rows}, rows[0][2] if rows else None
 
 
@@ -114,13 +119,12 @@ def _read(
     store: "Store",
     view: "LogView",
     session: JsonObject,
-    derived: bool,
+    calls: "Result",
     costs: "dict[int, Decimal]",
     prices: "str | None",
 ) -> Conversation:
-    call_rows = _ask(store, view, _CALLS if derived else _COUNTED, [session["session_id"]]).rows
-    counted = {row[0] for row in call_rows}
-    begun = {position: began_us for position, began_us, *_ in call_rows if began_us is not None}
+    counted = {row[0] for row in calls.rows}
+    begun = {position: began_us for position, began_us, *_ in calls.rows if began_us is not None}
     events = []
     policy = allowed(store.fs, store.layout)
     texts = PayloadTexts.of(view, store.blobs)
@@ -135,13 +139,6 @@ def _read(
     store.line_counts.fill(events)
     session_costs = {position: costs[position] for position in counted if position in costs}
     return Conversation(session, events, begun, session_costs, prices if session_costs else None)
-
-
-def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
-    from eventlog.query.engine import Snapshot, run
-
-    people = allowed(store.fs, store.layout)
-    return run(Snapshot(view, store.layout, store.fs, people=people), sql, parameters)
 
 
 def doubt_at_end(events: "Iterable[JsonObject]") -> "str | None":

@@ -20,7 +20,7 @@ from eventlog.base.errors import EventLogError, QueryError
 from eventlog.exports import files, streams
 from eventlog.log import checked
 from eventlog.projections import source
-from eventlog.query.engine import bind_counts
+from eventlog.query.binding import bind_counts
 from eventlog.query.views import NAMES, PRICES, PROJECTIONS, over_events
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from eventlog.base import jsontext
 from eventlog.base.layout import TMP_DIR
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
-from eventlog.query.engine import Binding, Snapshot
+from eventlog.query.binding import Snapshot
 from eventlog.query.people import allowed
 from eventlog.query.safe import Statement
 
@@ -60,7 +60,7 @@ def of_views(
     memory = next(sizes)
     while True:
         with _connected(store, memory) as con:
-            binding = Binding(con, snapshot, use_index=use_index)
+            binding = snapshot.binding(con, use_index=use_index)
             try:
                 binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
                 if columns is None:
@@ -73,7 +73,7 @@ def of_views(
                 larger_memory = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
                 if larger_memory is not None:
                     memory = larger_memory
-                elif binding.generation is not None and source.may_be_damage(error, of_ours=True):
+                elif binding.bound.generation is not None and source.may_be_damage(error, of_ours=True):
                     use_index = False
                 else:
                     segments = view.manifest.segments

@@ -53,39 +53,48 @@ def fold(
     wanted: "Collection[str]",
     schema: str = "main",
     beside: "Sequence[str]" = (),
+    known: "Collection[str]" = (),
 ) -> None:
     """Make the tables of an index for the projections of `wanted`, and of those they rest on, in `schema`.
 
-    Args: beside: statements to run in between, where one thread would be idle.
+    Args: beside: statements to run in between, where one thread would be idle; known: what earlier calls made
+    of the same events on this connection.
     """
-    made = closure(wanted)
-    con.execute(WORK)
-    con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
-    _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
-    con.execute(f"CREATE TABLE {schema}.calls AS {_CALLS_OF_INDEX}")
-    con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
-    if "turns" not in made:
-        return
-    con.execute(f"CREATE TABLE work.used AS {d.token_sums(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
-    con.execute("DROP TABLE work.rows")
-    if "sessions_master" in made:
+    missing = closure(wanted) - set(known)
+    if not known:
+        con.execute(WORK)
+        con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
+        _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
+        con.execute(f"CREATE TABLE {schema}.calls AS {_CALLS_OF_INDEX}")
+        con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
+    if "turns" in missing:
+        counted = f"(SELECT * FROM work.rows WHERE {_NOT_BEATEN})"
+        con.execute(f"CREATE TABLE work.used AS {d.token_sums(counted)}")
+        con.execute("DROP TABLE work.rows")
+    if "sessions_master" in missing:
         keys = d.master_keys(f"({d.master_rows(events)})")
         beside = [f"CREATE TABLE {schema}.master_keys AS {keys}", *beside]
-    _fold_events(con, events, schema, sessions="sessions" in made, beside=beside)
-    if "sessions_master" in made:
+    _fold_events(con, events, schema, missing, beside)
+    if "sessions_master" in missing:
         master = d.sessions_master(f"{schema}.sessions", f"{schema}.master_keys")
         con.execute(f"CREATE TABLE {schema}.sessions_master AS {master}")
 
 
 def merge(
-    con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History, wanted: "Collection[str]"
+    con: duckdb.DuckDBPyConnection,
+    index: str,
+    fresh: str,
+    history: History,
+    wanted: "Collection[str]",
+    known: "Collection[str]" = (),
 ) -> "dict[str, str]":
     """The projections of `wanted` from an index and the events it does not know: as `exact` gives them.
 
-    Args: index: the catalog of the index's tables; fresh: relation of the events after the index.
+    Args: index: the catalog of the index's tables; fresh: relation of the events after the index; known: as
+    for `fold`.
     """
     made = closure(wanted)
-    _fold_fresh(con, index, fresh, history, made)
+    _fold_fresh(con, index, fresh, history, made, known)
     folded: dict[str, str] = {
         projection: f"(SELECT * FROM {index}.{projection} WHERE NOT {_IN_TOUCHED} "
         f"UNION ALL SELECT * FROM work.{projection})"
@@ -95,7 +104,7 @@ def merge(
     if "llm_calls" in made:
         folded["llm_calls"] = f"FROM {index}.beaten UNION ALL FROM work.beaten"
     if "sessions_master" in made:
-        con.execute(f"CREATE VIEW work.master_keys AS {_merged_keys(index, fresh)}")
+        con.execute(f"CREATE OR REPLACE VIEW work.master_keys AS {_merged_keys(index, fresh)}")
         folded["sessions_master"] = f"({d.sessions_master(folded['sessions'], 'work.master_keys')})"
     return folded
 
@@ -168,8 +177,23 @@ def closure(wanted: "Collection[str]") -> set[str]:
 
 
 def _fold_fresh(
-    con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History, made: set[str]
+    con: duckdb.DuckDBPyConnection,
+    index: str,
+    fresh: str,
+    history: History,
+    made: set[str],
+    known: "Collection[str]" = (),
 ) -> None:
+    missing = made - set(known)
+    if not known:
+        _meet(con, index, fresh, history)
+    if "turns" in missing:
+        _touch(con, index, fresh, history)
+    _fold_events(con, "work.history", "work", missing)
+
+
+def _meet(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:
+    """Make `work.rows`, `work.rivals` and `work.beaten`: the calls of `fresh` beside those of the index."""
     con.execute(WORK)
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(fresh)}")
     con.execute(
@@ -182,8 +206,10 @@ def _fold_fresh(
         history,
         rivals=True,
     )
-    if "turns" not in made:
-        return
+
+
+def _touch(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:
+    """Make `work.touched`, `work.history` and `work.used`: the sessions to fold again, and their events."""
     con.execute(
         "CREATE TABLE work.touched AS SELECT DISTINCT session_id FROM ("
         f"SELECT session_id FROM {fresh} UNION ALL "
@@ -197,7 +223,6 @@ def _fold_fresh(
         "UNION ALL SELECT position FROM work.rows)"
     )
     con.execute(f"CREATE TABLE work.used AS {d.token_sums('work.calls')}")
-    _fold_events(con, "work.history", "work", sessions="sessions" in made)
 
 
 def _beat(con: duckdb.DuckDBPyConnection, keys: str, history: History, rivals: bool = False) -> None:
@@ -219,16 +244,17 @@ def _fold_events(
     con: duckdb.DuckDBPyConnection,
     events: str,
     schema: str,
-    *,
-    sessions: bool,
+    missing: "Collection[str]",
     beside: "Sequence[str]" = (),
 ) -> None:
-    """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.used`."""
-    con.execute(f"CREATE TABLE work.told AS {d.lifecycle_rows(events)}")
-    con.execute(f"CREATE TABLE work.parts AS {d.event_rows(events)}")
-    con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
+    """Make those of `turns` and `sessions` that are `missing`, in `schema`, from all events of whole sessions
+    and `work.used`."""
+    if "turns" in missing:
+        con.execute(f"CREATE TABLE work.told AS {d.lifecycle_rows(events)}")
+        con.execute(f"CREATE TABLE work.parts AS {d.event_rows(events)}")
+        con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
     with _beside(con, beside):
-        if sessions:
+        if "sessions" in missing:
             select = d.sessions("work.parts", "work.told", "work.used", f"{schema}.turns")
             con.execute(f"CREATE TABLE {schema}.sessions AS {select}")
 

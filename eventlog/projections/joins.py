@@ -134,8 +134,11 @@ Derived = Callable[[str], str]
 
 
 def derived(name: str, events: str) -> str:
-    """What events show of turns, or of errors: a row for each that has any of it."""
-    return f"({_SELECTS[name](events)})"
+    """What events show of turns, or of errors: a row for each that has any of it.
+
+    The events stand in it once: a view of them that leaves out people takes long to plan.
+    """
+    return f"(WITH these AS NOT MATERIALIZED (SELECT * FROM {events}) FROM ({_SELECTS[name]('these')}))"
 
 
 def of_session(name: str, events: str, session_id: str) -> str:

@@ -11,7 +11,7 @@ connection does not survive a fork, so a process releases its own before it fork
 import atexit
 import os
 from collections.abc import Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import WeakSet
 
 
@@ -28,6 +28,12 @@ class ConnectionCache(Generic[_Connection]):
     def __init__(self) -> None:
         self._held: list[tuple[Hashable, _Connection]] = []
         _ALL.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def take(self, snapshot_key: Hashable) -> "_Connection | None":
         """The connection for this snapshot, now the caller's; one for another snapshot is closed."""

@@ -13,20 +13,40 @@ from eventlog.projections import joins, operations
 from eventlog.query import added
 
 
-def make(con: duckdb.DuckDBPyConnection, wanted: Collection[str], session: "str | None") -> None:
-    """Make tables of `wanted`, names of joins.DERIVED, from `events`. Args: session: the only one."""
+def make(
+    con: duckdb.DuckDBPyConnection,
+    wanted: Collection[str],
+    session: "str | None",
+    present: "frozenset[str] | None" = None,
+) -> frozenset[str]:
+    """Make tables of `wanted`, names of joins.DERIVED, from `events`; those that can have a row.
+
+    Args: session: the only one that is asked for; present: what an earlier call gave for all sessions.
+    """
 
     def events(name: str) -> str:
         return "events" if session is None else joins.of_session(name, "events", session)
 
-    presence = con.execute(joins.has_any(events(""))).fetchall()[0]
-    present = dict(zip(joins.DERIVED, presence, strict=True))
+    present = present or _present(con, events(""))
     for name in sorted(wanted):
-        is_folded = name == joins.FOLDED or not present[name]
-        relation = joins.none(name) if is_folded else joins.derived(name, events(name))
+        is_query = name in present and name != joins.FOLDED
+        relation = joins.derived(name, events(name)) if is_query else joins.none(name)
         con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{name} AS FROM {relation}")
-    if joins.FOLDED in wanted and present[joins.FOLDED]:
+    if joins.FOLDED in wanted and joins.FOLDED in present:
         _add_undone(con)
+    return present
+
+
+def derived_of(con: duckdb.DuckDBPyConnection, events: str) -> joins.Derived:
+    """`joins.derived` of these events, without what they cannot have a row of: planning it takes long."""
+    present = _present(con, events)
+    return lambda name: joins.derived(name, events) if name in present else joins.none(name)
+
+
+def _present(con: duckdb.DuckDBPyConnection, events: str) -> frozenset[str]:
+    """Those of joins.DERIVED that there can be a row of."""
+    (presence,) = con.execute(joins.has_any(events)).fetchall()
+    return frozenset(name for name, is_present in zip(joins.DERIVED, presence, strict=True) if is_present)
 
 
 def _add_undone(con: duckdb.DuckDBPyConnection) -> None:

@@ -14,7 +14,7 @@ import duckdb
 from eventlog.base.errors import QueryError
 from eventlog.log import checked
 from eventlog.projections import fold, settled, source
-from eventlog.query import added, engine, safe, views
+from eventlog.query import added, binding, engine, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.people import EVERYBODY
 
@@ -71,7 +71,7 @@ def _answer(
         called = statement.functions & of_files.NAMES
         named = set(views.NAMES) if statement.lists_catalog else set(statement.tables & set(views.NAMES))
         named |= of_files.VIEWS if called else set()
-        extras = engine.extras_meant(statement)
+        extras = binding.extras_meant(statement)
         made: of_files.Functions | None = None
         relation = None
         bound = False
@@ -139,7 +139,7 @@ def _bind(
     counts = None
     if views.COUNTS in extras and snapshot.counting is not None:
         counts = f"{catalog}.main.line_counts"
-        engine.bind_counts(con, counts, snapshot.counting)
+        binding.bind_counts(con, counts, snapshot.counting)
     for name in named - _TABLES - {"events"}:
         con.execute(f"CREATE VIEW {name} AS {views.over_events(name, counts=counts)}")
 

@@ -181,10 +181,11 @@ Rows = dict["str | None", list[Figures]]
 @contextmanager
 def asking(store: "Store") -> "Iterator[Query]":
     """A way to ask in SQL, always about the same snapshot of the log."""
-    from eventlog.query.engine import Snapshot, run
+    from eventlog.query.connection_cache import ConnectionCache
+    from eventlog.query.engine import Bound, Snapshot, run
 
-    with store.view() as view:
-        yield partial(run, Snapshot(view, store.layout, store.fs, counting=store.line_counts))
+    with store.view() as view, ConnectionCache[Bound]() as cache:
+        yield partial(run, Snapshot(view, store.layout, store.fs, None, cache, store.line_counts))
 
 
 def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> Figures:

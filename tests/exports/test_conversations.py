@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eventlog import Recorder, Store
 from eventlog.exports import agent_trace, atif, otlp
+from eventlog.exports.conversation import conversations
 from eventlog.query import prices
 from eventlog.reports import figures
 from locus_cli.main import run
@@ -84,6 +85,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         store.seal()
         store.append(conversation())
         yield store
+
+
+def test_all_conversations_come_of_one_connection(store: Store, connections: list[object]) -> None:
+    """I21: however many sessions there are, they are folded once, and priced."""
+    with store.view() as view:
+        sessions = list(conversations(store, view, priced=True, derived=True))
+
+    assert len(sessions) > 1
+    assert len(connections) == 1
 
 
 # -- trajectories ----------------------------------------------------------------------------------

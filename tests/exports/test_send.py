@@ -24,7 +24,8 @@ from eventlog.exports.locusgraph.deliveries import States
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, ApiKey, endpoint_of, key_from
 from eventlog.exports.locusgraph.rest import ProtocolError
 from eventlog.exports.locusgraph.send import Options, SendReport
-from eventlog.query import engine
+from eventlog.projections import joins
+from eventlog.query.binding import Binding
 from eventlog.recorder import lifecycle
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import LINK_NAMES
@@ -159,19 +160,42 @@ def test_what_passes_is_waited_out(store: Store, name: str) -> None:
 def test_contexts_are_read_as_they_are_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many contexts there are, the projections are folded once; none is left out or comes twice."""
     folds: list[object] = []
-    bind = engine.Binding.bind
+    bind = Binding.bind
 
     def binding(*given: Any) -> None:
         folds.append(given)
         bind(*given)
 
-    monkeypatch.setattr(engine.Binding, "bind", binding)
+    monkeypatch.setattr(Binding, "bind", binding)
     with store.view() as view:
         whole = list(anchors.changed(view, store, 0))
         monkeypatch.setattr(streams, "_FETCH_ROWS", 1)
         assert list(anchors.changed(view, store, 0)) == whole
         assert len([one for one in whole if one.group != "renamed"]) == 5
     assert len(folds) == 2
+
+
+def test_contexts_derive_what_their_events_can_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I21: to plan what no event tells of would take most of the time of a small log."""
+    names: list[str] = []
+    derive = joins.derived
+
+    def noted(name: str, events: str) -> str:
+        names.append(name)
+        return derive(name, events)
+
+    monkeypatch.setattr(joins, "derived", noted)
+    with new_store(tmp_path) as store:
+        append_as_before(
+            store, [row for row in small_log() if row["event_type"] not in ("decision", "error")]
+        )
+        with store.view() as view:
+            assert list(anchors.changed(view, store, 0))
+            assert names == ["acts"]
+        append_as_before(store, small_log())
+        with store.view() as view:
+            assert list(anchors.changed(view, store, 0))
+        assert sorted(names[1:]) == ["acts", "decided", "resolved"]
 
 
 def test_contexts_of_a_damaged_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

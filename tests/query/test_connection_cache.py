@@ -1,6 +1,7 @@
 """The connection that stays for the next question: what it answers, what it may do, and when it goes."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from eventlog.base.errors import QueryError, Refused
 from eventlog.base.layout import MANIFEST_DIR
 from eventlog.log import pins
-from eventlog.projections import joins, source
+from eventlog.projections import definitions, index, joins
 from eventlog.query import engine
 from eventlog.query.engine import Limits
 from eventlog.store import Store
@@ -33,6 +34,15 @@ QUESTIONS = (
     "SELECT 1",
 )
 _FEW = QUESTIONS[2:8:2]
+# About columns that rest on other events: costs, people, lines of contents, settled ids, joined columns.
+OF_OTHER_EVENTS = (
+    "SELECT session_id, cost_usd, unpriced_calls FROM sessions ORDER BY session_id",
+    "SELECT session_id, turn, person, host FROM turns ORDER BY ALL",
+    "SELECT position, lines_added, lines_removed, tool, model FROM files ORDER BY position",
+    "SELECT position, context_id, extends FROM events ORDER BY position",
+    "SELECT session_id, turn, models, files_read, errors_resolved FROM turns ORDER BY ALL",
+    "SELECT position, resolved FROM errors ORDER BY position",
+)
 
 
 @pytest.fixture
@@ -43,17 +53,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> list[duckdb.DuckDBPyConnection]:
-    """Those that questions open, as they open them."""
-    opened: list[duckdb.DuckDBPyConnection] = []
-    connect = source.connect
+def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What questions fold, as they fold it."""
+    index.code8()
+    made: list[str] = []
+    for name in ("call_rows", "turns", "sessions", "sessions_master"):
+        monkeypatch.setattr(definitions, name, _noting(getattr(definitions, name), name, made))
+    return made
 
-    def counted() -> duckdb.DuckDBPyConnection:
-        opened.append(connect())
-        return opened[-1]
 
-    monkeypatch.setattr(source, "connect", counted)
-    return opened
+def _noting(text: Callable[..., str], name: str, made: list[str]) -> Callable[..., str]:
+    def noted(*relations: str) -> str:
+        made.append(name)
+        return text(*relations)
+
+    return noted
 
 
 def _tell(store: Store, number: int) -> None:
@@ -100,18 +114,74 @@ def test_questions_about_one_moment_share_a_connection(
         assert sum(map(_is_open, connections)) == 1
 
 
-def test_a_question_that_needs_more_makes_it_beside_what_was_there(
-    store: Store, connections: list[duckdb.DuckDBPyConnection]
+def test_what_a_question_lacks_is_added_to_the_connection_before(
+    store: Store, connections: list[duckdb.DuckDBPyConnection], folds: list[str]
 ) -> None:
-    """I21: two questions that take turns do not cost a connection each time."""
-    for question in (*QUESTIONS, *QUESTIONS):
+    """I21: whatever a question needs, it connects to nothing again, and folds what no other has folded."""
+    for question in (*QUESTIONS, *OF_OTHER_EVENTS, *QUESTIONS, *OF_OTHER_EVENTS):
         store.query(question)
 
-    assert len(connections) <= 6
+    assert len(connections) == 1
+    assert folds == ["call_rows", "turns", "sessions", "sessions_master"]
+
+
+def test_what_lags_behind_an_index_is_folded_once(
+    store: Store, connections: list[duckdb.DuckDBPyConnection], folds: list[str]
+) -> None:
+    """I21: so it is with sessions that a newer event touches."""
+    _sealed(store)
+    _tell(store, 1)
+    folds.clear()
+    store.query("SELECT sum(completion_tokens) FROM llm_calls")
+    assert folds == ["call_rows"]
     known = len(connections)
-    for question in QUESTIONS:
+    for question in (*QUESTIONS, *OF_OTHER_EVENTS, *QUESTIONS):
         store.query(question)
+
     assert len(connections) == known
+    assert [folds.count(name) for name in ("turns", "sessions")] == [1, 1]
+
+
+def test_a_projection_after_a_count_comes_from_the_index(
+    store: Store, connections: list[duckdb.DuckDBPyConnection], folds: list[str]
+) -> None:
+    """I21: a connection that was locked without the index does not fold the whole log instead."""
+    _sealed(store)
+    folds.clear()
+    store.query("SELECT count(*) FROM events")
+    known = len(connections)
+    store.query("SELECT session_id FROM sessions")
+
+    assert folds == []
+    assert len(connections) == known + 1
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_questions_in_any_order_answer_as_each_alone(tmp_path: Path, sealed: bool) -> None:
+    """I6, I21: what was added for some questions changes no answer of another."""
+    with Store.init(tmp_path / ".locus", force=True) as store:
+        _tell(store, 0)
+        place = {"session_id": "session0"}
+        store.append(
+            [
+                event("session", 90, operation="start", context_id="session:a_session0", **place),
+                event("error", 91, turn=0, extends=["session:session-session0_session0"], **place),
+            ]
+        )
+        if sealed:
+            _sealed(store)
+            _tell(store, 1)
+        asked = [*QUESTIONS, *OF_OTHER_EVENTS]
+        alone = {}
+        for question in asked:
+            store._connections.release()
+            alone[question] = store.query(question).rows
+        dice = random.Random(24)
+        for _ in range(4):
+            store._connections.release()
+            dice.shuffle(asked)
+            for number, question in enumerate(asked):
+                assert store.query(question).rows == alone[question], asked[: number + 1]
 
 
 @pytest.mark.parametrize("sealed", [False, True])

@@ -17,7 +17,7 @@ from eventlog.base.fs import REAL
 from eventlog.base.types import COLUMN_NAMES
 from eventlog.log.reader import LogView
 from eventlog.projections import fold, source
-from eventlog.query import engine, safe
+from eventlog.query import binding, engine, safe
 from eventlog.query.engine import Snapshot
 from eventlog.query.views import COLUMNS_OF, NAMES
 from tests.projections.logs import Log, event
@@ -70,7 +70,7 @@ def test_a_long_tail_reads_like_a_short_one(log: Log, count: int, monkeypatch: p
     """I21: how the tail gets into DuckDB, row by row or as Arrow, changes no value."""
     log.append(*(full_event(i) for i in range(count)), full_event(0))
     rows = log.rows("SELECT * FROM events")
-    monkeypatch.setattr(engine, "_TAIL_BY_ROW_MAX", 0)
+    monkeypatch.setattr(binding, "_TAIL_BY_ROW_MAX", 0)
 
     assert len(rows) == count
     assert log.rows("SELECT * FROM events") == rows
@@ -277,7 +277,7 @@ def test_a_view_goes_on_without_the_connection_of_a_question(
     log.seal()
     log.make_index()
     log.append(event("action", 1), event("action", 2, session_id="s1"))
-    monkeypatch.setattr(engine, "_TAIL_BY_ROW_MAX", 0)
+    monkeypatch.setattr(binding, "_TAIL_BY_ROW_MAX", 0)
     with log.view() as view:
         asked = engine.run(
             Snapshot(view, log.layout, REAL), "SELECT turn, seq FROM events ORDER BY position"

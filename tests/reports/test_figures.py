@@ -291,6 +291,15 @@ def test_cache_writes_are_priced_by_how_long_they_last(prices: Prices) -> None:
     assert prices.source.library == "genai-prices" and prices.source.version
 
 
+def test_all_figures_come_of_one_connection(store: Store, prices: Prices, connections: list[object]) -> None:
+    """I21: statistics ask many questions about one moment of the log, and fold it once."""
+    with figures.asking(store) as query:
+        figures.tell(query, (None, "day", "model", "tool", "session"), prices)
+        figures.rewritten_since(query)
+
+    assert len(connections) == 1
+
+
 def test_without_prices_all_else_is_counted(store: Store, prices: Prices) -> None:
     """P7: without the library there is no cost, and nothing is called unpriced or free."""
     with figures.asking(store) as query:

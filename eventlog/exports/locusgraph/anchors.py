@@ -9,7 +9,6 @@ yet: nothing of it is written. Pure except for the queries; one thread.
 import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.base.names import project_context, turn_context
@@ -18,6 +17,7 @@ from eventlog.exports.locusgraph import wire
 from eventlog.log.numbering import default_context
 from eventlog.projections import definitions, joins, resolutions
 from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.query.derived import derived_of
 from eventlog.replay.certainty import EXACT, NONE
 
 if TYPE_CHECKING:
@@ -91,10 +91,11 @@ def changed(
     collected = ContextFacts() if facts is None else facts
 
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[Anchor]:
+        con.execute(_KEYS)
         con.execute(_ENDS)
         con.execute(_WAITING)
         con.execute(_touched(since))
-        con.execute(_derived(con.execute(_FIRST).fetchall()[0][0]))
+        _derive(con)
         _collect_facts(con, since, collected, store)
         yield from _masters(list(streams.rows(con, _MASTERS)), store)
         yield from map(_session, streams.rows(con, _SESSIONS))
@@ -124,11 +125,19 @@ def _collect_facts(con: "duckdb.DuckDBPyConnection", since: int, facts: ContextF
     ]
 
 
+# What most statements read of sessions. A table of its own: to plan what sessions are to each other takes
+# longer than to work it out for a small log.
+_KEYS = """
+    CREATE TABLE session_keys AS
+    SELECT session_id, context_id, agent, repo, turn_count, end_reason, first_position, last_position,
+        opened_position
+    FROM sessions"""
+
 _PROVISIONAL = definitions.default_context("session_id")
 # Such a session has had no prompt yet, so its name may still come.
 _WAITING = f"""
     CREATE TABLE waiting AS
-    SELECT session_id, context_id, agent, first_position AS place FROM sessions
+    SELECT session_id, context_id, agent, first_position AS place FROM session_keys
     WHERE turn_count = 0 AND context_id = {_PROVISIONAL} AND session_id NOT IN (
         SELECT session_id FROM events
             WHERE event_type = 'session' AND operation = 'end' AND session_id IS NOT NULL)"""
@@ -137,7 +146,7 @@ _WAITING = f"""
 _LATE = f"""
     SELECT session_id, min(position) FROM events
     WHERE position < {{since}} AND session_id IN (
-        SELECT session_id FROM sessions WHERE first_position < {{since}} AND last_position >= {{since}}
+        SELECT session_id FROM session_keys WHERE first_position < {{since}} AND last_position >= {{since}}
             AND session_id NOT IN (SELECT session_id FROM waiting))
     GROUP BY session_id
     HAVING count(turn) FILTER (event_type <> 'session') = 0
@@ -148,7 +157,7 @@ _MASTERS_UNTOUCHED = """
     SELECT context_id, repo, project_name, extends FROM sessions_master
     WHERE repo NOT IN (SELECT repo FROM masters_touched)"""
 _UNTOUCHED = """
-    SELECT context_id FROM sessions
+    SELECT context_id FROM session_keys
     WHERE session_id NOT IN (SELECT session_id FROM sessions_touched)
         AND session_id NOT IN (SELECT session_id FROM waiting)
     UNION ALL SELECT context_id FROM turns
@@ -164,7 +173,7 @@ _PARENTS = """
 _ENDS = f"""
     CREATE TABLE ends AS
     SELECT position, epoch_us({HAPPENED_AT}) AS "at" FROM events
-    WHERE position IN (SELECT last_position FROM sessions UNION ALL SELECT last_position FROM turns
+    WHERE position IN (SELECT last_position FROM session_keys UNION ALL SELECT last_position FROM turns
         UNION ALL SELECT last_position FROM sessions_master)"""
 
 
@@ -180,7 +189,7 @@ def _touched(since: int) -> str:
     if since <= 0:
         return """
             CREATE TABLE masters_touched AS SELECT repo FROM sessions_master;
-            CREATE TABLE sessions_touched AS SELECT session_id FROM sessions;
+            CREATE TABLE sessions_touched AS SELECT session_id FROM session_keys;
             CREATE TABLE turns_touched AS SELECT session_id, turn FROM turns"""
     call = "hash(coalesce(agent, ''), coalesce(message_id, ''), coalesce(request_id, ''))"
     calls = "event_type = 'llm' AND (message_id IS NOT NULL OR request_id IS NOT NULL)"
@@ -190,7 +199,7 @@ def _touched(since: int) -> str:
             WHERE {calls} AND position < {since}
                 AND {call} IN (SELECT {call} FROM events WHERE {calls} AND position >= {since});
         CREATE TABLE named AS
-            SELECT s.session_id FROM sessions s JOIN events e ON e.session_id = s.session_id
+            SELECT s.session_id FROM session_keys s JOIN events e ON e.session_id = s.session_id
                 AND e.event_type = 'session' AND e.context_id = s.context_id
             GROUP BY ALL HAVING min(e.position) >= {since};
         CREATE TABLE gone AS
@@ -202,13 +211,13 @@ def _touched(since: int) -> str:
             SELECT session_id FROM (
                 SELECT session_id, end_reason, lead(opened_position) OVER (
                     PARTITION BY repo, agent ORDER BY opened_position) AS next_opened
-                FROM sessions)
+                FROM session_keys)
             WHERE end_reason IN ('rollover', 'superseded') AND next_opened >= {since};
         CREATE TABLE masters_touched AS
             SELECT repo FROM sessions_master
             WHERE last_position >= {since} OR repo IN (SELECT repo FROM gone);
         CREATE TABLE sessions_touched AS
-            SELECT session_id FROM sessions
+            SELECT session_id FROM session_keys
             WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM lost)
                 OR session_id IN (SELECT session_id FROM ended)
                 OR session_id IN (SELECT e.session_id FROM events e JOIN (
@@ -221,24 +230,25 @@ def _touched(since: int) -> str:
                 OR (session_id, turn) IN (SELECT (session_id, turn) FROM lost)"""
 
 
-_FIRST = "SELECT coalesce(min(first_position), 0) FROM sessions JOIN sessions_touched USING (session_id)"
+_FIRST = "SELECT coalesce(min(first_position), 0) FROM session_keys JOIN sessions_touched USING (session_id)"
 
 
-def _derived(first: int) -> str:
-    """SQL for tables `turns_derived` and `sessions_derived` of the columns that no fold has.
+def _derive(con: "duckdb.DuckDBPyConnection") -> None:
+    """Make the tables `turns_derived` and `sessions_derived` of the columns that no fold has.
 
     They derive from the events of touched sessions, and from those that resolve an error of another session.
     """
+    first = con.execute(_FIRST).fetchall()[0][0]
     events = f"""(SELECT * FROM events WHERE position >= {first} AND (session_id IN
         (SELECT session_id FROM sessions_touched) OR (event_type = 'error' AND resolved)))"""
     turns = "(SELECT t.* FROM turns t JOIN turns_touched USING (session_id, turn))"
     sessions = "(SELECT s.* FROM sessions s JOIN sessions_touched USING (session_id))"
-    derive = partial(joins.derived, events=events)
-    return f"""
+    derive = derived_of(con, events)
+    con.execute(f"""
         CREATE TABLE turns_derived AS SELECT session_id, turn, files_read, decisions, actions_taken
             FROM {joins.with_anchors(turns, derive, frozenset(("acts", "decided")))};
         CREATE TABLE sessions_derived AS SELECT session_id, errors_resolved
-            FROM ({joins.sessions(sessions, derive, frozenset(("resolved",)))})"""
+            FROM ({joins.sessions(sessions, derive, frozenset(("resolved",)))})""")
 
 
 _MASTERS = """
@@ -269,7 +279,7 @@ _TURNS = """
         t.end_certainty,
         e."at", s.context_id AS session_context
     FROM turns t JOIN turns_derived d USING (session_id, turn)
-    JOIN (SELECT session_id, context_id FROM sessions) s ON s.session_id = t.session_id
+    JOIN session_keys s ON s.session_id = t.session_id
     LEFT JOIN ends e ON e.position = t.last_position ORDER BY t.first_position"""
 
 
