@@ -5,13 +5,17 @@ thread; several processes and machines may have one place open.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
+from eventlog.base.fs import REAL, walk_names
+
+_PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Place:
                 entries += [Entry(str(found["path"]), int(found["size"])) for found in batch]
         return sorted((entry for entry in entries if entry.name > after), key=lambda entry: entry.name)
 
-    def directories(self, prefix: str) -> "list[str]":
+    def directories(self, prefix: str) -> "Sequence[str]":
         """The names of the parts directly below `prefix`, sorted."""
         with _errors(f"{self.address(prefix)} cannot be listed"):
             found = self._obstore.list_with_delimiter(self._client, prefix)
@@ -89,6 +93,19 @@ class Place:
                 self._obstore.delete(self._client, name)
             except FileNotFoundError:
                 pass
+
+    def delete_pieces(self, prefix: str) -> None:
+        """Delete what writers that were killed left in a folder; storages of objects have no such pieces.
+
+        The client writes `NAME#NUMBER` and links it to NAME. A writer that loses its piece fails.
+        """
+        if not self.uri.startswith("file:"):
+            return
+        directory = f"{unquote(urlsplit(self.uri).path)}/{prefix}"
+        with _errors(f"{self.address(prefix)} cannot be searched"):
+            for name in walk_names(REAL, directory) if os.path.isdir(directory) else ():
+                if _PIECE.fullmatch(name):
+                    REAL.unlink(f"{directory}/{name}")
 
     @property
     def _obstore(self) -> Any:
@@ -128,7 +145,7 @@ def open_place(uri: str) -> Place:
     return Place(uri.rstrip("/"), client)
 
 
-def _client_options() -> "dict[str, Any]":
+def _client_options() -> Any:
     host = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
     return {"allow_http": host in ("127.0.0.1", "::1", "localhost")}
 

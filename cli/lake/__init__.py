@@ -1,0 +1,1 @@
+"""`locus publish` and `locus lake …`: stores of many machines in one place."""
