@@ -5,6 +5,7 @@ One thread.
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
@@ -153,8 +154,8 @@ def _check_same_log(place: Place, source: Source, file: LiveFile, footer: "dict[
 def _published_identity(place: Place, file: LiveFile, footer: "dict[str, str]") -> Identity:
     if "ids" in footer and "last_event_id" in footer:
         return Identity(footer["ids"], footer["last_event_id"])
-    with place.open(file.name) as opened:
-        return identity_of([pq.read_table(opened, columns=["position", "event_id"])])
+    table = pq.read_table(pa.BufferReader(place.read(file.name)), columns=["position", "event_id"])
+    return identity_of(table.to_batches())
 
 
 def _fold_packs(state: Published, place: Place, source: Source, named: "set[str]") -> None:

@@ -148,8 +148,7 @@ def _outdated(place: "Place", source: "Source", state: Published) -> "Iterator[t
 
 def _differs(place: "Place", source: "Source", file: LiveFile, policy: Policy) -> bool:
     try:
-        with place.open(file.name) as opened:
-            published = pq.read_table(opened, use_threads=False)
+        published = pq.read_table(pa.BufferReader(place.read(file.name)), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise Corruption(place.address(file.name), f"it cannot be read: {error}") from error
     return not published.equals(source.table(file.base, file.end, policy))
