@@ -91,7 +91,8 @@ def expected_table(store: Store, policy: Policy = ALL) -> "pa.Table":
 def assert_published(store: Store, place: Place, policy: Policy = ALL) -> None:
     """The place has each event of the log once, as the policy lets it leave; and the contents."""
     live, expected = live_table(store, place), expected_table(store, policy)
-    assert live["position"].to_pylist() == expected["position"].to_pylist()
+    found, positions = live["position"].to_pylist(), expected["position"].to_pylist()
+    assert found == positions, (found, positions, names(place))
     assert live.equals(expected)
     with store.view() as view:
         log = source.opened(store, view, policy)
