@@ -55,6 +55,7 @@ SECTIONS: Sections = (
     Entry("sql", "read.sql", "Ask a question in SQL."),
     "Send",
     Entry("export", "export", "Write what is recorded to files for other programs."),
+    Entry("lake", "lake", "Tables over the stores that published to one place, and replay from there."),
     "Keep",
     Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),
 )
