@@ -1,4 +1,4 @@
-"""`locus lake …`: stores of many machines in one place (docs/lake.md)."""
+"""`locus publish` and `locus lake …`: stores of many machines in one place (docs/lake.md)."""
 
 import click
 
@@ -12,4 +12,4 @@ SECTIONS: Sections = (
 
 @click.command("lake", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
 def command() -> None:
-    """Tables over the stores that published to one place, and replay from there."""
+    """Replay turns of stores that published to one place."""

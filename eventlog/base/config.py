@@ -38,6 +38,12 @@
     [export]                             # what exports contain about people (docs/people.md)
     people = "digest"                    # "no", which is the default, keyed digests, or "full"
 
+    [publish]                            # what `locus publish` lets out (docs/lake.md §3)
+    texts = true                         # prompts, words of the model, titles, …; by default none
+    contents = true                      # contents of files; by default none
+    paths = false                        # no paths in the repository; by default they leave
+    people = "full"                      # or "no"; keyed digests by default
+
 A file that cannot be parsed stops nobody: the defaults apply, what the last good file denied stays denied,
 and `problem` names the file, the line and what to do. Parsing TOML takes longer than a whole hook call, so
 the parsed settings are stored in a derived twin, which is valid while it names the file's digest.
@@ -82,6 +88,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "briefing": {"at_start": bool, "overlaps": bool, "tokens": int},
     "export": {"people": _People},
     "integrity": {"check_days": int},
+    "publish": {"texts": bool, "contents": bool, "paths": bool, "people": _People},
     "sessions": {"idle_hours": int},
     "undo": {"agents": bool, "tell": bool},
 }
@@ -94,6 +101,7 @@ _DEFAULTS: "dict[str, object]" = {
     "max_sessions": None, "max_bytes": None, "shared_context": False, "codes_base": None,
     "briefing_at_start": False, "briefing_overlaps": False, "briefing_tokens": None, "people": PEOPLE[0],
     "check_days": None, "idle_hours": None, "undo_agents": False, "undo_tell": False, "problem": None,
+    "publish_texts": False, "publish_contents": False, "publish_paths": True, "publish_people": PEOPLE[1],
 }  # fmt: skip
 # The keys of the file that are called otherwise here.
 _NAMES = {
@@ -125,6 +133,10 @@ class Config:
     idle_hours: "int | None"
     undo_agents: bool
     undo_tell: bool
+    publish_texts: bool
+    publish_contents: bool
+    publish_paths: bool
+    publish_people: str
     problem: "str | None"
 
     def __init__(self, **settings: object) -> None:
@@ -229,7 +241,7 @@ def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
                 raise _wrong(data, name, f"{name} cannot be below zero")
             elif section in ("retention", "sessions") and value == 0:
                 raise _wrong(data, name, f"{name} cannot be zero; without it there is no such limit")
-            settings[name] = value
+            settings[f"publish_{name}" if section == "publish" else name] = value
     return settings
 
 

@@ -101,9 +101,11 @@ class CountedPlace(Place):
         self.ranges: list[tuple[str, int, int]] = []
 
     def read_end(self, name: str, length: int) -> bytes:
-        self.ends.append(name)
+        if name.endswith(".evp"):
+            self.ends.append(name)
         return super().read_end(name, length)
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        self.ranges.append((name, start, length))
+        if name.endswith(".evp"):
+            self.ranges.append((name, start, length))
         return super().read_range(name, start, length)

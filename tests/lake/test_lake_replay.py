@@ -76,8 +76,8 @@ def test_a_turn_of_a_store_that_is_gone(place: Place, tmp_path: Path, locus: Loc
 
 
 def test_many_files_need_few_requests(s3_place: Place, s3: S3Server, tmp_path: Path) -> None:
-    """A turn of 600 files in 30 directories: one read of the pack's end, and at most one GET a level and two
-    for files, whatever their number."""
+    """A turn of 600 files in 30 directories: one read of the pack's end, and a few GETs for all trees and all
+    files, whatever their number."""
     (tmp_path / "work").mkdir()
     files = {f"d{n % 30}/e{n % 3}/f{n}.txt": b"%d\n" % n * (n % 50) for n in range(600)}
     store = recorded(tmp_path / "work", files)
@@ -89,6 +89,6 @@ def test_many_files_need_few_requests(s3_place: Place, s3: S3Server, tmp_path: P
     counts = s3.counts()
     assert report.files == 600 and not report.missing
     assert len(counted.ends) == 1
-    assert len(counted.ranges) <= 5
+    assert len(counted.ranges) <= 3
     assert counts["requests"]["GET"] <= 12, counts
     gone(store)
