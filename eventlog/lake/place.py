@@ -4,6 +4,7 @@ The client is `obstore` (the Rust crate object_store), which repeats requests wh
 thread; several processes and machines may have one place open.
 """
 
+import io
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -67,10 +68,11 @@ class Place:
             options = {"range": {"suffix": length}}
             return bytes(self._obstore.get(self._client, name, options=options).bytes())
 
-    def open(self, name: str) -> Any:
+    def open(self, name: str) -> "ObjectReader":
         """A binary file to read by ranges, as pyarrow takes it. Raises: NotFound."""
         with _errors(f"{self.address(name)} cannot be read"):
-            return self._obstore.open_reader(self._client, name)
+            size = int(self._obstore.head(self._client, name)["size"])
+        return ObjectReader(self, name, size)
 
     def list(self, prefix: str, after: str = "") -> "list[Entry]":
         """The objects below `prefix` (whole parts of names), sorted by name; only those after `after`."""
@@ -118,6 +120,38 @@ class Place:
         from obstore import exceptions
 
         return exceptions
+
+
+class ObjectReader(io.RawIOBase):
+    """An object as a file: each read is one request of so many bytes."""
+
+    def __init__(self, place: Place, name: str, size: int) -> None:
+        super().__init__()
+        self._read_range = place.read_range
+        self._name = name
+        self._size = size
+        self._offset = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._offset
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        self._offset = max(0, start + offset)
+        return self._offset
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._offset)
+        count = left if size < 0 else min(size, left)
+        data = self._read_range(self._name, self._offset, count) if count else b""
+        self._offset += len(data)
+        return data
 
 
 def open_place(uri: str) -> Place:
