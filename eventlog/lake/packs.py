@@ -213,10 +213,10 @@ def _groups(members: Iterable[_Content]) -> Iterator[list[_Content]]:
 
 def live_packs(place: Place, state: Chain) -> list[Entry]:
     """The packs of a store in a place, without those that a rewrite removed; in the order of their names."""
-    removed = {_stem(name) for rewrite in state.rewrites for name in rewrite.removes_packs}
-    removed -= {_stem(name) for rewrite in state.rewrites for name in rewrite.adds_packs}
+    removed = {stem_of(name) for rewrite in state.rewrites for name in rewrite.removes_packs}
+    removed -= {stem_of(name) for rewrite in state.rewrites for name in rewrite.adds_packs}
     entries = place.list(f"{chain.prefix_of(state.store_id)}/packs")
-    return [entry for entry in entries if _stem(entry.name) not in removed]
+    return [entry for entry in entries if stem_of(entry.name) not in removed]
 
 
 def named_packs(place: Place, names: Iterable[str]) -> "set[str]":
@@ -224,7 +224,7 @@ def named_packs(place: Place, names: Iterable[str]) -> "set[str]":
     named: set[str] = set()
     for name in names:
         named.update(jsontext.decode(chain.metadata_of(place, name).get("packs", "[]").encode()))
-    return {_stem(name) for name in named}
+    return {stem_of(name) for name in named}
 
 
 def published_ids(place: Place, state: Chain) -> "set[bytes]":
@@ -233,8 +233,8 @@ def published_ids(place: Place, state: Chain) -> "set[bytes]":
     A pack that none names may be removed by `maintain` and does not count; nor does one that cannot be read.
     """
     wanted = named_packs(place, [file.name for file in state.live])
-    wanted |= {_stem(name) for rewrite in state.rewrites for name in rewrite.adds_packs}
-    entries = [entry for entry in live_packs(place, state) if _stem(entry.name) in wanted]
+    wanted |= {stem_of(name) for rewrite in state.rewrites for name in rewrite.adds_packs}
+    entries = [entry for entry in live_packs(place, state) if stem_of(entry.name) in wanted]
     ids: set[bytes] = set()
     for _, tables in tables_of(place, state.store_id, entries):
         if isinstance(tables, PackTables):
@@ -274,9 +274,9 @@ def read_tables(place: Place, store_id: bytes, entry: Entry) -> PackTables:
         tables = place.read_range(entry.name, base, until - base)
     # Its digest covers the header, too: that of this store and no other.
     header = encode_header(store_id)
-    return decode_tables(header, tables, end[-FOOTER_SIZE:], entry.size, address, _stem(entry.name))
+    return decode_tables(header, tables, end[-FOOTER_SIZE:], entry.size, address, stem_of(entry.name))
 
 
-def _stem(name: str) -> str:
+def stem_of(name: str) -> str:
     """The hash in the name of a pack."""
     return name.rpartition("/")[2].partition(".")[0]
