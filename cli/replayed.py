@@ -19,7 +19,7 @@ def show_replayed(
 ) -> None:
     """Print what was written and what was not; ends the command with 4 where something is missing.
 
-    Args: what: names the turn, the moment and the directory, in the order of the JSON; paths: those asked for.
+    Args: what: the turn, the moment and the directory, in the order of the JSON; paths: those asked for.
     """
     # Files of the turn that are missing: lost since, or never captured. Both make it partial.
     absent = [(_text(path), reason) for path, reason in (*report.missing, *report.skipped)]

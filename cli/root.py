@@ -55,6 +55,8 @@ SECTIONS: Sections = (
     Entry("sql", "read.sql", "Ask a question in SQL."),
     "Send",
     Entry("export", "export", "Write what is recorded to files for other programs."),
+    Entry("publish", "lake.publish", "Copy what is new to a bucket or folder that machines share."),
+    Entry("lake", "lake", "Replay turns of stores that published to one place."),
     "Keep",
     Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),
 )

@@ -19,7 +19,7 @@
       index/line-counts                              derived: lines of changes (docs/sql.md)
       index/blame-<hash32>                            derived: origins of the lines of a file (docs/blame.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
-      index/lake-<hash16>                             derived: what was published to a place (docs/lake.md §2)
+      index/lake-<hash16>                            derived: what was published to a place (docs/lake.md)
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
       snapshots/idx/<n:020d>.evx                      derived
@@ -37,7 +37,7 @@
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
       memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,compact,gc,restore,search,context,publish}.lock    empty, for flock, never deleted
+      locks/{append,maintain,compact,gc,restore,search,context,publish}.lock    empty, for flock, stay
       locks/{contents,contents-next}.lock             the same: taken to store what hooks deferred
       locks/{worktree,export}-*.lock                  the same
       locks/{maintainer,briefing}.lock                the same

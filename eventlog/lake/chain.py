@@ -256,6 +256,16 @@ def is_publication(name: str) -> bool:
     return "/events/" in name
 
 
+def stem_of(name: str) -> str:
+    """The hash in the name of a pack."""
+    return name.rpartition("/")[2].partition(".")[0]
+
+
+def rewritten_number(name: str) -> int:
+    """The number of the rewrite for which a file was made, from its name."""
+    return int(name.rpartition("/")[2].partition("-")[0])
+
+
 def base_of(name: str) -> int:
     """The base in the name of a publication."""
     return int(name.rpartition("/")[2].partition(".")[0])

@@ -227,21 +227,6 @@ def named_packs(place: Place, names: Iterable[str]) -> "set[str]":
     return {stem_of(name) for name in named}
 
 
-def published_ids(place: Place, state: Chain) -> "set[bytes]":
-    """The ids in the packs that a store's live files, and its rewrites, name: they are published already.
-
-    A pack that none names may be removed by `maintain` and does not count; nor does one that cannot be read.
-    """
-    wanted = named_packs(place, [file.name for file in state.live])
-    wanted |= {stem_of(name) for rewrite in state.rewrites for name in rewrite.adds_packs}
-    entries = [entry for entry in live_packs(place, state) if stem_of(entry.name) in wanted]
-    ids: set[bytes] = set()
-    for _, tables in tables_of(place, state.store_id, entries):
-        if isinstance(tables, PackTables):
-            ids.update(tables.ids())
-    return ids
-
-
 def tables_of(
     place: Place, store_id: bytes, entries: "list[Entry]"
 ) -> "Iterator[tuple[Entry, PackTables | EventLogError]]":

@@ -20,9 +20,9 @@ from eventlog.base.errors import PARSE_ERRORS, Ambiguous, Corruption, EventLogEr
 from eventlog.base.types import COLUMN_NAMES
 from eventlog.lake import chain
 from eventlog.lake.chain import Chain, LiveFile
-from eventlog.lake.contents import VERIFY, PublishedContents
 from eventlog.lake.packs import live_packs, named_packs, stem_of
 from eventlog.lake.place import Entry, Place
+from eventlog.lake.published_contents import VERIFY, PublishedContents
 from eventlog.log import upcast
 from eventlog.log.rows import Selection, rows_of, selected
 from eventlog.log.segment import ANCHOR_PAYLOAD, read_columns, slices

@@ -413,7 +413,7 @@ def _names_to_read(columns: "Sequence[str] | None") -> "list[str]":
 
 def _as_of_log(table: "pa.Table", names: "Sequence[str]") -> "pa.Table":
     table = table.replace_schema_metadata(None)
-    return _with_anchors_joined(table) if ANCHOR_PAYLOAD in names else table
+    return _with_anchors_joined(table) if "payload" in names else table
 
 
 def _unreadable(error: Exception, path: str) -> Corruption:

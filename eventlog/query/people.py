@@ -100,7 +100,7 @@ def within(people: People, event: Mapping[str, Any], payload: dict[str, Any]) ->
     if people.digest is None:
         return shown
     named = {name: payload[name] for name in KEYS if payload.get(name)}
-    return shown | {name: _digested(people.digest, value) for name, value in named.items()}
+    return shown | {name: digested(people.digest, value) for name, value in named.items()}
 
 
 def payload_within(
@@ -118,7 +118,7 @@ def payload_within(
     return text if visible == payload else jsontext.encode_fast(visible).decode("utf-8")
 
 
-def _digested(digest: Digest, who: Any) -> Any:
+def digested(digest: Digest, who: Any) -> Any:
     """A host, or a person: one digest of the column `person`."""
     if not isinstance(who, dict):
         return digest(str(who))

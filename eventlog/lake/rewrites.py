@@ -1,0 +1,218 @@
+"""Making anew what a place should not have any more of a store (docs/lake.md §5).
+
+Files whose rows an erasure changed, packs with contents that were erased or withheld since, and all that a
+wider policy let out. Each step may be repeated; creating `rewrites/<n>.json` makes it so. One thread, under
+the lock `publish`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from blake3 import blake3
+
+from eventlog.base import config, jsontext
+from eventlog.base.errors import Corruption, Refused
+from eventlog.lake.chain import (
+    ERASURE,
+    MERGE,
+    POLICY,
+    Chain,
+    LiveFile,
+    Rewrite,
+    decode_rewrite,
+    metadata_of,
+    pack_name,
+    prefix_of,
+    read_chain,
+    rewrite_name,
+    rewritten_name,
+    rewritten_number,
+)
+from eventlog.lake.packs import made_packs
+from eventlog.lake.policy import Policy
+from eventlog.lake.published import Published, ids_of, packs_in
+
+if TYPE_CHECKING:
+    from eventlog.lake.place import Place
+    from eventlog.lake.probe import Creator
+    from eventlog.lake.source import Source
+
+
+@dataclass(slots=True)
+class Made:
+    """What was made anew: files and packs, and why contents are missing that a pack had."""
+
+    files: int = 0
+    packs: int = 0
+    missing: "dict[bytes, str]" = field(default_factory=dict)
+
+
+def narrower(policy: Policy, other: Policy) -> Policy:
+    """What both let out."""
+    return Policy(
+        policy.texts and other.texts,
+        policy.contents and other.contents,
+        policy.paths and other.paths,
+        min(policy.people, other.people, key=config.PEOPLE.index),
+    )
+
+
+def make(place: "Place", source: "Source", creator: "Creator", state: Published, made: Made) -> bool:
+    """Make anew what has to be; True where something was, or another was first: then read the state again.
+
+    Raises: Refused, EventLogError of the storage, Corruption.
+    """
+    files = list(_outdated(place, source, state))
+    gone = _packs_to_remove(place, source, state)
+    if not files and not gone:
+        return False
+    by_policy = any(state.policies[file.name] != policy for file, policy in files)
+    reason = POLICY if by_policy or (gone and not source.policy.contents) else ERASURE
+    added_packs = _remade_packs(source, creator, state, gone, made) if source.policy.contents else []
+    added = [_remade(place, source, creator, state, file, policy, gone) for file, policy in files]
+    rewrite = Rewrite(
+        state.chain.next_rewrite,
+        reason,
+        tuple(file.name for file, _ in files),
+        tuple(added),
+        tuple(sorted(gone)),
+        tuple(added_packs),
+    )
+    if _put(place, source.store_id, creator, rewrite):
+        made.files += len(added)
+        made.packs += len(gone)
+    return True
+
+
+def bring_back(
+    place: "Place", source: "Source", creator: "Creator", state: Published, names: Iterable[str]
+) -> None:
+    """Make packs live again that a rewrite removed: a wider policy lets the same bytes out."""
+    rewrite = Rewrite(state.chain.next_rewrite, MERGE, (), (), (), tuple(sorted(names)))
+    _put(place, source.store_id, creator, rewrite)
+
+
+def sweep(place: "Place", store_id: bytes) -> "list[str]":
+    """Delete what is dead since the last erasure; the answer are the names that may not be deleted."""
+    left = []
+    for name in deletable(place, read_chain(place, store_id)):
+        try:
+            place.delete(name)
+        except Refused:
+            left.append(name)
+    place.delete_pieces(prefix_of(store_id))
+    return left
+
+
+def deletable(place: "Place", chain: Chain) -> "Iterator[str]":
+    """The objects that the last rewrite by an erasure or a policy, and all before it, left dead.
+
+    What a merge took out since is not among them: tables may still name it, and it holds nothing erased.
+    """
+    last = max((rewrite.number for rewrite in chain.rewrites if rewrite.reason != MERGE), default=0)
+    if not last:
+        return
+    later = [rewrite for rewrite in chain.rewrites if rewrite.number > last]
+    stays = {file.name for file in (*chain.live, *chain.waiting)}
+    stays.update(name for rewrite in later for name in (*rewrite.removes, *rewrite.removes_packs))
+    prefix = prefix_of(chain.store_id)
+    for entry in place.list(f"{prefix}/events"):
+        if entry.name not in stays:
+            yield entry.name
+    for entry in place.list(f"{prefix}/rewritten"):
+        if entry.name not in stays and rewritten_number(entry.name) <= last:
+            yield entry.name
+    removed: set[str] = set()
+    for rewrite in chain.rewrites:
+        removed = (removed | set(rewrite.removes_packs)) - set(rewrite.adds_packs)
+    for entry in packs_in(place, chain.store_id):
+        if entry.name in removed and entry.name not in stays:
+            yield entry.name
+
+
+def _outdated(place: "Place", source: "Source", state: Published) -> "Iterator[tuple[LiveFile, Policy]]":
+    """The live files that have to be made anew, each with its policy from now on."""
+    for file in state.chain.live:
+        policy = state.policies[file.name]
+        if policy.widens(source.policy):
+            yield file, narrower(policy, source.policy)
+        elif not source.erasures <= state.erasures[file.name]:
+            if _differs(place, source, file, policy):
+                yield file, policy
+            else:
+                state.erasures[file.name] = source.erasures
+
+
+def _differs(place: "Place", source: "Source", file: LiveFile, policy: Policy) -> bool:
+    try:
+        with place.open(file.name) as opened:
+            published = pq.read_table(opened, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise Corruption(place.address(file.name), f"it cannot be read: {error}") from error
+    return not published.equals(source.table(file.base, file.end, policy))
+
+
+def _packs_to_remove(place: "Place", source: "Source", state: Published) -> "set[str]":
+    """Packs that hold what they should not, also such as no file names: their publisher was killed."""
+    held = dict(state.packs)
+    if state.searched != len(source.forbidden) or (held and not source.policy.contents):
+        listed = packs_in(place, source.store_id)
+        unknown = [entry for entry in listed if entry.name not in held.keys() | state.removed_packs]
+        held |= ids_of(place, source.store_id, unknown)
+        state.searched = len(source.forbidden)
+    if not source.policy.contents:
+        return set(held)
+    return {name for name, ids in held.items() if ids & source.forbidden}
+
+
+def _remade_packs(
+    source: "Source", creator: "Creator", state: Published, gone: "set[str]", made: Made
+) -> "list[str]":
+    """Create packs of what the packs that go hold and may stay; their names."""
+    wanted: set[bytes] = set().union(*(ids for name, ids in state.packs.items() if name in gone))
+    wanted -= source.forbidden.union(*(ids for name, ids in state.packs.items() if name not in gone))
+    names = []
+    for pack in made_packs(source.store.blobs, wanted, made.missing):
+        names.append(pack_name(source.store_id, pack.name))
+        creator.create(names[-1], pack.data)
+    return names
+
+
+def _remade(
+    place: "Place",
+    source: "Source",
+    creator: "Creator",
+    state: Published,
+    file: LiveFile,
+    policy: Policy,
+    gone: "set[str]",
+) -> LiveFile:
+    """Create the file that takes the place of another."""
+    stems = jsontext.decode(metadata_of(place, file.name).get("packs", "[]"))
+    packs = [stem for stem in stems if pack_name(source.store_id, stem) not in gone | state.removed_packs]
+    data = source.file(file.base, file.end, policy, packs)
+    digest = blake3(data).hexdigest()
+    name = rewritten_name(source.store_id, state.chain.next_rewrite, file.base, digest)
+    creator.create(name, data)
+    return LiveFile(name, file.base, file.end, len(data))
+
+
+def _put(place: "Place", store_id: bytes, creator: "Creator", rewrite: Rewrite) -> bool:
+    """Create a rewrite; False where another has its number: what was made for it is deleted then."""
+    name = rewrite_name(store_id, rewrite.number)
+    if creator.create(name, rewrite.encoded()):
+        return True
+    data = place.read(name)
+    if data == rewrite.encoded():
+        return True  # the answer was lost, or a copy of the store did the same
+    others = {file.name for file in decode_rewrite(data, place.address(name)).adds}
+    for file in rewrite.adds:
+        if file.name not in others:
+            try:
+                place.delete(file.name)
+            except Refused:
+                pass  # nobody can name it any more; the next sweep lists it
+    return False
