@@ -1,8 +1,8 @@
 """The events of a store as they leave it for a lake: under a policy, redacted once more (docs/lake.md §3).
 
 Each column and each key of a payload is made anew from what `policy.py` and `payload_keys.py` allow; what
-they do not name stays here. Memory: some thousand events at a time; for `table` and `write` their result, too.
-One thread, one view.
+they do not name stays here. Memory: some thousand events at a time; for `table` and `write` their result,
+too. One thread, one view.
 """
 
 import os
