@@ -146,15 +146,28 @@ def metadata_of(place: Place, name: str) -> "dict[str, str]":
 
     Raises: Corruption, NotFound.
     """
+    return keys_of(footer_of(place, name))
+
+
+def footer_of(place: Place, name: str) -> "pq.FileMetaData":
+    """What stands at the end of a published file: by one request, by two where it is large.
+
+    Raises: Corruption, NotFound.
+    """
     try:
         data = place.read_end(name, _FOOTER_BYTES)
         size = int.from_bytes(data[-_FOOTER_END:][:4], "little") + _FOOTER_END
         if size > len(data) == _FOOTER_BYTES:
             data = place.read_end(name, size)
-        pairs: Mapping[bytes, bytes] = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        keys = {key.decode(): value.decode() for key, value in pairs.items() if key.startswith(b"locus.")}
+        return pq.read_metadata(pa.BufferReader(data))
     except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
         raise Corruption(place.address(name), f"it is no Parquet file: {error}") from error
+
+
+def keys_of(footer: "pq.FileMetaData") -> "dict[str, str]":
+    """The keys `locus.…` of a footer, without that beginning."""
+    pairs: Mapping[bytes, bytes] = footer.metadata or {}
+    keys = {key.decode(): value.decode() for key, value in pairs.items() if key.startswith(b"locus.")}
     return {key.removeprefix("locus."): value for key, value in keys.items()}
 
 
