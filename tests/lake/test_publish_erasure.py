@@ -252,3 +252,24 @@ def test_pieces_of_files_are_erased_too(file_place: Place, tmp_path: Path) -> No
     erase(store)
     send(store, file_place)
     assert holding(file_place, tmp_path / "scratch") == []
+
+
+def test_contents_that_the_store_collected_stay_in_the_place(file_place: Place, tmp_path: Path) -> None:
+    """A pack that is made anew takes what the store has no more out of the old pack."""
+    store = new_store(tmp_path / "a")
+    kept = [b"kept content %d" % number for number in range(5)]
+    record(store, 1, "text", CANARY.encode(), *kept)
+    send(store, file_place)
+    erase(store)
+    for path in Path(store.layout.root, "snapshots/packs").iterdir():
+        path.unlink()
+    for path in Path(store.layout.root, "snapshots/idx").iterdir():
+        path.unlink()
+    store.close()
+    with Store.open(store.layout.root) as store:
+        report = send(store, file_place)
+        assert (report.packs_rewritten, report.missing) == (1, 0)
+        assert holding(file_place, tmp_path / "scratch") == []
+        with store.view() as view:
+            contents = published.read(file_place, opened(store, view, ALL), None).contents
+        assert {blob_id(data) for data in kept} <= contents
