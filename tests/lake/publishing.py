@@ -14,7 +14,7 @@ from eventlog.blobs.catalog import load_tables
 from eventlog.blobs.groups import GroupReader
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import FILE, TreeEntry
-from eventlog.lake import published, remembered, source
+from eventlog.lake import merges, published, remembered, source
 from eventlog.lake.chain import Chain, read_chain
 from eventlog.lake.outgoing import SCHEMA, Outgoing
 from eventlog.lake.place import Place
@@ -100,6 +100,11 @@ def assert_published(store: Store, place: Place, policy: Policy = ALL) -> None:
         needed = Outgoing(store, view, policy).contents(0, view.next_position)
         assert needed <= state.contents
         assert not state.contents & log.forbidden
+
+
+def merge(store: Store, place: Place) -> None:
+    """Merge all live files but the last, as maintenance does."""
+    assert merges.merge(place, store.identity.store_id, files_min=2) != (0, 0)
 
 
 def forget(store: Store, place: Place) -> None:

@@ -8,7 +8,7 @@ from eventlog.base.errors import Refused
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.erasure import erasure
 from eventlog.lake import published, rewrites
-from eventlog.lake.chain import ERASURE, MERGE, LiveFile, Rewrite, rewrite_name, rewritten_name
+from eventlog.lake.chain import ERASURE, MERGE, rewritten_name
 from eventlog.lake.place import Place
 from eventlog.lake.publish import publish
 from eventlog.lake.source import opened
@@ -26,6 +26,7 @@ from tests.lake.publishing import (
     copy_of,
     forget,
     holding,
+    merge,
     names,
     new_store,
     record,
@@ -150,29 +151,13 @@ def test_the_packs_of_killed_publishers_are_erased_too(file_place: Place, tmp_pa
 def test_what_killed_rewrites_and_merges_left_is_erased_too(file_place: Place, tmp_path: Path) -> None:
     """Dead files hold the text as well: a merge's inputs, and files of a rewrite without its number."""
     store = store_with_canary(tmp_path / "a", file_place)
-    _merge(store, file_place)
+    merge(store, file_place)
     assert len(holding(file_place, tmp_path / "scratch")) > 2
     file_place.create(rewritten_name(store.identity.store_id, 2, 0, "ab" * 32), CANARY.encode())
     erase(store)
     send(store, file_place)
     assert holding(file_place, tmp_path / "scratch") == []
     assert_published(store, file_place)
-
-
-def _merge(store: Store, place: Place) -> None:
-    """Merge all live files but the last, as maintenance does."""
-    chain = chain_of(store, place)
-    files = chain.live[:-1]
-    with store.view() as view:
-        log = opened(store, view, ALL)
-        data = log.file(files[0].base, files[-1].end, ALL, [])
-    name = rewritten_name(store.identity.store_id, chain.next_rewrite, files[0].base, "cd" * 32)
-    place.create(name, data)
-    added = LiveFile(name, files[0].base, files[-1].end, len(data))
-    removed = tuple(file.name for file in files)
-    packs = tuple(entry.name for entry in place.list(f"stores/{store.identity.store_id.hex()}/packs"))
-    rewrite = Rewrite(chain.next_rewrite, MERGE, removed, (added,), (), packs)
-    assert place.create(rewrite_name(store.identity.store_id, rewrite.number), rewrite.encoded())
 
 
 def test_of_two_rewrites_at_once_one_counts(file_place: Place, tmp_path: Path) -> None:
@@ -186,7 +171,7 @@ def test_of_two_rewrites_at_once_one_counts(file_place: Place, tmp_path: Path) -
     def slow(self: Place, name: str, data: bytes) -> bool:
         if "/rewrites/" in name and not merged:
             merged.append(name)
-            _merge(copy, self)
+            merge(copy, self)
         return create(self, name, data)
 
     with pytest.MonkeyPatch.context() as patch:
