@@ -266,6 +266,11 @@ def rewritten_number(name: str) -> int:
     return int(name.rpartition("/")[2].partition("-")[0])
 
 
+def store_of(name: str) -> bytes:
+    """The id of the store that an object below `stores/` belongs to."""
+    return bytes.fromhex(name.split("/", 2)[1])
+
+
 def base_of(name: str) -> int:
     """The base in the name of a publication."""
     return int(name.rpartition("/")[2].partition(".")[0])
