@@ -89,7 +89,7 @@ def plan(store: "Store", place: "Place", policy: "Policy") -> PublishPlan:
         made.withheld = len(log.forbidden)
         made.narrowed = sum(former.widens(policy) for former in state.policies.values())
         _count_events(made, log)
-        ids = log.contents(base, end, state.contents)
+        ids = log.contents(base, end, state.contents, policy)
         sizes = [location[4] for location in store.blobs.locations(ids).values()]
         made.contents, made.contents_bytes = len(sizes), sum(sizes)
         return made
@@ -116,7 +116,7 @@ def publish(
             report.left = rewrites.sweep(place, log.store_id)
             state.swept = state.swept if report.left else state.erased_to
         report.end = state.chain.end
-        if known is None or report.changed or state.swept != known.swept:
+        if state.remembered() != known:
             remembered.write(store.fs, store.layout, place.uri, state.remembered())
         report.tables = bool(report.changed and place.directories("tables"))
         return report
@@ -126,7 +126,7 @@ def _asks(state: "Published", log: "Source") -> str:
     """Why a person has to agree before more leaves, or nothing."""
     if state.chain.end == log.end:
         return ""
-    former = state.widest
+    former = state.newest_policy
     if former is None:
         return FIRST
     return WIDENED if log.policy.widens(former) else ""
@@ -200,7 +200,7 @@ def _publish_contents(
     missing: "dict[bytes, str]",
 ) -> "dict[str, frozenset[bytes]] | None":
     """Create packs of the contents that these events need; names and ids. None: read the state again."""
-    ids = log.contents(*span, state.contents)
+    ids = log.contents(*span, state.contents, log.policy)
     packs = {}
     for pack in made_packs(log.store.blobs, ids, missing):
         name = pack_name(log.store_id, pack.name)

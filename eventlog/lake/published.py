@@ -43,13 +43,13 @@ class Published:
     erasures: "dict[str, frozenset[str]]" = field(default_factory=dict)
     packs: "dict[str, frozenset[bytes]]" = field(default_factory=dict)
     removed_packs: "set[str]" = field(default_factory=set)
-    searched: int = -1
+    searched: str = ""
     erased_to: int = 0
     swept: int = 0
 
     @property
-    def widest(self) -> "Policy | None":
-        """The policy of the newest file; those of older files are no wider, or are made anew."""
+    def newest_policy(self) -> "Policy | None":
+        """That of the last file; those of older files are no wider, or are made anew."""
         return self.policies[self.chain.live[-1].name] if self.chain.live else None
 
     @property
@@ -61,8 +61,9 @@ class Published:
         """What to remember of it; all its files were brought up to the same erasures."""
         known = frozenset.intersection(*self.erasures.values()) if self.erasures else frozenset()
         removed = frozenset(self.removed_packs)
+        chain = Chain(self.chain.store_id, live=list(self.chain.live), number=self.chain.number)
         return Remembered(
-            self.chain, self.policies, known, self.packs, removed, self.searched, self.erased_to, self.swept
+            chain, self.policies, known, self.packs, removed, self.searched, self.erased_to, self.swept
         )
 
 

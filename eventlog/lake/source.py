@@ -64,9 +64,9 @@ class Source:
         """The visible events of [base, end) under a policy."""
         return self._under(policy).table(base, end)
 
-    def contents(self, base: int, end: int, known: "Collection[bytes]") -> "set[bytes]":
+    def contents(self, base: int, end: int, known: "Collection[bytes]", policy: Policy) -> "set[bytes]":
         """The ids of contents that these events need and that may leave, without those that are known."""
-        return self._under(self.policy).contents(base, end, known) - self.forbidden.union(known)
+        return self._under(policy).contents(base, end, known) - self.forbidden.union(known)
 
     def file(self, base: int, end: int, policy: Policy, packs: Iterable[str]) -> bytes:
         """The published file of [base, end)."""

@@ -16,6 +16,7 @@ from tests.lake.publishing import (
     chain_of,
     copy_of,
     forget,
+    merge,
     names,
     new_store,
     record,
@@ -218,3 +219,40 @@ def test_a_wider_policy_holds_from_then_on(file_place: Place, tmp_path: Path) ->
     with pytest.raises(Refused, match="nobody agreed"):
         record(store, 4)
         publish(store, file_place, ALL)
+
+
+def test_a_publication_that_came_too_late_is_dead(file_place: Place, tmp_path: Path) -> None:
+    """Its publisher slept while others merged the range: nobody reads it."""
+    store = new_store(tmp_path / "a")
+    for number in range(4):
+        record(store, number)
+        send(store, file_place)
+    merge(store, file_place)
+    store_id = store.identity.store_id
+    data = file_place.read(publication_name(store_id, 1))
+    file_place.delete(publication_name(store_id, 1))
+    for base in (1, 2):
+        late = publication_name(store_id, base)
+        file_place.delete(late)
+        assert file_place.create(late, data)
+    record(store, 9)
+    send(store, file_place)
+    forget(store, file_place)
+    assert not send(store, file_place).changed
+    assert_published(store, file_place)
+
+
+def test_a_merge_in_three_positions_hides_a_base_that_nobody_named(file_place: Place, tmp_path: Path) -> None:
+    """A publication inside of a merged range, under a name that the merge does not know."""
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    record(store, 2)
+    send(store, file_place)
+    for number in (3, 4):
+        record(store, number)
+        send(store, file_place)
+    merge(store, file_place)
+    late = publication_name(store.identity.store_id, 1)
+    assert file_place.create(late, file_place.read(chain_of(store, file_place).live[-1].name))
+    assert late in chain_of(store, file_place).dead
+    assert_published(store, file_place)
