@@ -23,8 +23,8 @@ _FORMAT = 1
 class Remembered:
     """The state of a store in a place after its last publish; names of files and packs are those of objects.
 
-    All live files know `erasures`. `searched` says for what all packs were searched. `erased_to` is the number
-    of the last rewrite after which objects are deleted, `swept` of the last after which all were.
+    All live files know `erasures`. `searched` says for what all packs were searched. `erased_to` is the
+    number of the last rewrite after which objects are deleted, `swept` of the last after which all were.
     """
 
     chain: Chain
