@@ -25,7 +25,7 @@ from eventlog.lake.chain import (
 from eventlog.lake.place import Entry, Place
 from eventlog.lake.policy import Policy
 from eventlog.lake.remembered import Remembered
-from eventlog.lake.source import Identity, Source, identity_of
+from eventlog.lake.source import RangeIdentity, Source, identity_of
 
 _TRIES_MAX = 5  # while others remove files that the chain has just named
 
@@ -154,9 +154,9 @@ def _check_same_log(place: Place, source: Source, file: LiveFile, footer: "dict[
         )
 
 
-def _published_identity(place: Place, file: LiveFile, footer: "dict[str, str]") -> Identity:
+def _published_identity(place: Place, file: LiveFile, footer: "dict[str, str]") -> RangeIdentity:
     if "ids" in footer and "last_event_id" in footer:
-        return Identity(footer["ids"], footer["last_event_id"])
+        return RangeIdentity(footer["ids"], footer["last_event_id"])
     table = pq.read_table(pa.BufferReader(place.read(file.name)), columns=["position", "event_id"])
     return identity_of(table.to_batches())
 

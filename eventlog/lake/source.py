@@ -26,7 +26,7 @@ FORMAT = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RangeIdentity:
     """The events of a range by their ids: BLAKE3 of positions and ids, and the id of the last event."""
 
     digest: str
@@ -56,7 +56,7 @@ class Source:
     def end(self) -> int:
         return self.view.next_position
 
-    def identity(self, base: int, end: int) -> Identity:
+    def identity(self, base: int, end: int) -> RangeIdentity:
         """That of the visible events of [base, end)."""
         return identity_of(self.view.batches(base, end, columns=("position", "event_id")))
 
@@ -114,7 +114,7 @@ def opened(store: "Store", view: "LogView", policy: Policy) -> Source:
     return Source(store, view, policy, frozenset(erasure.id for erasure in own), forbidden)
 
 
-def identity_of(tables: "Iterable[pa.RecordBatch | pa.Table]") -> Identity:
+def identity_of(tables: "Iterable[pa.RecordBatch | pa.Table]") -> RangeIdentity:
     """That of events with the columns `position` and `event_id`, in order."""
     digest = blake3()
     last = ""
@@ -123,4 +123,4 @@ def identity_of(tables: "Iterable[pa.RecordBatch | pa.Table]") -> Identity:
         lines = pc.binary_join_element_wise(pc.cast(table.column("position"), pa.string()), ids, " ")
         digest.update("".join(f"{line}\n" for line in lines.to_pylist()).encode())
         last = ids[-1].as_py() if len(ids) else last
-    return Identity(digest.hexdigest(), last)
+    return RangeIdentity(digest.hexdigest(), last)

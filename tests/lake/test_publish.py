@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.base.errors import Refused
+from eventlog.blobs.ids import blob_id
 from eventlog.lake.chain import publication_name
 from eventlog.lake.place import Place
 from tests.lake.conftest import S3Server
@@ -169,6 +170,12 @@ def test_what_a_store_remembers_decides_nothing(file_place: Place, tmp_path: Pat
         remembered.write_bytes(data)
         send(store, file_place)
         assert_published(store, file_place)
+    line, _, ids = remembered.read_bytes().partition(b"\n")
+    content = b"a content that only a damaged file knows"
+    remembered.write_bytes(line + b"\n" + blob_id(content) + ids[32:])
+    record(store, 9, "text", content)
+    send(store, file_place)
+    assert_published(store, file_place)
 
 
 def test_a_create_whose_answer_was_lost_counts(file_place: Place, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
