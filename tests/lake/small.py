@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pyarrow as pa
+from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.lake import tables
@@ -61,7 +62,7 @@ def rewrite(
 ) -> str:
     """Put a file in the place of another; its name."""
     data = file_of(store_id, base, end, **options)
-    name = rewritten_name(store_id, number, base, "0" * 64)
+    name = rewritten_name(store_id, number, base, blake3(data).hexdigest())
     assert place.create(name, data)
     made = Rewrite(number, reason, (removed,), (LiveFile(name, base, end, len(data)),))
     assert place.create(rewrite_name(store_id, number), made.encoded())
