@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
-from eventlog.base.errors import Corruption, NotFound
+from eventlog.base.errors import PARSE_ERRORS, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.lake.place import Place
 
 MERGE, ERASURE, POLICY = "merge", "erasure", "policy"
@@ -153,8 +153,11 @@ def metadata_of(place: Place, name: str) -> "dict[str, str]":
             data = place.read_end(name, size)
         pairs: Mapping[bytes, bytes] = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         keys = {key.decode(): value.decode() for key, value in pairs.items() if key.startswith(b"locus.")}
-    except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
-        raise Corruption(place.address(name), f"it is no Parquet file: {error}") from error
+    except EventLogError:
+        raise
+    except (OSError, *PARSE_ERRORS) as error:
+        why = why_unreadable(error)
+        raise Corruption(place.address(name), f"it is no Parquet file: {why}") from error
     return {key.removeprefix("locus."): value for key, value in keys.items()}
 
 
