@@ -62,7 +62,7 @@ def reasons(done: Ended) -> "dict[str, str]":
 
 
 def test_a_turn_of_a_store_that_is_gone(place: Place, tmp_path: Path, locus: Locus) -> None:
-    """The end and the start of each turn are what `locus replay` wrote while the store was there."""
+    """The end and the start of each turn are what `locus replay` wrote while the store was there (P1)."""
     odd_files(tmp_path / "work")
     store = recorded(tmp_path / "work", {}, {"src/main.py": b"print(2)\n", "empty": None})
     publish_contents(locus, store, place)
@@ -141,7 +141,7 @@ def test_a_moment_within_a_turn(file_place: Place, tmp_path: Path, locus: Locus)
 
 def test_many_files_need_few_requests(s3_place: Place, s3: S3Server, tmp_path: Path, locus: Locus) -> None:
     """A turn of 600 files in 30 directories: one read of the pack's end, and a few GETs for all trees and all
-    files, whatever their number."""
+    files, whatever their number (P6)."""
     (tmp_path / "work").mkdir()
     files = {f"d{n % 30}/e{n % 3}/f{n}.txt": b"%d\n" % n * (n % 50) for n in range(600)}
     store = recorded(tmp_path / "work", files)
@@ -236,8 +236,23 @@ def test_a_damaged_file_of_events_is_named(file_place: Place, tmp_path: Path, lo
     assert 12 in codes
 
 
+def test_a_file_of_another_store_is_not_believed(file_place: Place, tmp_path: Path, locus: Locus) -> None:
+    """Events of one store that stand among those of another are damage, not its history (I11)."""
+    ids = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        store = recorded(tmp_path / name, {"a": name.encode()})
+        publish_contents(locus, store, file_place)
+        ids.append(store.blobs.store_id)
+        gone(store)
+    paths = [tmp_path / "shared" / chain.publication_name(id, 0) for id in ids]
+    paths[1].write_bytes(paths[0].read_bytes())
+    done = locus("lake", "replay", file_place.uri, "last", "--store", ids[1].hex(), "--to", tmp_path / "out")
+    assert done.code == 12 and "is not a file of the store" in done.err
+
+
 def test_names_of_turns_over_several_stores(file_place: Place, tmp_path: Path, locus: Locus) -> None:
-    """A name that two stores know is refused with their ids; `--store` says which; wrong names are errors."""
+    """A name that two stores know is refused with their ids; `--store` says which of them (P7)."""
     stores = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -271,7 +286,8 @@ def test_an_empty_place(file_place: Place, tmp_path: Path, locus: Locus) -> None
 
 @pytest.mark.parametrize("name", ["last", "last:script", "exact", "prefix"])
 def test_a_look_up_reads_what_it_needs(file_place: Place, tmp_path: Path, locus: Locus, name: str) -> None:
-    """The same turn as the store's own look-up; of other sessions' files nothing but the bounds is read."""
+    """The same turn as the store's own look-up; of other sessions' files nothing but the bounds is read
+    (P6)."""
     (tmp_path / "work").mkdir()
     store = recorded(tmp_path / "work", {"a": b"1"})
     publish_contents(locus, store, file_place)
