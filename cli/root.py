@@ -56,7 +56,11 @@ SECTIONS: Sections = (
     "Send",
     Entry("export", "export", "Write what is recorded to files for other programs."),
     Entry("publish", "lake.publish", "Copy what is new to a bucket or folder that machines share."),
-    Entry("lake", "lake", "Replay turns of stores that published to one place."),
+    Entry(
+        "lake",
+        "lake",
+        "Make tables of what stores published to one place, keep it in order, and replay turns.",
+    ),
     "Keep",
     Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),
 )

@@ -146,18 +146,31 @@ def metadata_of(place: Place, name: str) -> "dict[str, str]":
 
     Raises: Corruption, NotFound.
     """
+    return keys_of(footer_of(place, name))
+
+
+def footer_of(place: Place, name: str) -> "pq.FileMetaData":
+    """What stands at the end of a published file: by one request, by two where it is large.
+
+    Raises: Corruption, NotFound.
+    """
     try:
         data = place.read_end(name, _FOOTER_BYTES)
         size = int.from_bytes(data[-_FOOTER_END:][:4], "little") + _FOOTER_END
         if size > len(data) == _FOOTER_BYTES:
             data = place.read_end(name, size)
-        pairs: Mapping[bytes, bytes] = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        keys = {key.decode(): value.decode() for key, value in pairs.items() if key.startswith(b"locus.")}
+        return pq.read_metadata(pa.BufferReader(data))
     except EventLogError:
         raise
     except (OSError, *PARSE_ERRORS) as error:
         why = why_unreadable(error)
         raise Corruption(place.address(name), f"it is no Parquet file: {why}") from error
+
+
+def keys_of(footer: "pq.FileMetaData") -> "dict[str, str]":
+    """The keys `locus.…` of a footer, without that beginning."""
+    pairs: Mapping[bytes, bytes] = footer.metadata or {}
+    keys = {key.decode(): value.decode() for key, value in pairs.items() if key.startswith(b"locus.")}
     return {key.removeprefix("locus."): value for key, value in keys.items()}
 
 
@@ -254,6 +267,11 @@ def stem_of(name: str) -> str:
 def rewritten_number(name: str) -> int:
     """The number of the rewrite for which a file was made, from its name."""
     return int(name.rpartition("/")[2].partition("-")[0])
+
+
+def store_of(name: str) -> bytes:
+    """The id of the store that an object below `stores/` belongs to."""
+    return bytes.fromhex(name.split("/", 2)[1])
 
 
 def base_of(name: str) -> int:

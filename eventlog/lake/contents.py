@@ -2,8 +2,8 @@
 
 A content is one that an event of a file names, or that is below a tree. Trees and lists of deferred contents
 are made of names, so they leave with paths; texts of payloads that are contents leave with texts; the plan of
-a restore names directories of this machine and never leaves. What is withheld or erased stays, and so does what
-holds a secret under the rules of today. Reads each content once. One thread, one view.
+a restore names directories of this machine and never leaves. What is withheld or erased stays, and so does
+what holds a secret under the rules of today. Reads each content once. One thread, one view.
 """
 
 from collections.abc import Collection, Iterator

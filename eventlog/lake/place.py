@@ -21,10 +21,11 @@ _PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object: its name below the place, and its size in bytes."""
+    """An object: its name below the place, its size in bytes, and when it was made (seconds since 1970)."""
 
     name: str
     size: int
+    made_at: float = 0.0
 
 
 class Place:
@@ -79,7 +80,7 @@ class Place:
         entries: list[Entry] = []
         with _errors(f"{self.address(prefix)} cannot be listed"):
             for batch in self._obstore.list(self._client, prefix, offset=after or None):
-                entries += [Entry(str(found["path"]), int(found["size"])) for found in batch]
+                entries += [_entry(found) for found in batch]
         return sorted((entry for entry in entries if entry.name > after), key=lambda entry: entry.name)
 
     def directories(self, prefix: str) -> "Sequence[str]":
@@ -152,6 +153,10 @@ class ObjectReader(io.RawIOBase):
         data = self._read_range(self._name, self._offset, count) if count else b""
         self._offset += len(data)
         return data
+
+
+def _entry(listed: Any) -> Entry:
+    return Entry(str(listed["path"]), int(listed["size"]), listed["last_modified"].timestamp())
 
 
 def open_place(uri: str) -> Place:

@@ -89,7 +89,7 @@ def plan(store: "Store", place: "Place", policy: "Policy") -> PublishPlan:
         made.withheld = len(log.forbidden)
         made.narrowed = sum(former.widens(policy) for former in state.policies.values())
         _count_events(made, log)
-        ids = log.contents(base, end, policy).difference(*state.packs.values())
+        ids = log.contents(base, end, state.contents)
         sizes = [location[4] for location in store.blobs.locations(ids).values()]
         made.contents, made.contents_bytes = len(sizes), sum(sizes)
         return made
@@ -200,7 +200,7 @@ def _publish_contents(
     missing: "dict[bytes, str]",
 ) -> "dict[str, frozenset[bytes]] | None":
     """Create packs of the contents that these events need; names and ids. None: read the state again."""
-    ids = log.contents(*span, log.policy).difference(*state.packs.values())
+    ids = log.contents(*span, state.contents)
     packs = {}
     for pack in made_packs(log.store.blobs, ids, missing):
         name = pack_name(log.store_id, pack.name)

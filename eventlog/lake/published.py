@@ -51,6 +51,11 @@ class Published:
         """The policy of the newest file; those of older files are no wider, or are made anew."""
         return self.policies[self.chain.live[-1].name] if self.chain.live else None
 
+    @property
+    def contents(self) -> "set[bytes]":
+        """The ids of the contents in live packs."""
+        return set().union(*self.packs.values())
+
     def remembered(self) -> Remembered:
         """What to remember of it; all its files were brought up to the same erasures."""
         known = frozenset.intersection(*self.erasures.values()) if self.erasures else frozenset()

@@ -22,6 +22,7 @@ from eventlog.lake.chain import (
     Chain,
     LiveFile,
     Rewrite,
+    base_of,
     decode_rewrite,
     metadata_of,
     pack_name,
@@ -120,7 +121,8 @@ def deletable(place: "Place", chain: Chain) -> "Iterator[str]":
     stays.update(name for rewrite in later for name in (*rewrite.removes, *rewrite.removes_packs))
     prefix = prefix_of(chain.store_id)
     for entry in place.list(f"{prefix}/events"):
-        if entry.name not in stays:
+        # One that begins at the chain's end was created since the chain was read.
+        if entry.name not in stays and base_of(entry.name) < chain.end:
             yield entry.name
     for entry in place.list(f"{prefix}/rewritten"):
         if entry.name not in stays and rewritten_number(entry.name) <= last:

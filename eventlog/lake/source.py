@@ -3,8 +3,8 @@
 One thread, one view.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,6 +46,7 @@ class Source:
     policy: Policy
     erasures: frozenset[str]
     forbidden: frozenset[bytes]
+    _outgoing: "dict[Policy, Outgoing]" = field(default_factory=dict)
 
     @property
     def store_id(self) -> bytes:
@@ -61,11 +62,11 @@ class Source:
 
     def table(self, base: int, end: int, policy: Policy) -> "pa.Table":
         """The visible events of [base, end) under a policy."""
-        return Outgoing(self.store, self.view, policy).table(base, end)
+        return self._under(policy).table(base, end)
 
-    def contents(self, base: int, end: int, policy: Policy) -> "set[bytes]":
-        """The ids of contents that these events need and that may leave."""
-        return Outgoing(self.store, self.view, policy).contents(base, end) - self.forbidden
+    def contents(self, base: int, end: int, known: "Collection[bytes]") -> "set[bytes]":
+        """The ids of contents that these events need and that may leave, without those that are known."""
+        return self._under(self.policy).contents(base, end, known) - self.forbidden.union(known)
 
     def file(self, base: int, end: int, policy: Policy, packs: Iterable[str]) -> bytes:
         """The published file of [base, end)."""
@@ -83,7 +84,12 @@ class Source:
             "locus.erasures": jsontext.encode(sorted(self.erasures)).decode(),
             "locus.packs": jsontext.encode(sorted(packs)).decode(),
         }
-        return Outgoing(self.store, self.view, policy).write(base, end, metadata)
+        return self._under(policy).write(base, end, metadata)
+
+    def _under(self, policy: Policy) -> Outgoing:
+        if policy not in self._outgoing:
+            self._outgoing[policy] = Outgoing(self.store, self.view, policy)
+        return self._outgoing[policy]
 
 
 def opened(store: "Store", view: "LogView", policy: Policy) -> Source:

@@ -1,0 +1,1 @@
+"""Tests of stores in one place that machines share."""
