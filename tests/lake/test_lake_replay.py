@@ -175,6 +175,21 @@ def test_withheld_contents_are_listed(file_place: Place, tmp_path: Path, locus: 
     assert not any(secret in data for data in objects)
 
 
+def test_an_erased_content_is_gone(file_place: Place, tmp_path: Path, locus: Locus) -> None:
+    """After an erasure was published, its file is listed as missing and the turn's other files come (I30)."""
+    (tmp_path / "work").mkdir()
+    store = recorded(tmp_path / "work", {"a": b"stays", "b": b"regretted" * 9})
+    publish_contents(locus, store, file_place)
+    own = ("--store", store.layout.root)
+    assert locus(*own, "store", "erase", "--path", "b", "--yes").code == 0
+    publish_contents(locus, store, file_place)
+    gone(store)
+    done = locus("lake", "replay", file_place.uri, "last", "--to", tmp_path / "out", "--json")
+    assert done.code == 4
+    assert reasons(done).keys() == {"b"} and "was erased" in reasons(done)["b"]
+    assert (tmp_path / "out/a").read_bytes() == b"stays"
+
+
 def test_a_store_that_published_no_contents(file_place: Place, tmp_path: Path, locus: Locus) -> None:
     """Its turns are known, their files are not: the error names the setting, and nothing is written."""
     (tmp_path / "work").mkdir()
