@@ -24,6 +24,7 @@ from eventlog.lake.packs import live_packs, named_packs, stem_of
 from eventlog.lake.place import Entry, Place
 from eventlog.lake.published_contents import VERIFY, PublishedContents
 from eventlog.log import upcast
+from eventlog.log.numbering import INT_MAX
 from eventlog.log.rows import Selection, rows_of, selected
 from eventlog.log.segment import ANCHOR_PAYLOAD, FILE_SCHEMA, read_columns, slices
 from eventlog.projections import fold, source
@@ -112,7 +113,7 @@ class PublishedLog:
                         yield read_columns(parquet, self.place.address(file.name), TURN_COLUMNS, number)
 
     def _rows_in(self, file: LiveFile, wanted: Selection, names: list[str]) -> Iterator[dict[str, Any]]:
-        tests = wanted.columns(file.base, file.end)
+        tests = wanted.columns(0, INT_MAX)
         address = self.place.address(file.name)
         with self._reading(file) as parquet:
             for number in range(parquet.num_row_groups):

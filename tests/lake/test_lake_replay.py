@@ -17,7 +17,9 @@ from tests.cli.conftest import _recorded_once, copied
 from tests.cli.support import Ended, Locus, Recorded
 from tests.lake.conftest import S3Server
 from tests.lake.published import CountedPlace, listing, publish_contents, recorded
+from tests.replay.test_deferred import deferring, object_of
 from tests.secrets_made import made
+from tests.worktree.support import git
 
 __all__ = ["_recorded_once", "copied"]
 
@@ -173,6 +175,30 @@ def test_withheld_contents_are_listed(file_place: Place, tmp_path: Path, locus: 
     assert (tmp_path / "out/fine").read_bytes() == b"fine"
     objects = [path.read_bytes() for path in (tmp_path / "shared").rglob("*") if path.is_file()]
     assert not any(secret in data for data in objects)
+
+
+def test_what_only_git_held_comes_from_a_clone(
+    file_place: Place, tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A content that was left to git is byte-exact where the current directory is a clone with it, and is
+    named where not (P1)."""
+    work = tmp_path / "work"
+    work.mkdir()
+    git(work, "init", "-q", "-b", "main")
+    store = Store.init(work / ".locus", repo_hash="0123456789ab", project_name="p", force=True)
+    turn, _ = deferring(store, a=object_of(work, b"held by git\n"))
+    publish_contents(locus, store, file_place)
+    gone(store)
+    monkeypatch.chdir(work)
+    done = locus("lake", "replay", file_place.uri, turn, "--to", tmp_path / "in")
+    assert done.code == 0, done.err + done.text
+    assert (tmp_path / "in/a").read_bytes() == b"held by git\n"
+    assert (tmp_path / "in/kept").read_bytes() == b"kept\n"
+    monkeypatch.chdir(tmp_path)
+    done = locus("lake", "replay", file_place.uri, turn, "--to", tmp_path / "out", "--json")
+    assert done.code == 4
+    assert reasons(done).keys() == {"a"} and "git" in reasons(done)["a"]
+    assert listing(tmp_path / "out").keys() == {"kept"}
 
 
 def test_an_erased_content_is_gone(file_place: Place, tmp_path: Path, locus: Locus) -> None:
