@@ -38,6 +38,7 @@ SCHEMA = pa.schema([(name, pa.string()) for name in ADDED] + list(segment.FILE_S
 
 _DIGEST_DIGITS = 16
 _NOTHING = "{}"
+_BLANKS = str.maketrans("-_:", "   ")  # of what parts the words of a context id
 
 
 class Outgoing:
@@ -52,7 +53,7 @@ class Outgoing:
         self._key = redaction.key_of((store.fs, store.layout))
         repo = store.repo_hash
         own = (sessions_context(repo), project_context(store.project_name, repo))
-        self._contexts = Contexts(self._digest, own)
+        self._contexts = Contexts(self._digest, own, self._holds_secret)
         self._allowed = Allowed(policy.classes, self._named)
 
     # -- the events --------------------------------------------------------------------------------
@@ -153,13 +154,13 @@ class Outgoing:
         return is_own or (column.form is not None and bool(column.form(value)))
 
     def _context(self, value: str, redacted: str) -> str:
-        if self._policy.texts and redacted == value and self._text(value) == value:
-            words = value.replace("-", " ")  # of a slug
-            if self._redactor.text(words) == words:
-                return value
-        shown = self._contexts.without_texts(value)
-        is_clean = redacted == value or self._redactor.text(shown) == shown
-        return shown if is_clean else self._digest("context", value)
+        if not self._policy.texts or redacted != value or self._text(value) != value:
+            return self._contexts.without_texts(value)
+        has_secret_words = self._holds_secret(value.translate(_BLANKS))
+        return self._contexts.without_texts(value) if has_secret_words else value
+
+    def _holds_secret(self, text: str) -> bool:
+        return self._redactor.text(text) != text
 
     def _directory(self, path: str) -> "str | None":
         """A working directory relative to the project, where it is in it."""

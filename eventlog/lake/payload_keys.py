@@ -54,6 +54,11 @@ def _is_person(value: object) -> bool:
     )
 
 
+def _is_turn(text: str) -> bool:
+    session_id, _, number = text.rpartition("_")
+    return of.is_session_id(session_id) and number.isdecimal()
+
+
 def _are_hashes(value: object) -> bool:
     """An object of the hashes of trees, each with the one in its place."""
     return isinstance(value, dict) and all(
@@ -204,7 +209,7 @@ _OF_TYPE: "dict[str, dict[str, Rule]]" = {
         "trees": TREES, "store": HEX, "events_changed": NUMBER, "who": PERSON,
     },
     "restore": {
-        "turn": _figure(_text(re.compile("[0-9a-z-]{8,64}_[0-9]{3,}").fullmatch)), "target": NEVER,
+        "turn": _figure(_text(_is_turn)), "target": NEVER,
         "at": _figure(_text(lambda text: text in ("start", "end") or of.is_event_id(text))),
         "tree": HASH, "plan": HASH, "undo_of": HEX, "steps": _numbers("create overwrite delete chmod retype"),
         "operation_of": _words("restore undo redo"), "of": [ID], "paths": [PATH], "merged": [PATH],

@@ -245,12 +245,20 @@ assert COLUMNS.keys() == set(COLUMN_NAMES), COLUMNS.keys() ^ set(COLUMN_NAMES)
 class Contexts:
     """Context ids without what may not leave of them.
 
-    Args: digest: makes a digest of a text and the word for what it is; own: ids that name only the store.
+    Args: digest: makes a digest of a text and the word for what it is; own: ids that name only the store;
+    holds_secret: whether a text holds one.
     """
 
-    def __init__(self, digest: "Callable[[str, str], str]", own: "Collection[str]") -> None:
+    def __init__(
+        self,
+        digest: "Callable[[str, str], str]",
+        own: "Collection[str]",
+        holds_secret: "Callable[[str], bool]" = lambda _: False,
+    ) -> None:
         self._digest = digest
         self._own = frozenset(own)
+        self._holds_secret = holds_secret
+        self._session_ids: dict[str, str] = {}  # what stands for each
 
     def without_texts(self, text: str) -> str:
         """A session's without its slug, an event's without the name of an unknown type; else a digest."""
@@ -266,7 +274,11 @@ class Contexts:
         return self._numbered(kind, name, 1 if kind == "turn" else 2) or self._digest("context", text)
 
     def _session_id(self, text: str) -> str:
-        return text if is_session_id(text) else self._digest("id", text)
+        shown = self._session_ids.get(text)
+        if shown is None:
+            may_leave = is_session_id(text) and not self._holds_secret(text)
+            shown = self._session_ids[text] = text if may_leave else self._digest("id", text)
+        return shown
 
     def _numbered(self, kind: str, name: str, count: int) -> "str | None":
         """`kind:session_number…`, with so many numbers."""

@@ -5,6 +5,7 @@ One thread.
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
@@ -33,8 +34,8 @@ _TRIES_MAX = 5  # while others remove files that the chain has just named
 class Published:
     """The state of a store in a place; names of files and packs are those of objects.
 
-    `erasures` are those that each live file knows, `packs` the live ones with the ids in them, `erased_to`
-    the number of the last rewrite after which objects are deleted. The others: as in `Remembered`.
+    `erasures` are those that each live file knows, `packs` the live ones with the ids in them. The others: as
+    in `Remembered`.
     """
 
     chain: Chain
@@ -42,8 +43,8 @@ class Published:
     erasures: "dict[str, frozenset[str]]" = field(default_factory=dict)
     packs: "dict[str, frozenset[bytes]]" = field(default_factory=dict)
     removed_packs: "set[str]" = field(default_factory=set)
-    erased_to: int = 0
     searched: int = -1
+    erased_to: int = 0
     swept: int = 0
 
     @property
@@ -60,7 +61,9 @@ class Published:
         """What to remember of it; all its files were brought up to the same erasures."""
         known = frozenset.intersection(*self.erasures.values()) if self.erasures else frozenset()
         removed = frozenset(self.removed_packs)
-        return Remembered(self.chain, self.policies, known, self.packs, removed, self.searched, self.swept)
+        return Remembered(
+            self.chain, self.policies, known, self.packs, removed, self.searched, self.erased_to, self.swept
+        )
 
 
 def read(place: Place, source: Source, known: "Remembered | None") -> Published:
@@ -81,7 +84,7 @@ def _read(place: Place, source: Source, known: "Remembered | None") -> Published
     if chain is None or known is None:
         state = Published(read_chain(place, source.store_id))
     else:
-        state = Published(chain, searched=known.searched, swept=known.swept, erased_to=known.swept)
+        state = Published(chain, searched=known.searched, erased_to=known.erased_to, swept=known.swept)
         state.packs, state.removed_packs = dict(known.packs), set(known.removed_packs)
         live = {file.name for file in chain.live}
         state.policies = {name: policy for name, policy in known.policies.items() if name in live}
@@ -153,8 +156,8 @@ def _check_same_log(place: Place, source: Source, file: LiveFile, footer: "dict[
 def _published_identity(place: Place, file: LiveFile, footer: "dict[str, str]") -> Identity:
     if "ids" in footer and "last_event_id" in footer:
         return Identity(footer["ids"], footer["last_event_id"])
-    with place.open(file.name) as opened:
-        return identity_of([pq.read_table(opened, columns=["position", "event_id"])])
+    table = pq.read_table(pa.BufferReader(place.read(file.name)), columns=["position", "event_id"])
+    return identity_of(table.to_batches())
 
 
 def _fold_packs(state: Published, place: Place, source: Source, named: "set[str]") -> None:

@@ -24,7 +24,8 @@ class Remembered:
     """The state of a store in a place after its last publish; names of files and packs are those of objects.
 
     All live files know `erasures`. `searched` is the number of forbidden contents for which all packs were
-    searched, `swept` the number of the rewrite after which all that is dead was deleted.
+    searched. `erased_to` is the number of the last rewrite after which objects are deleted, `swept` of the
+    last after which all were.
     """
 
     chain: Chain
@@ -33,6 +34,7 @@ class Remembered:
     packs: "dict[str, frozenset[bytes]]" = field(default_factory=dict)
     removed_packs: "frozenset[str]" = frozenset()
     searched: int = -1
+    erased_to: int = 0
     swept: int = 0
 
 
@@ -55,7 +57,8 @@ def read(fs: FileSystem, layout: Layout, uri: str, store_id: bytes) -> "Remember
             ids = ids[count * ID_SIZE :]
         chain = Chain(store_id, live=live, number=head["number"])
         erasures, removed = frozenset(head["erasures"]), frozenset(head["removed_packs"])
-        return Remembered(chain, policies, erasures, packs, removed, head["searched"], head["swept"])
+        numbers = (head["searched"], head["erased_to"], head["swept"])
+        return Remembered(chain, policies, erasures, packs, removed, *numbers)
     except (OSError, *PARSE_ERRORS):
         return None
 
@@ -79,6 +82,7 @@ def write(fs: FileSystem, layout: Layout, uri: str, state: Remembered) -> None:
         "packs": [[name, len(ids)] for name, ids in state.packs.items()],
         "removed_packs": sorted(state.removed_packs),
         "searched": state.searched,
+        "erased_to": state.erased_to,
         "swept": state.swept,
         "ids": blake3(ids).hexdigest(),
     }

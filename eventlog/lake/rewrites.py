@@ -7,7 +7,7 @@ the lock `publish`.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,11 +32,13 @@ from eventlog.lake.chain import (
     rewritten_name,
     rewritten_number,
 )
+from eventlog.lake.old_packs import OldPacks
 from eventlog.lake.packs import made_packs
 from eventlog.lake.policy import Policy
 from eventlog.lake.published import Published, ids_of, packs_in
 
 if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
     from eventlog.lake.place import Place
     from eventlog.lake.probe import Creator
     from eventlog.lake.source import Source
@@ -72,7 +74,7 @@ def make(place: "Place", source: "Source", creator: "Creator", state: Published,
         return False
     by_policy = any(state.policies[file.name] != policy for file, policy in files)
     reason = POLICY if by_policy or (gone and not source.policy.contents) else ERASURE
-    added_packs = _remade_packs(source, creator, state, gone, made) if source.policy.contents else []
+    added_packs = _remade_packs(place, source, creator, state, gone, made) if source.policy.contents else []
     added = [_remade(place, source, creator, state, file, policy, gone) for file, policy in files]
     rewrite = Rewrite(
         state.chain.next_rewrite,
@@ -150,8 +152,7 @@ def _outdated(place: "Place", source: "Source", state: Published) -> "Iterator[t
 
 def _differs(place: "Place", source: "Source", file: LiveFile, policy: Policy) -> bool:
     try:
-        with place.open(file.name) as opened:
-            published = pq.read_table(opened, use_threads=False)
+        published = pq.read_table(pa.BufferReader(place.read(file.name)), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise Corruption(place.address(file.name), f"it cannot be read: {error}") from error
     return not published.equals(source.table(file.base, file.end, policy))
@@ -171,15 +172,21 @@ def _packs_to_remove(place: "Place", source: "Source", state: Published) -> "set
 
 
 def _remade_packs(
-    source: "Source", creator: "Creator", state: Published, gone: "set[str]", made: Made
+    place: "Place", source: "Source", creator: "Creator", state: Published, gone: "set[str]", made: Made
 ) -> "list[str]":
     """Create packs of what the packs that go hold and may stay; their names."""
     wanted: set[bytes] = set().union(*(ids for name, ids in state.packs.items() if name in gone))
     wanted -= source.forbidden.union(*(ids for name, ids in state.packs.items() if name not in gone))
+    collected: dict[bytes, str] = {}
     names = []
-    for pack in made_packs(source.store.blobs, wanted, made.missing):
+    for pack in made_packs(source.store.blobs, wanted, collected):
         names.append(pack_name(source.store_id, pack.name))
         creator.create(names[-1], pack.data)
+    if collected:
+        old = cast("BlobStore", OldPacks(place, source.store_id, sorted(gone & state.packs.keys())))
+        for pack in made_packs(old, collected.keys(), made.missing):
+            names.append(pack_name(source.store_id, pack.name))
+            creator.create(names[-1], pack.data)
     return names
 
 

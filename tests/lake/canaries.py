@@ -81,6 +81,7 @@ def record(base: Path) -> Path:
             _record_programs(store)
             _record_columns(store)
             _record_bookkeeping(store)
+            _name_a_tree(store)
             _record_what_is_denied_later(store)
         (root / ".locus/config.toml").write_text(f'[redaction]\ndeny = ["{word("denied", never)}"]\n')
     return root
@@ -274,6 +275,12 @@ def _record_bookkeeping(store: Store) -> None:
             {"event_type": "withheld", "title": f"{word('withheldtitle', texts)}", "payload": {"kinds": []}},
         ]
     )  # fmt: skip
+
+
+def _name_a_tree(store: Store) -> None:
+    """An event of a program names a tree, and nothing but its type says what it is."""
+    trees = [event["tree_hash"] for event in store.events(event_types=("snapshot",)) if event["tree_hash"]]
+    store.append([{"event_type": "action", "blobs": [str(trees[-1])], "payload": {}}])
 
 
 def _record_what_is_denied_later(store: Store) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -153,7 +152,7 @@ def test_figures_fold_to_the_same_projections(recorded: Path) -> None:
         assert con.execute(question).fetchall() == wanted
 
 
-TOKEN, PASSWORD = made()["github"], "xK7" + "q9Lm2-Pw4"
+TOKEN, KEY, PASSWORD = made()["github"], made()["aws"], "xK7" + "q9Lm2-Pw4"
 
 
 @pytest.fixture
@@ -172,7 +171,8 @@ def planted(tmp_path: Path) -> Iterator[Store]:
                 {
                     "event_type": "action", **session, "tool": TOKEN, "model": TOKEN, "tool_use_id": TOKEN,
                     "agent_version": TOKEN, "branch": TOKEN, "path": f"a/{TOKEN}.py", "message_id": TOKEN,
-                    "related_to": [f"turn:{TOKEN}_001", TOKEN],
+                    "related_to": [f"turn:{KEY}_001", f"turn:{TOKEN}_001", TOKEN],
+                    "reinforces": ["session:the-river-otter-swims_a1b2c3d4"],
                     "payload": {"args": {"password": PASSWORD, TOKEN: [TOKEN]}, "usage": {"input": 1}},
                 },
                 {
@@ -182,7 +182,7 @@ def planted(tmp_path: Path) -> Iterator[Store]:
                 {"event_type": TOKEN, "agent_session_id": TOKEN, "agent": TOKEN, "payload": {}},
             ]
         )  # fmt: skip
-        os.unlink(store.layout.config_file)
+        Path(store.layout.config_file).write_text('[redaction]\ndeny = ["river otter"]\n')
         store.reread_rules()
         yield store
 
@@ -193,25 +193,28 @@ def test_the_rules_of_today_hold_for_what_leaves(planted: Store, policy: Policy)
     with planted.view() as view:
         table = Outgoing(planted, view, policy).table(0, view.next_position)
 
-    leaving = "\n".join(text for column in table.columns for text in texts_in(column.to_pylist()))
+    shown = [text for column in table.columns for text in texts_in(column.to_pylist())]
     assert table.num_rows == 4
     assert [
-        line for line in leaving.split("\n") if TOKEN in line or TOKEN.lower() in line or PASSWORD in line
+        text for text in shown for secret in (TOKEN, TOKEN.lower(), KEY, PASSWORD) if secret in text
     ] == []
 
 
-def test_what_stands_for_an_id_is_the_same_everywhere(planted: Store) -> None:
+def test_what_stands_for_an_id_is_the_same_everywhere(tmp_path: Path) -> None:
     """What two events had in common they have still, and nobody can try words without the store's key."""
-    with planted.view() as view:
-        table = Outgoing(planted, view, Policy()).table(0, view.next_position)
-        planted.append([{"event_type": "llm", "message_id": "a word", "session_id": "another word"}] * 2)
-    with planted.view() as view:
-        rows = Outgoing(planted, view, Policy()).table(4, 6).to_pylist()
+    event = {"event_type": "llm", "message_id": "a word", "session_id": "another word", "agent": "one more"}
+    rows: list[dict[str, Any]] = []
+    for name in ("one", "two"):
+        with Store.init(tmp_path / name, repo_hash="ab" * 6, force=True) as store:
+            store.append([event, {**event, "event_type": "action"}])  # type: ignore[list-item]
+            with store.view() as view:
+                rows += Outgoing(store, view, Policy()).table(0, 2).to_pylist()
 
-    digests = {text for row in rows for text in (row["message_id"], row["session_id"])}
-    assert len(digests) == 2 and all(re.fullmatch("id-[0-9a-f]{16}", text) for text in digests)
+    columns = [[row[name] for row in rows] for name in ("message_id", "session_id", "agent")]
+    assert [(ids[0], ids[2]) == (ids[1], ids[3]) for ids in columns] == [True] * 3
+    assert len({text for ids in columns for text in ids}) == 6
+    assert all(re.fullmatch("(?:id|agent)-[0-9a-f]{16}", text) for ids in columns for text in ids)
     assert rows[0]["context_id"] == f"llm:{rows[0]['session_id']}_000_001"
-    assert table["agent"].to_pylist()[:3] == ["script"] * 3
 
 
 def content_of(store: Store, data: bytes) -> str:
