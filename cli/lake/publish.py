@@ -119,7 +119,7 @@ def _class_rows(policy: "dict[str, Any]") -> "list[tuple[str, str, str]]":
 def _commit(place: "Place", uri: str) -> str:
     """Bring the tables up to date; why that failed, or nothing."""
     try:
-        from eventlog.lake import tables  # type: ignore[attr-defined, unused-ignore]
+        from eventlog.lake import tables
     except ImportError as error:
         raise eventlog.Unsupported(f"this version of Locus makes no tables ({error})") from error
     try:
