@@ -18,13 +18,20 @@ from eventlog.lake.source import identity_of
 
 
 def file_of(
-    store_id: bytes, base: int, end: int, *, text: str = "", skips: "tuple[int, ...]" = (), **metadata: str
+    store_id: bytes,
+    base: int,
+    end: int,
+    *,
+    text: str = "",
+    skips: "tuple[int, ...]" = (),
+    moved: int = 0,
+    **metadata: str,
 ) -> bytes:
-    """A published file with an event at each position of [base, end) but those that it skips."""
+    """A published file with an event at each position of [base, end) but those that it skips; `moved` puts these elsewhere."""
     rows = [
         {
             "store_id": store_id.hex(),
-            "position": position,
+            "position": position + moved,
             "event_id": f"{store_id.hex()[:4]}-{position}",
             "event_type": "turn",
             "session_id": f"session-{position % 3}",
