@@ -10,8 +10,8 @@ from .exits import PARTIAL, exit_with
 from .output import certainty_json, count, document, ignored_text, one_line, put, say, size
 
 if TYPE_CHECKING:
+    from eventlog import TreeState
     from eventlog.checkout.materialize import Report
-    from eventlog.replay.trees import TreeState
 
 
 def show_replayed(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
-from eventlog.base.errors import Corruption, NotFound
+from eventlog.base.errors import PARSE_ERRORS, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.lake.place import Place
 
 MERGE, ERASURE, POLICY = "merge", "erasure", "policy"
@@ -160,8 +160,11 @@ def footer_of(place: Place, name: str) -> "pq.FileMetaData":
         if size > len(data) == _FOOTER_BYTES:
             data = place.read_end(name, size)
         return pq.read_metadata(pa.BufferReader(data))
-    except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
-        raise Corruption(place.address(name), f"it is no Parquet file: {error}") from error
+    except EventLogError:
+        raise
+    except (OSError, *PARSE_ERRORS) as error:
+        why = why_unreadable(error)
+        raise Corruption(place.address(name), f"it is no Parquet file: {why}") from error
 
 
 def keys_of(footer: "pq.FileMetaData") -> "dict[str, str]":

@@ -24,8 +24,9 @@ from eventlog.lake.packs import live_packs, named_packs, stem_of
 from eventlog.lake.place import Entry, Place
 from eventlog.lake.published_contents import VERIFY, PublishedContents
 from eventlog.log import upcast
+from eventlog.log.numbering import INT_MAX
 from eventlog.log.rows import Selection, rows_of, selected
-from eventlog.log.segment import ANCHOR_PAYLOAD, read_columns, slices
+from eventlog.log.segment import ANCHOR_PAYLOAD, FILE_SCHEMA, read_columns, slices
 from eventlog.projections import fold, source
 from eventlog.query.lookup import TurnRef, find_turn
 from eventlog.query.results import Result
@@ -112,7 +113,7 @@ class PublishedLog:
                         yield read_columns(parquet, self.place.address(file.name), TURN_COLUMNS, number)
 
     def _rows_in(self, file: LiveFile, wanted: Selection, names: list[str]) -> Iterator[dict[str, Any]]:
-        tests = wanted.columns(file.base, file.end)
+        tests = wanted.columns(0, INT_MAX)
         address = self.place.address(file.name)
         with self._reading(file) as parquet:
             for number in range(parquet.num_row_groups):
@@ -135,20 +136,24 @@ class PublishedLog:
             yield self._open[1]
         except Corruption as error:
             raise Corruption(address, f"{error.what}. {_AGAIN}", error.offset, VERIFY) from error
-
-    def _opened(self, file: LiveFile) -> pq.ParquetFile:
-        address = self.place.address(file.name)
-        try:
-            parquet = pq.ParquetFile(
-                self.place.open(file.name), page_checksum_verification=True, pre_buffer=True
-            )
-            marks = parquet.schema_arrow.metadata or {}
         except NotFound as error:
             raise NotFound(f"{error}; it was replaced meanwhile. Try again.") from error
+        except EventLogError:
+            raise
         except PARSE_ERRORS as error:
-            raise Corruption(address, f"its footer cannot be read ({why_unreadable(error)})") from error
+            what = f"it cannot be read ({why_unreadable(error)})"
+            raise Corruption(address, f"{what}. {_AGAIN}", None, VERIFY) from error
+
+    def _opened(self, file: LiveFile) -> pq.ParquetFile:
+        opened = self.place.open(file.name)
+        parquet = pq.ParquetFile(opened, page_checksum_verification=True, pre_buffer=True)
+        schema = parquet.schema_arrow
+        marks = schema.metadata or {}
         if marks.get(b"locus.store_id") != self.store_id.encode():
-            raise Corruption(address, f"it is not a file of the store {self.store_id}")
+            raise Corruption(file.name, f"it is not a file of the store {self.store_id}")
+        types = {field.name: field.type for field in schema}
+        if any(types.get(field.name) != field.type for field in FILE_SCHEMA):
+            raise Corruption(file.name, "its columns are not those of events")
         return parquet
 
 

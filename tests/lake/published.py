@@ -1,25 +1,17 @@
-"""A store recorded by programs, and its objects in a place, without the command that publishes."""
+"""Stores recorded by a program, and what they publish."""
 
 import os
 import stat
-from collections.abc import Collection
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from eventlog import Recorder, Store
-from eventlog.base import jsontext
-from eventlog.lake import chain
-from eventlog.lake.chain import Chain
-from eventlog.lake.packs import made_packs
 from eventlog.lake.place import Place
-from eventlog.log.segment import SCHEMA, WRITE_OPTIONS, with_anchors_apart
+from tests.cli.support import Locus
 
 
-def recorded(work: Path, *states: "dict[str, bytes | None]") -> Store:
+def recorded(work: Path, *states: "dict[str, bytes | None]", store: "Store | None" = None) -> Store:
     """A store beside `work`, with a turn for each state: files to write, None for one to remove."""
-    store = Store.init(work.parent / f"{work.name}-store")
+    store = store or Store.init(work.parent / f"{work.name}-store")
     with Recorder(store, agent="script").start_session("Files") as session:
         for number, files in enumerate(states):
             with session.start_turn(f"State {number}", root=work) as turn:
@@ -39,44 +31,14 @@ def put(work: Path, name: str, content: "bytes | None") -> None:
     path.write_bytes(content)
 
 
-def all_ids(store: Store) -> "set[bytes]":
-    """Every content and tree of a store."""
-    return {id for tables in store.blobs.tables() for id in tables.ids()}
-
-
-def publish(
-    place: Place,
-    store: Store,
-    *,
-    base: int = 0,
-    end: "int | None" = None,
-    ids: "Collection[bytes] | None" = None,
-) -> Chain:
-    """Put the events of [base, end) of a store, and contents, as a publication would; its chain."""
-    with store.view() as view:
-        end = view.next_position if end is None else end
-        events = pa.Table.from_batches(list(view.batches(base, end)), SCHEMA)
-    names = []
-    missing: dict[bytes, str] = {}
-    for pack in made_packs(store.blobs, all_ids(store) if ids is None else ids, missing):
-        place.create(chain.pack_name(store.blobs.store_id, pack.name), pack.data)
-        names.append(pack.name)
-    assert missing == {}
-    table = with_anchors_apart(events.combine_chunks())
-    table = table.add_column(0, "store_id", pa.array([store.blobs.store_id.hex()] * len(table), pa.string()))
-    table = table.replace_schema_metadata(
-        {
-            "locus.format": "1",
-            "locus.store_id": store.blobs.store_id.hex(),
-            "locus.base": str(base),
-            "locus.end": str(end),
-            "locus.packs": jsontext.encode(names).decode(),
-        }
-    )
-    out = pa.BufferOutputStream()
-    pq.write_table(table, out, **WRITE_OPTIONS)
-    assert place.create(chain.publication_name(store.blobs.store_id, base), out.getvalue().to_pybytes())
-    return chain.read_chain(place, store.blobs.store_id)
+def publish_contents(locus: Locus, store: Store, place: Place) -> None:
+    """`locus publish` with contents."""
+    config = Path(store.layout.config_file)
+    text = config.read_text() if config.exists() else ""
+    if "[publish]" not in text:
+        config.write_text(f"{text}\n[publish]\ncontents = true\n")
+    done = locus("--store", store.layout.root, "publish", place.uri, "--yes")
+    assert done.code == 0, done.err + done.text
 
 
 def listing(directory: Path) -> "dict[str, tuple[int, bytes]]":

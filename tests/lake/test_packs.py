@@ -96,7 +96,8 @@ NODE: Node = {
 
 
 def test_equal_ids_make_equal_packs(tmp_path: Path) -> None:
-    """Whatever packs a store has its contents in, and in whatever order they came, the bytes are the same."""
+    """Whatever packs a store has its contents in, and in whatever order they came, the bytes and
+    the name are the same, so that a publisher that was killed stores nothing twice (I25)."""
     contents_put = [b"%d " % n * 50 for n in range(200)]
     first, second = made_store(tmp_path / "one"), made_store(tmp_path / "two")
     put_all(first, *contents_put)
@@ -113,7 +114,7 @@ def test_equal_ids_make_equal_packs(tmp_path: Path) -> None:
 
 
 def test_trees_come_first_and_contents_by_path(place: Place, blobs: BlobStore) -> None:
-    """Trees have a group of their own in front; contents of a path are neighbours, the largest first."""
+    """Trees have a group of their own in front; contents of a path are neighbours, the largest first (P6)."""
     old = store_node(blobs, {b"a": {b"f": (FILE, b"old")}, b"z": (FILE, b"z")})
     new = store_node(blobs, {b"a": {b"f": (FILE, b"new!")}, b"z": (FILE, b"z")})
     [name] = put_packs(place, blobs)
@@ -148,6 +149,16 @@ def test_what_a_store_lost_is_listed(blobs: BlobStore, tmp_path: Path) -> None:
     assert pack.ids == 1
     assert missing.keys() == {lost, bytes(32)}
     assert "does not match its hash" in missing[lost] and "not in this store" in missing[bytes(32)]
+
+
+def test_what_is_known_by_another_hash_is_not_packed(blobs: BlobStore) -> None:
+    """A content that is not what its id promises, as one that git holds, stays (I24)."""
+    [right] = put_all(blobs, b"right")
+    blobs.elsewhere = lambda id: b"other bytes" if id == bytes(32) else None
+    missing: dict[bytes, str] = {}
+    [pack] = made_packs(blobs, {right, bytes(32)}, missing)
+    assert pack.ids == 1
+    assert "known by another hash" in missing[bytes(32)]
 
 
 def test_large_publications_make_several_packs(
@@ -190,7 +201,7 @@ def test_tables_are_read_from_the_end_alone(place: Place, blobs: BlobStore) -> N
 def test_neighbours_come_in_one_request(
     place: Place, blobs: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Groups less than 256 KiB apart are one GET; those further apart, two; none is asked for twice."""
+    """Groups less than 256 KiB apart are one GET; those further apart, two; none twice (P6)."""
     monkeypatch.setattr(packs, "_GROUP_BYTES", 1)
     first, near, far = (bytes([n]) * 8 + os.urandom(size) for n, size in ((1, 9), (2, 90_000), (3, 400_000)))
     last = b"\x04" + os.urandom(2_000_000)
@@ -214,7 +225,7 @@ def test_neighbours_come_in_one_request(
 def test_no_request_is_larger_than_the_limit(
     place: Place, blobs: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A large group comes in pieces, so that memory holds one of them."""
+    """A large group comes in pieces, so that memory holds one of them (I11)."""
     monkeypatch.setattr(published_contents, "GET_MAX", 10_000)
     data = os.urandom(95_000)
     [id] = put_all(blobs, data)
@@ -246,7 +257,7 @@ NODES = st.recursive(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nodes=st.lists(NODES, min_size=1, max_size=3), cut=st.integers(0, 3000))
 def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, nodes: "list[Node]", cut: int) -> None:
-    """Random trees, in packs of random sizes: what is written out is what went in."""
+    """Random trees, in packs of random sizes: what is written out is what went in (P1)."""
     directory = tmp_path_factory.mktemp("tree")
     (directory / "place").mkdir()
     place = open_place(f"file://{directory}/place")
@@ -269,7 +280,7 @@ def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, nodes: "l
 
 
 def test_every_flipped_bit_is_noticed(file_place: Place, blobs: BlobStore, tmp_path: Path) -> None:
-    """A bit flipped anywhere in a pack: what comes is right, or an error that names the pack; never else."""
+    """A bit flipped anywhere in a pack: what comes is right, or an error that names the pack (I11, I24)."""
     root = store_node(blobs, {b"d": {b"f": (FILE, b"f" * 300), b"g": (FILE, os.urandom(100))}})
     [name] = put_packs(file_place, blobs)
     path = path_of(file_place, name)
@@ -297,14 +308,20 @@ def test_every_flipped_bit_is_noticed(file_place: Place, blobs: BlobStore, tmp_p
 
 
 def test_a_damaged_copy_sends_on_to_the_next(file_place: Place, blobs: BlobStore, tmp_path: Path) -> None:
-    """Two packs hold a content: whichever is damaged, and however, it comes from the other."""
+    """Two packs hold a content: whichever is damaged, and however, it comes from the other (I24)."""
     data, more = os.urandom(4000), os.urandom(4000)
     ids = put_all(blobs, data, more)
     names = [*put_packs(file_place, blobs, {ids[0]}), *put_packs(file_place, blobs, set(ids))]
     for name in names:
         path = path_of(file_place, name)
         whole = path.read_bytes()
-        for damaged in (flipped(whole, 40), flipped(whole, len(whole) - 60), whole[:-1], whole[:100], b""):
+        for damaged in (
+            flipped(whole, whole.index(data) + 7),
+            flipped(whole, len(whole) - 60),
+            whole[:-1],
+            whole[:100],
+            b"",
+        ):
             path.write_bytes(damaged)
             with contents(file_place, tmp_path) as published:
                 assert published.get(ids[0]) == data
@@ -349,7 +366,7 @@ def test_a_pack_of_another_store_is_not_believed(file_place: Place, tmp_path: Pa
 
 
 def test_a_pack_that_went_meanwhile(file_place: Place, blobs: BlobStore, tmp_path: Path) -> None:
-    """A pack is gone after its tables were read: the packs are listed again, and the new one is read."""
+    """A pack is gone after its tables were read: packs are listed again, the new one is read (I24)."""
     data = os.urandom(3000)
     [id, other] = put_all(blobs, data, b"other")
     [old] = put_packs(file_place, blobs, {id, other})
@@ -401,7 +418,7 @@ HUGE = 3 << 30
 def test_a_group_that_claims_too_much(
     file_place: Place, tmp_path: Path, listed: int, claimed: int, codec: int
 ) -> None:
-    """A group of a few bytes that claims 3 GiB, in its head, the table, or both: damage, and no memory."""
+    """A group of a few bytes that claims 3 GiB, in its head, the table, or both: damage, no memory (I11)."""
     id = blob_id(b"wanted")
     stored = b"x" * 40
     head = encode_group_head(codec, claimed, len(stored))
@@ -412,7 +429,7 @@ def test_a_group_that_claims_too_much(
 def test_a_content_of_many_zeros_is_hashed_before_it_is_made(
     file_place: Place, tmp_path: Path, blobs: BlobStore
 ) -> None:
-    """40 MB of zeros in some kB come back where the id is theirs; where not, they are never made."""
+    """40 MB of zeros in some kB come back where the id is theirs; where not, they are never made (I11)."""
     import pyarrow
 
     raw = bytes(40_000_000)
@@ -441,7 +458,7 @@ def test_a_content_of_many_zeros_is_hashed_before_it_is_made(
 def test_impossible_rows_are_damage(
     file_place: Place, tmp_path: Path, row: Group, entry: "tuple[int, int, int]"
 ) -> None:
-    """Offsets and lengths beyond what there is, in tables whose digest is right."""
+    """Offsets and lengths beyond what there is, in tables whose digest is right (I11)."""
     id = blob_id(b"wante")
     head = encode_group_head(0, 5, 5)
     hostile(file_place, [(row, head, b"wante")], [(id, BLOB, *entry)])
@@ -449,7 +466,7 @@ def test_impossible_rows_are_damage(
 
 
 def test_tables_that_claim_too_much_are_not_read(file_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that is nothing but tables is not taken into memory."""
+    """An object that is nothing but tables is not taken into memory (I11)."""
     monkeypatch.setattr(packs, "_TABLES_BYTES_MAX", 1000)
     entries = [(bytes([n]) * 32, BLOB, 0, 0, 0) for n in range(100)]
     hostile(file_place, [], entries)
