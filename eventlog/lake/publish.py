@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from eventlog.lake.source import Source
     from eventlog.store import Store
 
-POSITIONS_MAX = 1_000_000  # in one publication: some hundred megabytes
+POSITIONS_MAX = 250_000  # in one publication: some ten megabytes, up to a hundred
 
 FIRST, WIDENED = "first", "widened"
+
+
+class NotAgreedError(Refused):
+    """Something would leave that nobody agreed to. Nothing was published."""
 
 
 @dataclass(slots=True)
@@ -100,7 +104,7 @@ def publish(
 ) -> PublishReport:
     """Publish what is new, and make anew what a place should not have any more.
 
-    Args: agreed: a person agreed to this policy. Raises: Refused (nobody agreed; the storage ignores
+    Args: agreed: a person agreed to this policy. Raises: NotAgreedError; Refused (the storage ignores
     conditions; another log was published; an erasure is under way), LockTimeout, Corruption, NotDurable,
     EventLogError of the storage: then what was created stays, and the next publish goes on from there.
     """
@@ -109,7 +113,9 @@ def publish(
         known = remembered.read(store.fs, store.layout, place.uri, log.store_id)
         state = published.read(place, log, known)
         if _asks(state, log) and not agreed:
-            raise Refused(f"nobody agreed to what leaves for {place.uri}. Nothing was published; add --yes.")
+            raise NotAgreedError(
+                f"nobody agreed to what leaves for {place.uri}. Nothing was published; add --yes."
+            )
         report = PublishReport(place.uri, state.chain.end, state.chain.end)
         state = _run(place, log, state, report)
         if state.erased_to > state.swept:

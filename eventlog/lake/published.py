@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
-from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound, Refused
+from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound, Refused, Unsupported
 from eventlog.blobs.pack import FOOTER_SIZE, PackTables, decode_tables, encode_header, tables_range
 from eventlog.lake import packs
 from eventlog.lake.chain import (
@@ -25,7 +25,7 @@ from eventlog.lake.chain import (
 from eventlog.lake.place import Entry, Place
 from eventlog.lake.policy import Policy
 from eventlog.lake.remembered import Remembered
-from eventlog.lake.source import RangeIdentity, Source, identity_of
+from eventlog.lake.source import FORMAT, RangeIdentity, Source, identity_of
 
 _TRIES_MAX = 5  # while others remove files that the chain has just named
 
@@ -120,6 +120,11 @@ def _note(
 ) -> "set[str]":
     """Check a file that is not known yet, and note it; the answer are the packs that it names."""
     address = place.address(file.name)
+    if footer.get("format", FORMAT) != FORMAT:
+        raise Unsupported(
+            f"{address} has format {footer['format']}; this version of Locus knows format {FORMAT}. Nothing was "
+            "published. Use a newer Locus."
+        )
     _check_same_log(place, source, file, footer)
     try:
         known = frozenset(jsontext.decode(footer["erasures"]))

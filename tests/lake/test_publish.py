@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.base.errors import Refused
+from eventlog.base.errors import Refused, Unsupported
 from eventlog.blobs.ids import blob_id
+from eventlog.lake import publish as publishing
+from eventlog.lake import source
 from eventlog.lake.chain import publication_name
 from eventlog.lake.place import Place
 from tests.lake.conftest import S3Server
@@ -263,3 +265,44 @@ def test_a_merge_in_three_positions_hides_a_base_that_nobody_named(file_place: P
     assert file_place.create(late, file_place.read(chain_of(store, file_place).live[-1].name))
     assert late in chain_of(store, file_place).dead
     assert_published(store, file_place)
+
+
+def test_a_long_log_becomes_several_publications(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a bounded number of positions, with the contents that are new in it."""
+    monkeypatch.setattr(publishing, "POSITIONS_MAX", 3)
+    store = new_store(tmp_path / "a")
+    for number in range(4):
+        record(store, number, "text", b"content %d" % (number // 2))
+    report = send(store, place)
+    assert (report.files, report.packs) == (3, 2)
+    assert [file.end for file in chain_of(store, place).live] == [3, 6, 8]
+    assert_published(store, place)
+
+
+def test_a_storage_that_does_not_answer_ends_a_publish(s3_place: Place, s3: S3Server, tmp_path: Path) -> None:
+    """What was created stays, and the next publish goes on from there."""
+    store = new_store(tmp_path / "a")
+    record(store, 1, "text", b"content")
+    s3.deny("PUT")
+    with pytest.raises(Refused, match="the storage refuses it"):
+        send(store, s3_place)
+    s3.reset()
+    send(store, s3_place)
+    assert_published(store, s3_place)
+
+
+def test_a_file_of_a_newer_version_stops_an_older_one(
+    file_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what to do, and publishes nothing."""
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    with monkeypatch.context() as newer:
+        newer.setattr(source, "FORMAT", "2")
+        send(store, file_place)
+    forget(store, file_place)
+    record(store, 2)
+    with pytest.raises(Unsupported, match="has format 2; .* Use a newer Locus"):
+        send(store, file_place)
