@@ -124,8 +124,16 @@ def publish(
         report.end = state.chain.end
         if state.remembered() != known:
             remembered.write(store.fs, store.layout, place.uri, state.remembered())
-        report.tables = bool(report.changed and place.directories("tables"))
+        report.tables = report.changed and _has_tables(place)
         return report
+
+
+def _has_tables(place: "Place") -> bool:
+    """Whether there are tables, as far as the publisher may see them."""
+    try:
+        return bool(place.directories("tables"))
+    except Refused:
+        return False
 
 
 def _asks(state: "Published", log: "Source") -> str:

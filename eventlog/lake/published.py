@@ -122,8 +122,8 @@ def _note(
     address = place.address(file.name)
     if footer.get("format", FORMAT) != FORMAT:
         raise Unsupported(
-            f"{address} has format {footer['format']}; this version of Locus knows format {FORMAT}. Nothing was "
-            "published. Use a newer Locus."
+            f"{address} has format {footer['format']}; this version of Locus knows format {FORMAT}. Nothing "
+            "was published. Use a newer Locus."
         )
     _check_same_log(place, source, file, footer)
     try:

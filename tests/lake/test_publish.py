@@ -1,5 +1,6 @@
 """Publishing: each event once, whoever publishes, whatever stops them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,26 @@ def test_a_publish_costs_the_same_at_any_number(s3_place: Place, s3: S3Server, t
         costs.append(s3.counts()["requests"])
     assert costs[2] == costs[-1]
     assert costs[-1] == {"LIST": 3, "GET": 1, "PUT": 2}
+    s3.reset()
+    send(store, s3_place)
+    assert s3.counts()["requests"] == {"LIST": 2, "GET": 1}
+
+
+def test_a_publisher_need_not_see_the_tables(
+    s3_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has rights below its own prefix alone."""
+    directories = Place.directories
+
+    def denied(self: Place, prefix: str) -> "Sequence[str]":
+        if prefix == "tables":
+            raise Refused("the storage refuses it")
+        return directories(self, prefix)
+
+    monkeypatch.setattr(Place, "directories", denied)
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    assert send(store, s3_place).files == 1
 
 
 def test_a_storage_that_ignores_conditions_is_refused(lying_place: Place, tmp_path: Path) -> None:
@@ -304,5 +325,5 @@ def test_a_file_of_a_newer_version_stops_an_older_one(
         send(store, file_place)
     forget(store, file_place)
     record(store, 2)
-    with pytest.raises(Unsupported, match="has format 2; .* Use a newer Locus"):
+    with pytest.raises(Unsupported, match=r"has format 2; .* Use a newer Locus"):
         send(store, file_place)
