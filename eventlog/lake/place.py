@@ -84,14 +84,14 @@ class Place:
         entries: list[Entry] = []
         with _errors(f"{self.address(prefix)} cannot be listed"):
             for batch in self._obstore.list(self._client, prefix, offset=after or None):
-                entries += [_entry(found) for found in batch]
+                entries += [_entry(listed) for listed in batch]
         return sorted((entry for entry in entries if entry.name > after), key=lambda entry: entry.name)
 
     def directories(self, prefix: str) -> "Sequence[str]":
         """The names of the parts directly below `prefix`, sorted."""
         with _errors(f"{self.address(prefix)} cannot be listed"):
-            found = self._obstore.list_with_delimiter(self._client, prefix)
-        return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+            listed = self._obstore.list_with_delimiter(self._client, prefix)
+        return sorted(str(path).rpartition("/")[2] for path in listed["common_prefixes"])
 
     def delete(self, name: str) -> None:
         """Delete an object; one that is not there is no error. Raises: Refused without the right to."""

@@ -27,7 +27,10 @@ def file_of(
     moved: int = 0,
     **metadata: str,
 ) -> bytes:
-    """A published file with an event at each position of [base, end) but those that it skips; `moved` puts these elsewhere."""
+    """A published file with an event at each position of [base, end) but those that it skips.
+
+    Args: moved: so much further the events lie than the file's metadata say.
+    """
     rows = [
         {
             "store_id": store_id.hex(),
