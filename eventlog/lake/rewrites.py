@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from eventlog.base import config, jsontext
+from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, Refused
 from eventlog.lake.chain import (
     ERASURE,
@@ -34,7 +34,7 @@ from eventlog.lake.chain import (
 )
 from eventlog.lake.old_packs import OldPacks
 from eventlog.lake.packs import made_packs
-from eventlog.lake.policy import Policy
+from eventlog.lake.policy import Policy, narrower
 from eventlog.lake.published import Published, ids_of, packs_in
 
 if TYPE_CHECKING:
@@ -51,16 +51,6 @@ class Made:
     files: int = 0
     packs: int = 0
     missing: "dict[bytes, str]" = field(default_factory=dict)
-
-
-def narrower(policy: Policy, other: Policy) -> Policy:
-    """What both let out."""
-    return Policy(
-        policy.texts and other.texts,
-        policy.contents and other.contents,
-        policy.paths and other.paths,
-        min(policy.people, other.people, key=config.PEOPLE.index),
-    )
 
 
 def make(place: "Place", source: "Source", creator: "Creator", state: Published, made: Made) -> bool:
@@ -88,6 +78,28 @@ def make(place: "Place", source: "Source", creator: "Creator", state: Published,
     if _put(place, source.store_id, creator, rewrite):
         made.files += len(added)
         made.packs += len(gone)
+    return True
+
+
+def complete(place: "Place", source: "Source", creator: "Creator", state: Published, made: Made) -> bool:
+    """Make again what a place has lost: contents in packs, and files that a rewrite brought.
+
+    True where something was: then read the state again. Raises: as `make`.
+    """
+    wanted: set[bytes] = set()
+    for file in state.chain.live:
+        wanted |= source.contents(file.base, file.end, state.contents | wanted, state.policies[file.name])
+    packs = _remade_packs(place, source, creator, wanted, [], made)
+    if not packs and not state.lost:
+        return False
+    files = [file for file in state.chain.live if file.name in state.lost]
+    added = [_remade(place, source, creator, state, f, state.policies[f.name], set()) for f in files]
+    removed = tuple(file.name for file in files)
+    gone = tuple(sorted(state.lost.difference(removed)))
+    rewrite = Rewrite(state.chain.next_rewrite, MERGE, removed, tuple(added), gone, tuple(packs))
+    if _put(place, source.store_id, creator, rewrite):
+        made.files += len(added)
+        made.packs += len(packs)
     return True
 
 
@@ -211,7 +223,8 @@ def _remade(
     gone: "set[str]",
 ) -> LiveFile:
     """Create the file that takes the place of another."""
-    stems = jsontext.decode(metadata_of(place, file.name).get("packs", "[]"))
+    footer = {} if file.name in state.lost else metadata_of(place, file.name)
+    stems = jsontext.decode(footer.get("packs", "[]"))
     packs = [stem for stem in stems if pack_name(source.store_id, stem) not in gone | state.removed_packs]
     data = source.file(file.base, file.end, policy, packs)
     digest = blake3(data).hexdigest()
