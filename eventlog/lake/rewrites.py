@@ -172,17 +172,22 @@ def _differs(place: "Place", source: "Source", file: LiveFile, policy: Policy) -
 
 
 def _packs_to_remove(place: "Place", source: "Source", state: Published) -> "set[str]":
-    """Packs that hold what they should not, also such as no file names: their publisher was killed."""
+    """Packs that hold what they should not, also such as no file names: their publisher was killed.
+
+    One that cannot be read goes, too: what it holds is not known, and of no use to anybody.
+    """
     held = dict(state.packs)
+    unreadable: set[str] = set()
     searched = f"{len(source.forbidden)} forbidden, contents {source.policy.contents}"
     if state.searched != searched:
         listed = packs_in(place, source.store_id)
         unknown = [entry for entry in listed if entry.name not in held.keys() | state.removed_packs]
         held |= ids_of(place, source.store_id, unknown)
+        unreadable = {entry.name for entry in unknown} - held.keys()
         state.searched = searched
     if not source.policy.contents:
-        return set(held)
-    return {name for name, ids in held.items() if ids & source.forbidden}
+        return set(held) | unreadable
+    return unreadable.union(name for name, ids in held.items() if ids & source.forbidden)
 
 
 def _contents_of(
