@@ -53,18 +53,20 @@ def command(to: str, dry_run: bool, yes: bool, catalog: str | None, as_json: boo
     place = open_place(to)
     with open_store() as store:
         policy = Policy.of(store.fs, store.layout)
-        agreed = yes
-        if not yes:
+        if dry_run:
             with Progress("comparing"):
                 plan = publishing.plan(store, place, policy)
-            if dry_run:
-                put(document({"plan": asdict(plan)}) if as_json else _plan_text(plan))
-                return
-            if plan.asks:
-                _ask(plan)
-                agreed = True
-        with Progress("publishing"):
-            report = publishing.publish(store, place, policy, agreed=agreed)
+            put(document({"plan": asdict(plan)}) if as_json else _plan_text(plan))
+            return
+        try:
+            with Progress("publishing"):
+                report = publishing.publish(store, place, policy, agreed=yes)
+        except publishing.NotAgreedError:
+            with Progress("comparing"):
+                plan = publishing.plan(store, place, policy)
+            _ask(plan)
+            with Progress("publishing"):
+                report = publishing.publish(store, place, policy, agreed=True)
     not_committed = _commit(place, catalog) if catalog is not None else ""
     if as_json:
         committed = None if catalog is None else not not_committed

@@ -10,11 +10,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
 from eventlog.base.fs import REAL, walk_names
+
+# A request may bring some hundred megabytes over a slow line; by default it would end after half a minute.
+_REQUEST_TIMEOUT = timedelta(minutes=10)
 
 _PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
@@ -186,7 +190,7 @@ def open_place(uri: str) -> Place:
 
 def _client_options() -> Any:
     host = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
-    return {"allow_http": host in ("127.0.0.1", "::1", "localhost")}
+    return {"allow_http": host in ("127.0.0.1", "::1", "localhost"), "timeout": _REQUEST_TIMEOUT}
 
 
 @contextmanager

@@ -53,6 +53,16 @@ def record(store: Store, number: int, text: str = "a text", *contents: bytes) ->
             store.append([event(number + 1_000_000, **session, **snapshot)])
 
 
+def record_tree(store: Store, number: int, files: "dict[bytes, bytes]") -> None:
+    """A snapshot of a tree with these files."""
+    with store.blobs.writer() as writer:
+        entries = [TreeEntry(name, FILE, writer.put(data), len(data)) for name, data in files.items()]
+        root = to_text(writer.put_tree(entries))
+        writer.flush()
+        snapshot = {"event_type": "snapshot", "tree_hash": root, "blobs": [root]}
+        store.append([event(number, session_id="abcd1234", turn=1, agent_session_id=None, **snapshot)])
+
+
 def set_policy(store: Store, policy: Policy) -> None:
     """Write it into the store's settings."""
     words = {True: "true", False: "false"}
