@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from unittest.mock import patch
@@ -100,11 +101,9 @@ def _bytes(bench: Bench) -> AbstractContextManager[Sides]:
 
 @contextmanager
 def _sides(bench: Bench, index: int) -> Iterator[Sides]:
-    try:
-        import moto  # noqa: F401
-        import obstore  # noqa: F401
-    except ImportError as error:
-        raise NotRunnable(f"the extras lake and lake-tests are not installed ({error})") from error
+    missing = [name for name in ("obstore", "moto") if find_spec(name) is None]
+    if missing:
+        raise NotRunnable(f"the extras lake and lake-tests are not installed: {', '.join(missing)}")
     with bench.scratch("lake") as directory, _server() as settings, patch.dict(os.environ, settings):
         lines = Blocks(bench.seed, 5_000).lines()
         many = bench.pick(100, 1_000)
