@@ -39,6 +39,7 @@ def file_of(
             "event_type": "turn",
             "session_id": f"session-{position % 3}",
             "title": text or None,
+            "branch": text or None,
         }
         for position in range(base, end)
         if position not in skips

@@ -46,7 +46,7 @@ def findings(place: Place, catalog: "str | None") -> "list[str]":
 
 
 def test_maintain_merges_and_the_rows_stay(lake: Lake) -> None:
-    """Twelve publications become one file and the last; what snapshots name stays a day, then it is gone."""
+    """P1: Twelve publications become one file and the last; what snapshots name stays a day."""
     place, catalog = lake.place, lake.catalog
     grown(place, catalog)
     before = positions(place, catalog)
@@ -65,7 +65,7 @@ def test_maintain_merges_and_the_rows_stay(lake: Lake) -> None:
 
 
 def test_a_merged_file_says_what_its_parts_said(file_place: Place) -> None:
-    """Range, ids, packs of all, and only the erasures that all of them knew; other policies stay apart."""
+    """I30, P7: Range, ids, packs of all, and only the erasures that all knew; other policies stay apart."""
     for number in range(4):
         known = '["x", "y"]' if number else '["x"]'
         publish(file_place, A, number * 3, number * 3 + 3, packs=f'["p{number}"]', erasures=known)
@@ -88,7 +88,7 @@ def test_a_merged_file_says_what_its_parts_said(file_place: Place) -> None:
 def test_a_merge_never_brings_back_what_was_erased(
     file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An erasure while a merge reads gets the number: the merge deletes what it made and reads again."""
+    """I30: An erasure while a merge reads gets the number: the merge deletes what it made and reads again."""
     for number in range(5):
         publish(file_place, A, number * 3, number * 3 + 3, text="canary" if number == 1 else "")
     former = merges._joined
@@ -157,7 +157,7 @@ def old_metadata(place: Place, catalog: str) -> "set[str]":
 
 
 def test_an_erasure_ends_with_maintain(lake: Lake, tmp_path: Path) -> None:
-    """The erased text is in no object, snapshot, manifest or database then; verify finds what is left."""
+    """I30: The erased text is in no object, snapshot or database then; verify finds what is left."""
     place, catalog = lake.place, lake.catalog
     erased(place, catalog)
     assert canaries(place, catalog, tmp_path)
@@ -250,7 +250,7 @@ def test_maintain_killed_as_a_process(s3_place: Place, s3: S3Server, postgres_ca
 
 
 def test_what_may_not_be_deleted_is_listed(s3_place: Place, s3: S3Server, sqlite_catalog: str) -> None:
-    """Without the right to delete: exit code 4, the objects are named, all else is done; with it they go."""
+    """P7: Without the right to delete: exit code 4, the objects are named, all else is done."""
     erased(s3_place, sqlite_catalog)
     s3.deny("DELETE")
     done = run("lake", "maintain", s3_place.uri, "--catalog", sqlite_catalog)
@@ -294,7 +294,7 @@ def test_without_tables_merged_files_go_at_once(file_place: Place) -> None:
 
 
 def test_what_nobody_ever_named_goes_after_a_day(lake: Lake) -> None:
-    """Files of a rewrite that was never made, packs and manifests that nothing names: a day, then gone."""
+    """P1: Files for no rewrite, packs and manifests that nothing names go, but not before a day is over."""
     place, catalog = lake.place, lake.catalog
     grown(place, catalog, files=2)
     begun = rewritten_name(A, 1, 0, "1" * 64)
@@ -328,7 +328,7 @@ def test_a_tag_that_holds_erased_rows_is_named(file_place: Place, sqlite_catalog
 def test_a_publication_that_comes_meanwhile_stays(
     file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is published after the chain was read is no dead object."""
+    """P1: What is published after the chain was read is no dead object."""
     erased(file_place, sqlite_catalog)
     former = maintaining._delete_dead
 

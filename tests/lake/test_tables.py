@@ -43,7 +43,7 @@ def test_tables_follow_the_objects(lake: Lake) -> None:
 
 
 def test_a_rewrite_takes_rows_out_and_in_at_once(file_place: Place, catalog: str) -> None:
-    """One commit takes the rows of a file that is gone out and those of the new one in."""
+    """I30: One commit takes the rows of a file that is gone out and those of the new one in."""
     tables.init(file_place, catalog)
     first = publish(file_place, A, 0, 10)
     publish(file_place, A, 10, 20)
@@ -72,7 +72,7 @@ def test_a_file_without_rows_is_in_no_table(file_place: Place, sqlite_catalog: s
 def test_an_older_state_of_the_objects_never_replaces_a_newer(
     file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A committer that read the table, and slept while others committed, is refused and starts again."""
+    """P1: A committer that read the table, and slept while others committed, is refused and starts again."""
     tables.init(file_place, sqlite_catalog)
     publish(file_place, A, 0, 10)
     former = tables.chains
@@ -93,7 +93,7 @@ def test_an_older_state_of_the_objects_never_replaces_a_newer(
 
 
 def test_tries_are_bounded(file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where others commit at each try, it ends with what to do; each pause is random and short."""
+    """P7: Where others commit at each try, it ends with what to do; each pause is random and short."""
     tables.init(file_place, sqlite_catalog)
     publish(file_place, A, 0, 10)
     monkeypatch.setattr(tables, "_swapped", lambda table, changes: False)
@@ -104,7 +104,7 @@ def test_tries_are_bounded(file_place: Place, sqlite_catalog: str, monkeypatch: 
 
 
 def test_bounds_hold_no_text(file_place: Place, sqlite_catalog: str) -> None:
-    """Manifests have whole store ids, and of no text a single character."""
+    """I30, P1: Manifests have whole store ids, and of no text a single character."""
     tables.init(file_place, sqlite_catalog)
     publish(file_place, A, 0, 10, text="canary of a title")
     tables.commit(file_place, sqlite_catalog)
@@ -174,7 +174,7 @@ def test_all_who_init_and_commit_at_once_agree(place: Place, postgres_catalog: s
     ],
 )
 def test_a_wrong_catalog_is_named_without_its_password(file_place: Place, catalog: str, words: str) -> None:
-    """An address that is no catalog, or one that does not answer: what is wrong, and no password."""
+    """P7: An address that is no catalog, or one that does not answer: what is wrong, and no password."""
     done = run("lake", "commit", file_place.uri, "--catalog", catalog)
     assert done.returncode in (1, 3) and words in done.stderr
     assert "secret" not in done.stderr + done.stdout and "Traceback" not in done.stderr
@@ -187,7 +187,7 @@ def test_commit_without_tables_says_how_to_make_them(file_place: Place, catalog:
 
 
 def test_tables_of_another_place_are_refused(file_place: Place, s3_place: Place, sqlite_catalog: str) -> None:
-    """A catalog whose tables are those of another place is not touched."""
+    """P7: A catalog whose tables are those of another place is not touched."""
     tables.init(file_place, sqlite_catalog)
     publish(s3_place, A, 0, 3)
     for attempt in (tables.init, tables.commit):

@@ -22,7 +22,7 @@ def findings(place: Place, catalog: "str | None" = None, *, reads: bool = False)
 
 
 def test_a_team_publishes_commits_erases_and_maintains(lake: Lake, tmp_path: Path) -> None:
-    """Two stores by the commands alone: rows are equal to the logs, and an erased text is nowhere then."""
+    """P7: Two stores by the commands alone: rows equal the logs, and an erased text is nowhere then."""
     place, catalog = lake.place, lake.catalog
     roots = []
     for name in ("a", "b"):
@@ -63,7 +63,7 @@ def test_a_team_publishes_commits_erases_and_maintains(lake: Lake, tmp_path: Pat
 
 
 def test_a_publication_that_is_gone_is_found(file_place: Place) -> None:
-    """In the middle and at the beginning: which events are in no file, and that a publish mends it."""
+    """P7: In the middle and at the beginning: which events are in no file, and that a publish mends it."""
     for number in range(3):
         publish(file_place, A, number * 5, number * 5 + 5)
     assert findings(file_place) == []
@@ -132,7 +132,7 @@ def test_packs_are_checked(file_place: Place, tmp_path: Path) -> None:
 
 
 def test_a_table_with_other_rows_is_found(file_place: Place, sqlite_catalog: str, tmp_path: Path) -> None:
-    """A file that was changed under its name: the table counts other rows than it has."""
+    """P7: A file that was changed under its name: the table counts other rows than it has."""
     tables.init(file_place, sqlite_catalog)
     name = publish(file_place, A, 0, 5)
     publish(file_place, A, 5, 7)
