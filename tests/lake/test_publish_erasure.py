@@ -344,13 +344,14 @@ def test_a_sweep_leaves_files_of_a_rewrite_at_work(file_place: Place, tmp_path: 
 def test_a_damaged_pack_goes_with_an_erasure(file_place: Place, tmp_path: Path) -> None:
     """Its tables cannot be read, so it may hold what was erased; --again brings back what is still wanted."""
     store = store_with_canary(tmp_path / "a", file_place)
-    for name in packs_in(file_place):
+    damaged = packs_in(file_place)
+    for name in damaged:
         path = Path(f"{file_place.uri.removeprefix('file://')}/{name}")
         data = bytearray(path.read_bytes())
         data[-60] ^= 1
         path.write_bytes(data)
     erase(store)
     send(store, file_place)
-    assert not packs_in(file_place)
+    assert not set(damaged) & set(packs_in(file_place))
     send(store, file_place, again=True)
     assert_published(store, file_place)
