@@ -107,7 +107,7 @@ def _plan_text(plan: "PublishPlan") -> str:
         lines.append(f"{count(plan.withheld, 'content')} that may hold secrets, or were erased, never leave.")
     if plan.narrowed:
         lines.append(
-            f"{count(plan.narrowed, 'file')} there have more than may leave now: they are made anew."
+            f"{count(plan.narrowed, 'file')} there have more than may leave now: they are rewritten."
         )
     lines.append("Copies that others take of it, and versions that a bucket keeps, cannot be called back.")
     lines.append("What leaves is set under [publish] in .locus/config.toml.")
@@ -136,7 +136,7 @@ def _tell(report: "PublishReport", policy: "Policy", as_json: bool) -> None:
     if report.rewritten or report.packs_rewritten:
         files = count(report.rewritten, "file")
         packs = count(report.packs_rewritten, "pack")
-        say(f"Made anew: {files} and {packs}.")
+        say(f"Rewritten: {files} and {packs}.")
     if report.left:
         say(f"Not deleted, as the storage refuses it: {count(len(report.left), 'object')}")
         for name in report.left[:_SHOWN]:

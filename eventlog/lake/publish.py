@@ -60,7 +60,8 @@ class PublishPlan:
 class PublishReport:
     """What was published: positions [base, end) of the log, and how.
 
-    `rewritten` and `packs_rewritten` count what was made anew, `missing` contents that the store cannot read.
+    `rewritten` and `packs_rewritten` count what was made again, `missing` contents that the store cannot
+    read.
     `left` are the names of dead objects that may not be deleted; `tables` says whether the place has tables.
     """
 
@@ -108,7 +109,7 @@ def publish(
     again: bool = False,
     lock_timeout_s: float = 10.0,
 ) -> PublishReport:
-    """Publish what is new, and make anew what a place should not have any more.
+    """Publish what is new, and rewrite what a place should not have any more.
 
     Args: agreed: a person agreed to this policy; again: compare all that is there, and make again what the
     place has lost. Raises: NotAgreedError; Refused (the storage ignores

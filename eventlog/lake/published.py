@@ -52,7 +52,7 @@ class Published:
 
     @property
     def newest_policy(self) -> "Policy | None":
-        """That of the last file; those of older files are no wider, or are made anew."""
+        """That of the last file; those of older files are no wider, or are rewritten."""
         return self.policies[self.chain.live[-1].name] if self.chain.live else None
 
     @property

@@ -1,4 +1,4 @@
-"""Making anew what a place should not have any more of a store (docs/lake.md §5).
+"""Rewriting what a place should not have any more of a store (docs/lake.md §5).
 
 Files whose rows an erasure changed, packs with contents that were erased or withheld since, and all that a
 wider policy let out. Each step may be repeated; creating `rewrites/<n>.json` makes it so. One thread, under
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Made:
-    """What was made anew: files and packs, and why contents are missing that a pack had."""
+    """What was rewritten: files and packs, and why contents are missing that a pack had."""
 
     files: int = 0
     packs: int = 0
@@ -54,7 +54,7 @@ class Made:
 
 
 def make(place: "Place", source: "Source", creator: "Creator", state: Published, made: Made) -> bool:
-    """Make anew what has to be; True where something was, or another was first: then read the state again.
+    """Rewrite what has to be; True where something was, or another was first: then read the state again.
 
     Raises: Refused, EventLogError of the storage, Corruption.
     """
@@ -151,7 +151,7 @@ def deletable(place: "Place", chain: Chain) -> "Iterator[str]":
 
 
 def _outdated(place: "Place", source: "Source", state: Published) -> "Iterator[tuple[LiveFile, Policy]]":
-    """The live files that have to be made anew, each with its policy from now on."""
+    """The live files that have to be rewritten, each with its policy from now on."""
     for file in state.chain.live:
         policy = state.policies[file.name]
         if policy.widens(source.policy):
