@@ -112,9 +112,9 @@ def publish(
     """Publish what is new, and rewrite what a place should not have any more.
 
     Args: agreed: a person agreed to this policy; again: compare all that is there, and make again what the
-    place has lost. Raises: NotAgreedError; Refused (the storage ignores
-    conditions; another log was published; an erasure is under way), LockTimeout, Corruption, NotDurable,
-    EventLogError of the storage: then what was created stays, and the next publish goes on from there.
+    place has lost. Raises: NotAgreedError; Refused (the storage ignores conditions, another log was
+    published, an erasure is under way); LockTimeout; Corruption; NotDurable; EventLogError of the storage:
+    then what was created stays, and the next publish goes on from there.
     """
     with acquire(store.fs, store.layout, PUBLISH, timeout_s=lock_timeout_s), store.view() as view:
         log = source.opened(store, view, policy)
