@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from eventlog.lake.chain import ERASURE, MERGE, publication_name
 from eventlog.lake.place import Place
 from tests.conftest import examples
 from tests.lake.conftest import Lake
+from tests.lake.rest_catalog import served
 from tests.lake.small import answer, file_of, positions, publish, rewrite, run
 
 A, B = b"\xaa" * 16, b"\xbb" * 16
@@ -215,3 +217,26 @@ def test_merged_rows_are_the_same_rows(file_place: Place, sqlite_catalog: str) -
     rewrite(file_place, A, 1, MERGE, second, 0, 20)  # covers the first publication, too
     tables.commit(file_place, sqlite_catalog)
     assert positions(file_place, sqlite_catalog) == rows_of(A, (0, 20))
+
+
+def test_a_rest_catalog_does_as_well(file_place: Place, sqlite_catalog: str) -> None:
+    """Over Iceberg's REST protocol: made, committed by four at once, rewritten and maintained."""
+    with served(file_place, sqlite_catalog) as catalog:
+        assert "lake.events" in run("lake", "init", file_place.uri, "--catalog", catalog).stderr
+        first = publish(file_place, A, 0, 10)
+        publish(file_place, A, 10, 20)
+        with ThreadPoolExecutor(4) as threads:
+            done = list(threads.map(lambda _: tables.commit(file_place, catalog), range(4)))
+        assert sum(each.rows_added for each in done) == 20
+        rewrite(file_place, A, 1, ERASURE, first, 0, 10, skips=(4,))
+        assert run("lake", "maintain", file_place.uri, "--catalog", catalog).returncode == 0
+        assert run("lake", "verify", file_place.uri, "--catalog", catalog).returncode == 0
+        assert positions(file_place, catalog) == rows_of(A, (0, 4), (5, 20))
+
+
+def test_a_second_catalog_is_warned_of(file_place: Place, tmp_path: Path) -> None:
+    """A place has one catalog: making tables in another says what becomes of those of the first."""
+    first = run("lake", "init", file_place.uri, "--catalog", f"sqlite:///{tmp_path}/one.db")
+    assert "A place has one catalog" not in first.stderr
+    second = run("lake", "init", file_place.uri, "--catalog", f"sqlite:///{tmp_path}/two.db")
+    assert second.returncode == 0 and "A place has one catalog" in second.stderr
