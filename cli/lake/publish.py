@@ -53,18 +53,20 @@ def command(to: str, dry_run: bool, yes: bool, catalog: str | None, as_json: boo
     place = open_place(to)
     with open_store() as store:
         policy = Policy.of(store.fs, store.layout)
-        agreed = yes
-        if not yes:
+        if dry_run:
             with Progress("comparing"):
                 plan = publishing.plan(store, place, policy)
-            if dry_run:
-                put(document({"plan": asdict(plan)}) if as_json else _plan_text(plan))
-                return
-            if plan.asks:
-                _ask(plan)
-                agreed = True
-        with Progress("publishing"):
-            report = publishing.publish(store, place, policy, agreed=agreed)
+            put(document({"plan": asdict(plan)}) if as_json else _plan_text(plan))
+            return
+        try:
+            with Progress("publishing"):
+                report = publishing.publish(store, place, policy, agreed=yes)
+        except publishing.NotAgreedError:
+            with Progress("comparing"):
+                plan = publishing.plan(store, place, policy)
+            _ask(plan)
+            with Progress("publishing"):
+                report = publishing.publish(store, place, policy, agreed=True)
     not_committed = _commit(place, catalog) if catalog is not None else ""
     if as_json:
         committed = None if catalog is None else not not_committed
@@ -119,7 +121,7 @@ def _class_rows(policy: "dict[str, Any]") -> "list[tuple[str, str, str]]":
 def _commit(place: "Place", uri: str) -> str:
     """Bring the tables up to date; why that failed, or nothing."""
     try:
-        from eventlog.lake import tables  # type: ignore[attr-defined, unused-ignore]
+        from eventlog.lake import tables
     except ImportError as error:
         raise eventlog.Unsupported(f"this version of Locus makes no tables ({error})") from error
     try:

@@ -56,34 +56,11 @@ class ObjectInput(InputFile):  # type: ignore[misc]
 
     def open(self, seekable: bool = True) -> Any:  # noqa: ARG002 -- pyiceberg's signature
         if self._name.endswith(".parquet"):
-            return _Reader(self._place.open(self._name))
+            return self._place.open(self._name)
         try:
             return io.BytesIO(self._place.read(self._name))
         except NotFound as error:
             raise FileNotFoundError(str(error)) from error
-
-
-class _Reader(io.RawIOBase):
-    """An object that is read by ranges, as Python's own files are."""
-
-    def __init__(self, opened: Any) -> None:
-        super().__init__()
-        self._opened = opened
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._opened.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._opened.tell())
-
-    def read(self, size: int = -1) -> bytes:
-        return bytes(self._opened.read(None if size < 0 else size))
 
 
 class ObjectOutput(OutputFile):  # type: ignore[misc]

@@ -10,11 +10,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
 from eventlog.base.fs import REAL, walk_names
+
+# A request may bring some hundred megabytes over a slow line; by default it would end after half a minute.
+_REQUEST_TIMEOUT = timedelta(minutes=10)
 
 _PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
@@ -80,14 +84,14 @@ class Place:
         entries: list[Entry] = []
         with _errors(f"{self.address(prefix)} cannot be listed"):
             for batch in self._obstore.list(self._client, prefix, offset=after or None):
-                entries += [_entry(found) for found in batch]
+                entries += [_entry(listed) for listed in batch]
         return sorted((entry for entry in entries if entry.name > after), key=lambda entry: entry.name)
 
     def directories(self, prefix: str) -> "Sequence[str]":
         """The names of the parts directly below `prefix`, sorted."""
         with _errors(f"{self.address(prefix)} cannot be listed"):
-            found = self._obstore.list_with_delimiter(self._client, prefix)
-        return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+            listed = self._obstore.list_with_delimiter(self._client, prefix)
+        return sorted(str(path).rpartition("/")[2] for path in listed["common_prefixes"])
 
     def delete(self, name: str) -> None:
         """Delete an object; one that is not there is no error. Raises: Refused without the right to."""
@@ -186,7 +190,7 @@ def open_place(uri: str) -> Place:
 
 def _client_options() -> Any:
     host = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
-    return {"allow_http": host in ("127.0.0.1", "::1", "localhost")}
+    return {"allow_http": host in ("127.0.0.1", "::1", "localhost"), "timeout": _REQUEST_TIMEOUT}
 
 
 @contextmanager

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from eventlog.lake.source import Source
     from eventlog.store import Store
 
-POSITIONS_MAX = 1_000_000  # in one publication: some hundred megabytes
+POSITIONS_MAX = 250_000  # in one publication: some ten megabytes, up to a hundred
 
 FIRST, WIDENED = "first", "widened"
+
+
+class NotAgreedError(Refused):
+    """Something would leave that nobody agreed to. Nothing was published."""
 
 
 @dataclass(slots=True)
@@ -89,7 +93,7 @@ def plan(store: "Store", place: "Place", policy: "Policy") -> PublishPlan:
         made.withheld = len(log.forbidden)
         made.narrowed = sum(former.widens(policy) for former in state.policies.values())
         _count_events(made, log)
-        ids = log.contents(base, end, state.contents)
+        ids = log.contents(base, end, state.contents, policy)
         sizes = [location[4] for location in store.blobs.locations(ids).values()]
         made.contents, made.contents_bytes = len(sizes), sum(sizes)
         return made
@@ -100,7 +104,7 @@ def publish(
 ) -> PublishReport:
     """Publish what is new, and make anew what a place should not have any more.
 
-    Args: agreed: a person agreed to this policy. Raises: Refused (nobody agreed; the storage ignores
+    Args: agreed: a person agreed to this policy. Raises: NotAgreedError; Refused (the storage ignores
     conditions; another log was published; an erasure is under way), LockTimeout, Corruption, NotDurable,
     EventLogError of the storage: then what was created stays, and the next publish goes on from there.
     """
@@ -109,24 +113,34 @@ def publish(
         known = remembered.read(store.fs, store.layout, place.uri, log.store_id)
         state = published.read(place, log, known)
         if _asks(state, log) and not agreed:
-            raise Refused(f"nobody agreed to what leaves for {place.uri}. Nothing was published; add --yes.")
+            raise NotAgreedError(
+                f"nobody agreed to what leaves for {place.uri}. Nothing was published; add --yes."
+            )
         report = PublishReport(place.uri, state.chain.end, state.chain.end)
         state = _run(place, log, state, report)
         if state.erased_to > state.swept:
             report.left = rewrites.sweep(place, log.store_id)
             state.swept = state.swept if report.left else state.erased_to
         report.end = state.chain.end
-        if known is None or report.changed or state.swept != known.swept:
+        if state.remembered() != known:
             remembered.write(store.fs, store.layout, place.uri, state.remembered())
-        report.tables = bool(report.changed and place.directories("tables"))
+        report.tables = report.changed and _has_tables(place)
         return report
+
+
+def _has_tables(place: "Place") -> bool:
+    """Whether there are tables, as far as the publisher may see them."""
+    try:
+        return bool(place.directories("tables"))
+    except Refused:
+        return False
 
 
 def _asks(state: "Published", log: "Source") -> str:
     """Why a person has to agree before more leaves, or nothing."""
     if state.chain.end == log.end:
         return ""
-    former = state.widest
+    former = state.newest_policy
     if former is None:
         return FIRST
     return WIDENED if log.policy.widens(former) else ""
@@ -200,7 +214,7 @@ def _publish_contents(
     missing: "dict[bytes, str]",
 ) -> "dict[str, frozenset[bytes]] | None":
     """Create packs of the contents that these events need; names and ids. None: read the state again."""
-    ids = log.contents(*span, state.contents)
+    ids = log.contents(*span, state.contents, log.policy)
     packs = {}
     for pack in made_packs(log.store.blobs, ids, missing):
         name = pack_name(log.store_id, pack.name)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
-from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound, Refused
+from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound, Refused, Unsupported
 from eventlog.blobs.pack import FOOTER_SIZE, PackTables, decode_tables, encode_header, tables_range
 from eventlog.lake import packs
 from eventlog.lake.chain import (
@@ -25,7 +25,7 @@ from eventlog.lake.chain import (
 from eventlog.lake.place import Entry, Place
 from eventlog.lake.policy import Policy
 from eventlog.lake.remembered import Remembered
-from eventlog.lake.source import Identity, Source, identity_of
+from eventlog.lake.source import FORMAT, RangeIdentity, Source, identity_of
 
 _TRIES_MAX = 5  # while others remove files that the chain has just named
 
@@ -43,13 +43,13 @@ class Published:
     erasures: "dict[str, frozenset[str]]" = field(default_factory=dict)
     packs: "dict[str, frozenset[bytes]]" = field(default_factory=dict)
     removed_packs: "set[str]" = field(default_factory=set)
-    searched: int = -1
+    searched: str = ""
     erased_to: int = 0
     swept: int = 0
 
     @property
-    def widest(self) -> "Policy | None":
-        """The policy of the newest file; those of older files are no wider, or are made anew."""
+    def newest_policy(self) -> "Policy | None":
+        """That of the last file; those of older files are no wider, or are made anew."""
         return self.policies[self.chain.live[-1].name] if self.chain.live else None
 
     @property
@@ -61,8 +61,9 @@ class Published:
         """What to remember of it; all its files were brought up to the same erasures."""
         known = frozenset.intersection(*self.erasures.values()) if self.erasures else frozenset()
         removed = frozenset(self.removed_packs)
+        chain = Chain(self.chain.store_id, live=list(self.chain.live), number=self.chain.number)
         return Remembered(
-            self.chain, self.policies, known, self.packs, removed, self.searched, self.erased_to, self.swept
+            chain, self.policies, known, self.packs, removed, self.searched, self.erased_to, self.swept
         )
 
 
@@ -119,6 +120,11 @@ def _note(
 ) -> "set[str]":
     """Check a file that is not known yet, and note it; the answer are the packs that it names."""
     address = place.address(file.name)
+    if footer.get("format", FORMAT) != FORMAT:
+        raise Unsupported(
+            f"{address} has format {footer['format']}; this version of Locus knows format {FORMAT}. Nothing "
+            "was published. Use a newer Locus."
+        )
     _check_same_log(place, source, file, footer)
     try:
         known = frozenset(jsontext.decode(footer["erasures"]))
@@ -153,9 +159,9 @@ def _check_same_log(place: Place, source: Source, file: LiveFile, footer: "dict[
         )
 
 
-def _published_identity(place: Place, file: LiveFile, footer: "dict[str, str]") -> Identity:
+def _published_identity(place: Place, file: LiveFile, footer: "dict[str, str]") -> RangeIdentity:
     if "ids" in footer and "last_event_id" in footer:
-        return Identity(footer["ids"], footer["last_event_id"])
+        return RangeIdentity(footer["ids"], footer["last_event_id"])
     table = pq.read_table(pa.BufferReader(place.read(file.name)), columns=["position", "event_id"])
     return identity_of(table.to_batches())
 

@@ -23,9 +23,8 @@ _FORMAT = 1
 class Remembered:
     """The state of a store in a place after its last publish; names of files and packs are those of objects.
 
-    All live files know `erasures`. `searched` is the number of forbidden contents for which all packs were
-    searched. `erased_to` is the number of the last rewrite after which objects are deleted, `swept` of the
-    last after which all were.
+    All live files know `erasures`. `searched` says for what all packs were searched. `erased_to` is the
+    number of the last rewrite after which objects are deleted, `swept` of the last after which all were.
     """
 
     chain: Chain
@@ -33,7 +32,7 @@ class Remembered:
     erasures: "frozenset[str]" = frozenset()
     packs: "dict[str, frozenset[bytes]]" = field(default_factory=dict)
     removed_packs: "frozenset[str]" = frozenset()
-    searched: int = -1
+    searched: str = ""
     erased_to: int = 0
     swept: int = 0
 

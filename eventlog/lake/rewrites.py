@@ -74,7 +74,8 @@ def make(place: "Place", source: "Source", creator: "Creator", state: Published,
         return False
     by_policy = any(state.policies[file.name] != policy for file, policy in files)
     reason = POLICY if by_policy or (gone and not source.policy.contents) else ERASURE
-    added_packs = _remade_packs(place, source, creator, state, gone, made) if source.policy.contents else []
+    wanted = _contents_of(source, state, files, gone) if source.policy.contents else set()
+    added_packs = _remade_packs(place, source, creator, wanted, sorted(gone & state.packs.keys()), made)
     added = [_remade(place, source, creator, state, file, policy, gone) for file, policy in files]
     rewrite = Rewrite(
         state.chain.next_rewrite,
@@ -161,29 +162,39 @@ def _differs(place: "Place", source: "Source", file: LiveFile, policy: Policy) -
 def _packs_to_remove(place: "Place", source: "Source", state: Published) -> "set[str]":
     """Packs that hold what they should not, also such as no file names: their publisher was killed."""
     held = dict(state.packs)
-    if state.searched != len(source.forbidden) or (held and not source.policy.contents):
+    searched = f"{len(source.forbidden)} forbidden, contents {source.policy.contents}"
+    if state.searched != searched:
         listed = packs_in(place, source.store_id)
         unknown = [entry for entry in listed if entry.name not in held.keys() | state.removed_packs]
         held |= ids_of(place, source.store_id, unknown)
-        state.searched = len(source.forbidden)
+        state.searched = searched
     if not source.policy.contents:
         return set(held)
     return {name for name, ids in held.items() if ids & source.forbidden}
 
 
-def _remade_packs(
-    place: "Place", source: "Source", creator: "Creator", state: Published, gone: "set[str]", made: Made
-) -> "list[str]":
-    """Create packs of what the packs that go hold and may stay; their names."""
+def _contents_of(
+    source: "Source", state: Published, files: "list[tuple[LiveFile, Policy]]", gone: "set[str]"
+) -> "set[bytes]":
+    """What the packs that go hold and may stay; and what files need by now, as trees with other names."""
+    stays: set[bytes] = set().union(*(ids for name, ids in state.packs.items() if name not in gone))
     wanted: set[bytes] = set().union(*(ids for name, ids in state.packs.items() if name in gone))
-    wanted -= source.forbidden.union(*(ids for name, ids in state.packs.items() if name not in gone))
+    for file, policy in files:
+        wanted |= source.contents(file.base, file.end, stays | wanted, policy)
+    return wanted - stays - source.forbidden
+
+
+def _remade_packs(
+    place: "Place", source: "Source", creator: "Creator", wanted: "set[bytes]", gone: "list[str]", made: Made
+) -> "list[str]":
+    """Create packs of these contents, from the store and otherwise from the packs that go; their names."""
     collected: dict[bytes, str] = {}
     names = []
     for pack in made_packs(source.store.blobs, wanted, collected):
         names.append(pack_name(source.store_id, pack.name))
         creator.create(names[-1], pack.data)
     if collected:
-        old = cast("BlobStore", OldPacks(place, source.store_id, sorted(gone & state.packs.keys())))
+        old = cast("BlobStore", OldPacks(place, source.store_id, gone))
         for pack in made_packs(old, collected.keys(), made.missing):
             names.append(pack_name(source.store_id, pack.name))
             creator.create(names[-1], pack.data)

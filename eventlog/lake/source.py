@@ -26,7 +26,7 @@ FORMAT = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RangeIdentity:
     """The events of a range by their ids: BLAKE3 of positions and ids, and the id of the last event."""
 
     digest: str
@@ -56,7 +56,7 @@ class Source:
     def end(self) -> int:
         return self.view.next_position
 
-    def identity(self, base: int, end: int) -> Identity:
+    def identity(self, base: int, end: int) -> RangeIdentity:
         """That of the visible events of [base, end)."""
         return identity_of(self.view.batches(base, end, columns=("position", "event_id")))
 
@@ -64,9 +64,9 @@ class Source:
         """The visible events of [base, end) under a policy."""
         return self._under(policy).table(base, end)
 
-    def contents(self, base: int, end: int, known: "Collection[bytes]") -> "set[bytes]":
+    def contents(self, base: int, end: int, known: "Collection[bytes]", policy: Policy) -> "set[bytes]":
         """The ids of contents that these events need and that may leave, without those that are known."""
-        return self._under(self.policy).contents(base, end, known) - self.forbidden.union(known)
+        return self._under(policy).contents(base, end, known) - self.forbidden.union(known)
 
     def file(self, base: int, end: int, policy: Policy, packs: Iterable[str]) -> bytes:
         """The published file of [base, end)."""
@@ -114,7 +114,7 @@ def opened(store: "Store", view: "LogView", policy: Policy) -> Source:
     return Source(store, view, policy, frozenset(erasure.id for erasure in own), forbidden)
 
 
-def identity_of(tables: "Iterable[pa.RecordBatch | pa.Table]") -> Identity:
+def identity_of(tables: "Iterable[pa.RecordBatch | pa.Table]") -> RangeIdentity:
     """That of events with the columns `position` and `event_id`, in order."""
     digest = blake3()
     last = ""
@@ -123,4 +123,4 @@ def identity_of(tables: "Iterable[pa.RecordBatch | pa.Table]") -> Identity:
         lines = pc.binary_join_element_wise(pc.cast(table.column("position"), pa.string()), ids, " ")
         digest.update("".join(f"{line}\n" for line in lines.to_pylist()).encode())
         last = ids[-1].as_py() if len(ids) else last
-    return Identity(digest.hexdigest(), last)
+    return RangeIdentity(digest.hexdigest(), last)

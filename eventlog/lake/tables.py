@@ -62,12 +62,13 @@ def init(place: Place, catalog_uri: str) -> bool:
     Returns: whether the table was made. Raises: Refused where the catalog has tables of another place.
     """
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+    from sqlalchemy.exc import IntegrityError
 
     is_new = False
     with opened(place, catalog_uri, makes=True) as catalog:
-        catalog.create_namespace_if_not_exists(NAMESPACE)
         for _ in range(TRIES):
             try:
+                catalog.create_namespace_if_not_exists(NAMESPACE)
                 _bring_up(loaded(place, catalog, catalog_uri))
                 return is_new
             except NotFound:
@@ -75,7 +76,7 @@ def init(place: Place, catalog_uri: str) -> bool:
                 with contextlib.suppress(TableAlreadyExistsError):
                     catalog.create_table(TABLE, SCHEMA, location=location, properties=dict(PROPERTIES))
                     is_new = True
-            except CommitFailedException:  # another process did the same
+            except (CommitFailedException, IntegrityError):  # another process did the same
                 continue
     raise Refused(f"the tables in {shown(catalog_uri)} changed at each of {TRIES} tries. Run this again.")
 
@@ -316,7 +317,7 @@ def _errors(catalog_uri: str) -> "Iterator[None]":
     """Raise what the catalog's libraries raise as an error of ours, which shows no credentials."""
     try:
         yield
-    except (EventLogError, OSError):
+    except EventLogError:
         raise
     except ImportError as error:
         raise Unsupported(

@@ -15,7 +15,7 @@ from eventlog.blobs.groups import GroupReader
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import FILE, TreeEntry
 from eventlog.lake import merges, published, remembered, source
-from eventlog.lake.chain import Chain, read_chain
+from eventlog.lake.chain import Chain, metadata_of, read_chain
 from eventlog.lake.outgoing import SCHEMA, Outgoing
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
@@ -27,6 +27,7 @@ ALL = Policy(texts=True, contents=True, paths=True, people="full")
 TEXTS = Policy(texts=True)
 NOTHING = Policy()
 
+AT = 1_770_000_000_000_000  # 2026-02-02T02:40:00Z
 CANARY = "tulipFox81zebra-Q7"
 
 
@@ -37,7 +38,8 @@ def new_store(directory: Path) -> Store:
 
 def record(store: Store, number: int, text: str = "a text", *contents: bytes) -> None:
     """An event with a text; with contents a snapshot of a tree of them, too."""
-    session = {"session_id": "abcd1234", "turn": 1, "agent_session_id": None}
+    at = AT + number * 1_000_000
+    session = {"session_id": "abcd1234", "turn": 1, "agent_session_id": None, "occurred_at": at}
     store.append([event(number, payload={"tool": "run", "args": {"text": text}}, **session)])
     if contents:
         with store.blobs.writer() as writer:
@@ -49,6 +51,16 @@ def record(store: Store, number: int, text: str = "a text", *contents: bytes) ->
             writer.flush()
             snapshot = {"event_type": "snapshot", "tree_hash": root, "blobs": [root]}
             store.append([event(number + 1_000_000, **session, **snapshot)])
+
+
+def record_tree(store: Store, number: int, files: "dict[bytes, bytes]") -> None:
+    """A snapshot of a tree with these files."""
+    with store.blobs.writer() as writer:
+        entries = [TreeEntry(name, FILE, writer.put(data), len(data)) for name, data in files.items()]
+        root = to_text(writer.put_tree(entries))
+        writer.flush()
+        snapshot = {"event_type": "snapshot", "tree_hash": root, "blobs": [root]}
+        store.append([event(number, session_id="abcd1234", turn=1, agent_session_id=None, **snapshot)])
 
 
 def set_policy(store: Store, policy: Policy) -> None:
@@ -100,6 +112,25 @@ def assert_published(store: Store, place: Place, policy: Policy = ALL) -> None:
         needed = Outgoing(store, view, policy).contents(0, view.next_position)
         assert needed <= state.contents
         assert not state.contents & log.forbidden
+
+
+def assert_published_under_its_policies(store: Store, place: Place) -> "list[Policy]":
+    """The same, where the policy changed: each file as its own policy lets it leave. The policies."""
+    policies = []
+    with store.view() as view:
+        chain = chain_of(store, place)
+        assert chain.end == view.next_position
+        for file in chain.live:
+            policies.append(Policy.decode(metadata_of(place, file.name)["policy"]))
+            live = pq.read_table(pa.BufferReader(place.read(file.name)))
+            assert live.equals(Outgoing(store, view, policies[-1]).table(file.base, file.end)), file
+        state = published.read(place, source.opened(store, view, ALL), None)
+        log = source.opened(store, view, ALL)
+        for file, policy in zip(chain.live, policies, strict=True):
+            needed = Outgoing(store, view, policy).contents(file.base, file.end)
+            assert needed <= state.contents, file
+        assert not state.contents & log.forbidden
+    return policies
 
 
 def merge(store: Store, place: Place) -> None:

@@ -1,10 +1,14 @@
 """Publishing: each event once, whoever publishes, whatever stops them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from eventlog.base.errors import Refused
+from eventlog.base.errors import Refused, Unsupported
+from eventlog.blobs.ids import blob_id
+from eventlog.lake import publish as publishing
+from eventlog.lake import source
 from eventlog.lake.chain import publication_name
 from eventlog.lake.place import Place
 from tests.lake.conftest import S3Server
@@ -16,6 +20,7 @@ from tests.lake.publishing import (
     chain_of,
     copy_of,
     forget,
+    merge,
     names,
     new_store,
     record,
@@ -64,6 +69,26 @@ def test_a_publish_costs_the_same_at_any_number(s3_place: Place, s3: S3Server, t
         costs.append(s3.counts()["requests"])
     assert costs[2] == costs[-1]
     assert costs[-1] == {"LIST": 3, "GET": 1, "PUT": 2}
+    s3.reset()
+    send(store, s3_place)
+    assert s3.counts()["requests"] == {"LIST": 2, "GET": 1}
+
+
+def test_a_publisher_need_not_see_the_tables(
+    s3_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has rights below its own prefix alone."""
+    directories = Place.directories
+
+    def denied(self: Place, prefix: str) -> "Sequence[str]":
+        if prefix == "tables":
+            raise Refused("the storage refuses it")
+        return directories(self, prefix)
+
+    monkeypatch.setattr(Place, "directories", denied)
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    assert send(store, s3_place).files == 1
 
 
 def test_a_storage_that_ignores_conditions_is_refused(lying_place: Place, tmp_path: Path) -> None:
@@ -168,6 +193,12 @@ def test_what_a_store_remembers_decides_nothing(file_place: Place, tmp_path: Pat
         remembered.write_bytes(data)
         send(store, file_place)
         assert_published(store, file_place)
+    line, _, ids = remembered.read_bytes().partition(b"\n")
+    content = b"a content that only a damaged file knows"
+    remembered.write_bytes(line + b"\n" + blob_id(content) + ids[32:])
+    record(store, 9, "text", content)
+    send(store, file_place)
+    assert_published(store, file_place)
 
 
 def test_a_create_whose_answer_was_lost_counts(file_place: Place, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -218,3 +249,81 @@ def test_a_wider_policy_holds_from_then_on(file_place: Place, tmp_path: Path) ->
     with pytest.raises(Refused, match="nobody agreed"):
         record(store, 4)
         publish(store, file_place, ALL)
+
+
+def test_a_publication_that_came_too_late_is_dead(file_place: Place, tmp_path: Path) -> None:
+    """Its publisher slept while others merged the range: nobody reads it."""
+    store = new_store(tmp_path / "a")
+    for number in range(4):
+        record(store, number)
+        send(store, file_place)
+    merge(store, file_place)
+    store_id = store.identity.store_id
+    data = file_place.read(publication_name(store_id, 1))
+    file_place.delete(publication_name(store_id, 1))
+    for base in (1, 2):
+        late = publication_name(store_id, base)
+        file_place.delete(late)
+        assert file_place.create(late, data)
+    record(store, 9)
+    send(store, file_place)
+    forget(store, file_place)
+    assert not send(store, file_place).changed
+    assert_published(store, file_place)
+
+
+def test_a_merge_in_three_positions_hides_a_base_that_nobody_named(file_place: Place, tmp_path: Path) -> None:
+    """A publication inside of a merged range, under a name that the merge does not know."""
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    record(store, 2)
+    send(store, file_place)
+    for number in (3, 4):
+        record(store, number)
+        send(store, file_place)
+    merge(store, file_place)
+    late = publication_name(store.identity.store_id, 1)
+    assert file_place.create(late, file_place.read(chain_of(store, file_place).live[-1].name))
+    assert late in chain_of(store, file_place).dead
+    assert_published(store, file_place)
+
+
+def test_a_long_log_becomes_several_publications(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a bounded number of positions, with the contents that are new in it."""
+    monkeypatch.setattr(publishing, "POSITIONS_MAX", 3)
+    store = new_store(tmp_path / "a")
+    for number in range(4):
+        record(store, number, "text", b"content %d" % (number // 2))
+    report = send(store, place)
+    assert (report.files, report.packs) == (3, 2)
+    assert [file.end for file in chain_of(store, place).live] == [3, 6, 8]
+    assert_published(store, place)
+
+
+def test_a_storage_that_does_not_answer_ends_a_publish(s3_place: Place, s3: S3Server, tmp_path: Path) -> None:
+    """What was created stays, and the next publish goes on from there."""
+    store = new_store(tmp_path / "a")
+    record(store, 1, "text", b"content")
+    s3.deny("PUT")
+    with pytest.raises(Refused, match="the storage refuses it"):
+        send(store, s3_place)
+    s3.reset()
+    send(store, s3_place)
+    assert_published(store, s3_place)
+
+
+def test_a_file_of_a_newer_version_stops_an_older_one(
+    file_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what to do, and publishes nothing."""
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    with monkeypatch.context() as newer:
+        newer.setattr(source, "FORMAT", "2")
+        send(store, file_place)
+    forget(store, file_place)
+    record(store, 2)
+    with pytest.raises(Unsupported, match=r"has format 2; .* Use a newer Locus"):
+        send(store, file_place)

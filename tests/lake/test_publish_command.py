@@ -14,7 +14,17 @@ from eventlog.lake.place import Place
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, locus_process
 from tests.lake.conftest import S3Server
-from tests.lake.publishing import ALL, CANARY, NOTHING, TEXTS, names, new_store, record, set_policy
+from tests.lake.publishing import (
+    ALL,
+    CANARY,
+    NOTHING,
+    TEXTS,
+    assert_published,
+    names,
+    new_store,
+    record,
+    set_policy,
+)
 from tests.lake.test_publish_erasure import erase
 
 
@@ -57,7 +67,7 @@ def test_the_first_publish_shows_what_leaves_and_asks(file_place: Place) -> None
     code, shown = on_a_terminal(b"n\n", "publish", file_place.uri)
     assert code == 130
     assert names(file_place) == []
-    assert "2 events, from " in shown
+    assert "2 events, from 2026-02-02 02:40 to 2026-02-02 02:40 UTC." in shown
     assert "This is the first publication there." in shown
     for line in ("texts     no ", "contents  no ", "paths     yes ", "people    digest ", "snapshot       1"):
         assert line in shown
@@ -151,9 +161,27 @@ def test_a_place_that_is_none_is_refused(locus: Locus, to: str, code: int, words
     assert (ended.code, words in ended.err) == (code, True)
 
 
-def test_tables_that_are_there_are_mentioned(store: Store, file_place: Place, locus: Locus) -> None:
-    """A publish that brings no tables up to date says who does."""
-    file_place.create("tables/lake/events/metadata/v1.json", b"{}")
-    assert "locus lake commit" in locus("publish", file_place.uri, "--yes").err
-    assert "locus lake commit" not in locus("publish", file_place.uri, "--yes").err
-    record(store, 5)
+def test_tables_come_along_with_a_catalog(
+    store: Store, file_place: Place, sqlite_catalog: str, locus: Locus
+) -> None:
+    """With --catalog they have it at once; without, a publish says who brings them up to date."""
+    assert locus("lake", "init", file_place.uri, "--catalog", sqlite_catalog).code == 0
+    publish = ("publish", file_place.uri, "--yes")
+    done = json.loads(locus(*publish, "--catalog", sqlite_catalog, "--json").out)["published"]
+    assert done["committed"] is True
+    assert "Nothing to commit" in locus("lake", "commit", file_place.uri, "--catalog", sqlite_catalog).err
+    record(store, 2)
+    assert "run `locus lake commit`" in locus(*publish).err
+    ended = locus("lake", "commit", file_place.uri, "--catalog", sqlite_catalog)
+    assert "1 file added, with 1 row" in ended.err
+
+
+def test_tables_that_cannot_be_brought_up_to_date_end_with_4(
+    store: Store, file_place: Place, tmp_path: Path, locus: Locus
+) -> None:
+    """What was published stays published."""
+    ended = locus("publish", file_place.uri, "--yes", "--catalog", f"sqlite:///{tmp_path}/none/catalog.db")
+    assert ended.code == 4
+    assert "The tables were not brought up to date: " in ended.err
+    assert "run `locus lake commit`" in ended.err
+    assert_published(store, file_place, NOTHING)

@@ -8,8 +8,9 @@ from eventlog.base.errors import Refused
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.erasure import erasure
 from eventlog.lake import published, rewrites
-from eventlog.lake.chain import ERASURE, MERGE, rewritten_name
+from eventlog.lake.chain import ERASURE, MERGE, Rewrite, rewritten_name
 from eventlog.lake.place import Place
+from eventlog.lake.policy import Policy
 from eventlog.lake.publish import publish
 from eventlog.lake.source import opened
 from eventlog.log.erasures import ERASURE as ERASURE_TYPE
@@ -22,6 +23,7 @@ from tests.lake.publishing import (
     NOTHING,
     TEXTS,
     assert_published,
+    assert_published_under_its_policies,
     chain_of,
     copy_of,
     forget,
@@ -30,12 +32,17 @@ from tests.lake.publishing import (
     names,
     new_store,
     record,
+    record_tree,
     send,
 )
 
 
 def erase(store: Store, secret: str = CANARY) -> None:
     erasure.erase(store, erasure.plan_secret(store, secret))
+
+
+def packs_in(place: Place) -> "list[str]":
+    return [name for name in names(place) if name.endswith(".evp")]
 
 
 def store_with_canary(directory: Path, place: Place) -> Store:
@@ -198,7 +205,7 @@ def test_a_narrower_policy_takes_back_what_it_covers(place: Place, tmp_path: Pat
     store = store_with_canary(tmp_path / "a", place)
     report = send(store, place, TEXTS)
     assert (report.rewritten, report.packs_rewritten) == (3, 3)
-    assert not [name for name in names(place) if name.endswith(".evp")]
+    assert not packs_in(place)
     assert_published(store, place, TEXTS)
     assert send(store, place, NOTHING).rewritten == 3
     assert holding(place, tmp_path / "scratch") == []
@@ -223,7 +230,7 @@ def test_contents_that_left_once_may_leave_again(file_place: Place, tmp_path: Pa
         contents = published.read(file_place, opened(store, view, ALL), None).contents
     assert blob_id(b"a content") in contents
     rewrites.sweep(file_place, store.identity.store_id)
-    assert [name for name in names(file_place) if name.endswith(".evp")]
+    assert packs_in(file_place)
 
 
 def test_pieces_of_files_are_erased_too(file_place: Place, tmp_path: Path) -> None:
@@ -258,3 +265,77 @@ def test_contents_that_the_store_collected_stay_in_the_place(file_place: Place, 
         with store.view() as view:
             contents = published.read(file_place, opened(store, view, ALL), None).contents
         assert {blob_id(data) for data in kept} <= contents
+
+
+def test_trees_with_other_names_are_published_for_old_events(file_place: Place, tmp_path: Path) -> None:
+    """An erased name gives a tree another hash, which the events of that time name from then on."""
+    store = new_store(tmp_path / "a")
+    record_tree(store, 1, {f"{CANARY}.txt".encode(): b"a content", b"other": b"another"})
+    record(store, 2)
+    send(store, file_place)
+    erase(store)
+    send(store, file_place)
+    assert holding(file_place, tmp_path / "scratch") == []
+    assert_published(store, file_place)
+
+
+def test_packs_of_killed_publishers_go_with_a_narrower_policy(file_place: Place, tmp_path: Path) -> None:
+    """No file names them, and they hold contents all the same."""
+    store = new_store(tmp_path / "a")
+    record(store, 1)
+    send(store, file_place)
+    record(store, 2, "text", b"a content")
+    _rewrite_alone(store, file_place)
+    assert packs_in(file_place)
+    send(store, file_place, TEXTS)
+    assert not packs_in(file_place)
+
+
+def test_what_is_made_anew_never_shows_more(file_place: Place, tmp_path: Path) -> None:
+    """An old file has the narrower of its policy and the present one, in each of their parts."""
+    store = new_store(tmp_path / "a")
+    record(store, 1, "some words")
+    send(store, file_place, Policy(texts=True, people="no"))
+    other = Policy(texts=False, people="full")
+    send(store, file_place, other)
+    policies = assert_published_under_its_policies(store, file_place)
+    assert policies == [Policy(texts=False, people="no")]
+
+
+def test_a_rewrite_that_lost_leaves_nothing(file_place: Place, tmp_path: Path) -> None:
+    """Whose number is taken deletes its files, counts nothing, and starts anew from what is there."""
+    store = store_with_canary(tmp_path / "a", file_place)
+    erase(store)
+    create = Place.create
+    lost: list[str] = []
+
+    def beaten(self: Place, name: str, data: bytes) -> bool:
+        if "/rewrites/" in name and not lost:
+            lost.extend(
+                entry.name for entry in self.list(f"stores/{store.identity.store_id.hex()}/rewritten")
+            )
+            assert create(self, name, Rewrite(1, MERGE, (), ()).encoded())
+        return create(self, name, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Place, "create", beaten)
+        patch.setattr(rewrites, "sweep", lambda *_: [])
+        report = send(store, file_place)
+    assert report.rewritten == len(lost) == 1
+    assert not set(lost) & set(names(file_place))
+    assert_published(store, file_place)
+
+
+def test_a_sweep_leaves_files_of_a_rewrite_at_work(file_place: Place, tmp_path: Path) -> None:
+    """Those with a number that no rewrite has yet; what a later merge took out is left to maintenance."""
+    store = store_with_canary(tmp_path / "a", file_place)
+    erase(store)
+    send(store, file_place)
+    at_work = rewritten_name(store.identity.store_id, 2, 0, "ab" * 32)
+    file_place.create(at_work, b"a merge that has not got its number yet")
+    rewrites.sweep(file_place, store.identity.store_id)
+    assert at_work in names(file_place)
+    merge(store, file_place)
+    merged = chain_of(store, file_place).rewrites[-1].removes
+    rewrites.sweep(file_place, store.identity.store_id)
+    assert set(merged) <= set(names(file_place))

@@ -56,21 +56,21 @@ def _template(store: Store, place: Place, directory: Path) -> Path:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_publisher_killed_anywhere_loses_and_doubles_nothing(
-    killer: Killer, file_place: Place, tmp_path: Path, after: bool
+    killer: Killer, place: Place, tmp_path: Path, after: bool
 ) -> None:
     """The next publish goes on from what is there."""
     store = new_store(tmp_path / "a")
     set_policy(store, ALL)
     for number in range(_EFFECTS_MAX):
         record(store, number, f"text {number}", b"content %d" % number)
-        if _publish(killer, store, file_place, 0 if after else number, after) == 0:
+        if _publish(killer, store, place, 0 if after else number, after) == 0:
             break
-        assert _publish(killer, store, file_place) == 0
-        assert_published(store, file_place)
+        assert _publish(killer, store, place) == 0
+        assert_published(store, place)
         if after and number == 8:
             break
     assert number >= 3
-    assert_published(store, file_place)
+    assert_published(store, place)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

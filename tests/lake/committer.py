@@ -1,0 +1,18 @@
+"""Commits again and again, until it is killed: python -m tests.lake.committer PLACE CATALOG."""
+
+import sys
+
+from eventlog.base.errors import EventLogError
+from eventlog.lake import tables
+from eventlog.lake.place import open_place
+
+if __name__ == "__main__":
+    place = open_place(sys.argv[1])
+    tables.init(place, sys.argv[2])
+    print("ready", flush=True)
+    while True:
+        try:
+            tables.commit(place, sys.argv[2])
+        except EventLogError as error:
+            if error.exit_code != 3:  # others committed at each try
+                raise
