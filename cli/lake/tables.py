@@ -25,8 +25,14 @@ def init(to: str, catalog: str, as_json: bool) -> None:
     from eventlog.lake.place import open_place
 
     place = open_place(to)
+    others = bool(place.list(tables.TABLE_OBJECTS))
     with Progress("making tables"):
         made = tables.init(place, catalog)
+    if made and others:
+        say(
+            "The place has metadata of tables that this catalog does not know. A place has one catalog: "
+            "`locus lake maintain` with this one deletes, after a day, what only another names."
+        )
     if as_json:
         put(document({"init": {"to": place.uri, "table": tables.TABLE, "made": made}}))
     elif made:

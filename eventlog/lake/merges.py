@@ -27,8 +27,8 @@ from eventlog.lake.outgoing import SCHEMA, encoded
 from eventlog.lake.place import Place
 from eventlog.lake.source import identity_of
 
-# A merged file has about so many bytes; one that has half of it is not merged again.
-MERGED_BYTES = 128 << 20
+# A merged file has at most so many bytes, ten times as much while it is made; one that has half of it stays.
+MERGED_BYTES = 32 << 20
 # Fewer neighbours than this are not worth a rewrite.
 FILES_MIN = 8
 

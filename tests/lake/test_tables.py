@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from eventlog.lake.chain import ERASURE, MERGE, publication_name
 from eventlog.lake.place import Place
 from tests.conftest import examples
 from tests.lake.conftest import Lake
+from tests.lake.rest_catalog import served
 from tests.lake.small import answer, file_of, positions, publish, rewrite, run
 
 A, B = b"\xaa" * 16, b"\xbb" * 16
@@ -120,7 +122,7 @@ def test_bounds_hold_no_text(file_place: Place, sqlite_catalog: str) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
 def test_committers_and_publishers_killed_anywhere(kind: str, request: pytest.FixtureRequest) -> None:
-    """Publishers go on while three committers are killed at random moments: no row twice, none missing."""
+    """Committers and a maintainer are killed at random moments while others publish: each row once."""
     names = ("file", "sqlite") if kind == "folder" else ("s3", "postgres")
     place: Place = request.getfixturevalue(f"{names[0]}_place")
     catalog: str = request.getfixturevalue(f"{names[1]}_catalog")
@@ -130,7 +132,8 @@ def test_committers_and_publishers_killed_anywhere(kind: str, request: pytest.Fi
     position = 0
     for _ in range(examples(2, 20)):
         running = [
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for _ in range(3)
+            subprocess.Popen([*command, verb], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            for verb in ("commit", "commit", "maintain")
         ]
         for process in running:
             assert process.stdout is not None and process.stdout.readline() == b"ready\n"
@@ -145,6 +148,7 @@ def test_committers_and_publishers_killed_anywhere(kind: str, request: pytest.Fi
             process.wait()
     answer("lake", "commit", place.uri, "--catalog", catalog)
     assert positions(place, catalog) == rows_of(A, (0, position))
+    assert run("lake", "verify", place.uri, "--catalog", catalog, "--read").stderr.endswith("0 findings.\n")
     with tables.opened(place, catalog) as opened:
         commits = len(tables.loaded(place, opened, catalog).metadata.snapshots)
     assert commits > 1, "no committer came to commit before it was killed"
@@ -215,3 +219,26 @@ def test_merged_rows_are_the_same_rows(file_place: Place, sqlite_catalog: str) -
     rewrite(file_place, A, 1, MERGE, second, 0, 20)  # covers the first publication, too
     tables.commit(file_place, sqlite_catalog)
     assert positions(file_place, sqlite_catalog) == rows_of(A, (0, 20))
+
+
+def test_a_rest_catalog_does_as_well(file_place: Place, sqlite_catalog: str) -> None:
+    """Over Iceberg's REST protocol: made, committed by four at once, rewritten and maintained."""
+    with served(file_place, sqlite_catalog) as catalog:
+        assert "lake.events" in run("lake", "init", file_place.uri, "--catalog", catalog).stderr
+        first = publish(file_place, A, 0, 10)
+        publish(file_place, A, 10, 20)
+        with ThreadPoolExecutor(4) as threads:
+            done = list(threads.map(lambda _: tables.commit(file_place, catalog), range(4)))
+        assert sum(each.rows_added for each in done) == 20
+        rewrite(file_place, A, 1, ERASURE, first, 0, 10, skips=(4,))
+        assert run("lake", "maintain", file_place.uri, "--catalog", catalog).returncode == 0
+        assert run("lake", "verify", file_place.uri, "--catalog", catalog).returncode == 0
+        assert positions(file_place, catalog) == rows_of(A, (0, 4), (5, 20))
+
+
+def test_a_second_catalog_is_warned_of(file_place: Place, tmp_path: Path) -> None:
+    """A place has one catalog: making tables in another says what becomes of those of the first."""
+    first = run("lake", "init", file_place.uri, "--catalog", f"sqlite:///{tmp_path}/one.db")
+    assert "A place has one catalog" not in first.stderr
+    second = run("lake", "init", file_place.uri, "--catalog", f"sqlite:///{tmp_path}/two.db")
+    assert second.returncode == 0 and "A place has one catalog" in second.stderr
