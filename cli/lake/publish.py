@@ -34,9 +34,10 @@ _CLASSES = {
 @click.argument("to", metavar="TO")
 @click.option("--dry-run", is_flag=True, help="Show what would leave; change nothing, here or there.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--again", is_flag=True, help="Compare all that is there, and make again what was lost.")
 @click.option("--catalog", metavar="URI", help="Bring the tables of this catalog up to date, too.")
 @json_option
-def command(to: str, dry_run: bool, yes: bool, catalog: str | None, as_json: bool) -> None:
+def command(to: str, dry_run: bool, yes: bool, again: bool, catalog: str | None, as_json: bool) -> None:
     """Copy what is new to a bucket or folder that machines share.
 
     TO is s3://BUCKET/PREFIX or file:///DIRECTORY. What leaves is set under [publish] in .locus/config.toml:
@@ -60,13 +61,13 @@ def command(to: str, dry_run: bool, yes: bool, catalog: str | None, as_json: boo
             return
         try:
             with Progress("publishing"):
-                report = publishing.publish(store, place, policy, agreed=yes)
+                report = publishing.publish(store, place, policy, agreed=yes, again=again)
         except publishing.NotAgreedError:
             with Progress("comparing"):
                 plan = publishing.plan(store, place, policy)
             _ask(plan)
             with Progress("publishing"):
-                report = publishing.publish(store, place, policy, agreed=True)
+                report = publishing.publish(store, place, policy, agreed=True, again=again)
     not_committed = _commit(place, catalog) if catalog is not None else ""
     if as_json:
         committed = None if catalog is None else not not_committed
@@ -106,7 +107,7 @@ def _plan_text(plan: "PublishPlan") -> str:
         lines.append(f"{count(plan.withheld, 'content')} that may hold secrets, or were erased, never leave.")
     if plan.narrowed:
         lines.append(
-            f"{count(plan.narrowed, 'file')} there have more than may leave now: they are made anew."
+            f"{count(plan.narrowed, 'file')} there have more than may leave now: they are rewritten."
         )
     lines.append("Copies that others take of it, and versions that a bucket keeps, cannot be called back.")
     lines.append("What leaves is set under [publish] in .locus/config.toml.")
@@ -135,7 +136,7 @@ def _tell(report: "PublishReport", policy: "Policy", as_json: bool) -> None:
     if report.rewritten or report.packs_rewritten:
         files = count(report.rewritten, "file")
         packs = count(report.packs_rewritten, "pack")
-        say(f"Made anew, without what may not be there: {files} and {packs}.")
+        say(f"Rewritten: {files} and {packs}.")
     if report.left:
         say(f"Not deleted, as the storage refuses it: {count(len(report.left), 'object')}")
         for name in report.left[:_SHOWN]:

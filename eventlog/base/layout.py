@@ -86,6 +86,7 @@ DIRECTORIES = (
 
 _NUMBER_DIGITS = 20
 _BLAME = "blame-"
+_LAKE = "lake-"
 
 
 class Layout:
@@ -145,7 +146,7 @@ class Layout:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
 
     def lake(self, hash16: str) -> str:
-        return f"{self.root}/{INDEX_DIR}/lake-{hash16}"
+        return f"{self.root}/{INDEX_DIR}/{_LAKE}{hash16}"
 
     def live(self, name: str) -> str:
         return f"{self.root}/{LIVE_DIR}/{name}"
@@ -245,6 +246,11 @@ def parse_index(name: str) -> "tuple[int, str] | None":
 def is_blame(name: str) -> bool:
     """Whether a file of the index is one of `Layout.blame`."""
     return name.startswith(_BLAME) and _is_hex(name[len(_BLAME) :], 32)
+
+
+def is_lake(name: str) -> bool:
+    """Whether a file of the index is one of `Layout.lake`."""
+    return name.startswith(_LAKE) and _is_hex(name[len(_LAKE) :], 16)
 
 
 def parse_statcache(name: str) -> "str | None":

@@ -1,4 +1,4 @@
-"""Contents of published packs that are made anew, read out of their objects (docs/lake.md §5).
+"""Contents of published packs that are rewritten, read out of their objects (docs/lake.md §5).
 
 For contents that the store has collected since. All in memory: these packs hold what was erased, which must
 not come onto a disk again. One thread.
@@ -68,7 +68,7 @@ class OldPacks:
             if row < len(tables) and tables.entry(row)[0] == id:
                 _, _, number, offset, length = tables.entry(row)
                 return self._group(index, number)[offset : offset + length]
-        raise NotFound(f"{to_text(id)} is in none of the packs that are made anew")
+        raise NotFound(f"{to_text(id)} is in none of the packs that are rewritten")
 
     def _group(self, index: int, number: int) -> bytes:
         if self._last[:2] != (index, number):

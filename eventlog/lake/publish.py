@@ -60,7 +60,8 @@ class PublishPlan:
 class PublishReport:
     """What was published: positions [base, end) of the log, and how.
 
-    `rewritten` and `packs_rewritten` count what was made anew, `missing` contents that the store cannot read.
+    `rewritten` and `packs_rewritten` count what was made again, `missing` contents that the store cannot
+    read.
     `left` are the names of dead objects that may not be deleted; `tables` says whether the place has tables.
     """
 
@@ -100,24 +101,31 @@ def plan(store: "Store", place: "Place", policy: "Policy") -> PublishPlan:
 
 
 def publish(
-    store: "Store", place: "Place", policy: "Policy", *, agreed: bool = False, lock_timeout_s: float = 10.0
+    store: "Store",
+    place: "Place",
+    policy: "Policy",
+    *,
+    agreed: bool = False,
+    again: bool = False,
+    lock_timeout_s: float = 10.0,
 ) -> PublishReport:
-    """Publish what is new, and make anew what a place should not have any more.
+    """Publish what is new, and rewrite what a place should not have any more.
 
-    Args: agreed: a person agreed to this policy. Raises: NotAgreedError; Refused (the storage ignores
-    conditions; another log was published; an erasure is under way), LockTimeout, Corruption, NotDurable,
-    EventLogError of the storage: then what was created stays, and the next publish goes on from there.
+    Args: agreed: a person agreed to this policy; again: compare all that is there, and make again what the
+    place has lost. Raises: NotAgreedError; Refused (the storage ignores conditions, another log was
+    published, an erasure is under way); LockTimeout; Corruption; NotDurable; EventLogError of the storage:
+    then what was created stays, and the next publish goes on from there.
     """
     with acquire(store.fs, store.layout, PUBLISH, timeout_s=lock_timeout_s), store.view() as view:
         log = source.opened(store, view, policy)
-        known = remembered.read(store.fs, store.layout, place.uri, log.store_id)
-        state = published.read(place, log, known)
+        known = None if again else remembered.read(store.fs, store.layout, place.uri, log.store_id)
+        state = published.read(place, log, known, without_lost=again)
         if _asks(state, log) and not agreed:
             raise NotAgreedError(
                 f"nobody agreed to what leaves for {place.uri}. Nothing was published; add --yes."
             )
         report = PublishReport(place.uri, state.chain.end, state.chain.end)
-        state = _run(place, log, state, report)
+        state = _run(place, log, state, report, again)
         if state.erased_to > state.swept:
             report.left = rewrites.sweep(place, log.store_id)
             state.swept = state.swept if report.left else state.erased_to
@@ -159,11 +167,15 @@ def _count_events(made: PublishPlan, log: "Source") -> None:
         made.first_at, made.last_at = min(times), max(times)
 
 
-def _run(place: "Place", log: "Source", state: "Published", report: PublishReport) -> "Published":
+def _run(
+    place: "Place", log: "Source", state: "Published", report: PublishReport, again: bool
+) -> "Published":
     """Rewrite and publish until the chain has all of the log as it should be."""
     creator = Creator(place, log.store_id)
     made = Made()
     missing: dict[bytes, str] = {}
+    if again and rewrites.complete(place, log, creator, state, made):
+        state = published.read(place, log, None)
     while True:
         if rewrites.make(place, log, creator, state, made):
             state = published.read(place, log, state.remembered())

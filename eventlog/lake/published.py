@@ -4,6 +4,7 @@ One thread.
 """
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +18,14 @@ from eventlog.lake.chain import (
     Chain,
     LiveFile,
     continued,
+    is_publication,
     metadata_of,
     pack_name,
     prefix_of,
     read_chain,
 )
 from eventlog.lake.place import Entry, Place
-from eventlog.lake.policy import Policy
+from eventlog.lake.policy import Policy, narrower
 from eventlog.lake.remembered import Remembered
 from eventlog.lake.source import FORMAT, RangeIdentity, Source, identity_of
 
@@ -34,8 +36,8 @@ _TRIES_MAX = 5  # while others remove files that the chain has just named
 class Published:
     """The state of a store in a place; names of files and packs are those of objects.
 
-    `erasures` are those that each live file knows, `packs` the live ones with the ids in them. The others: as
-    in `Remembered`.
+    `erasures` are those that each live file knows, `packs` the live ones with the ids in them, `lost` the
+    files and packs that should be there and are not. The others: as in `Remembered`.
     """
 
     chain: Chain
@@ -43,13 +45,14 @@ class Published:
     erasures: "dict[str, frozenset[str]]" = field(default_factory=dict)
     packs: "dict[str, frozenset[bytes]]" = field(default_factory=dict)
     removed_packs: "set[str]" = field(default_factory=set)
+    lost: "set[str]" = field(default_factory=set)
     searched: str = ""
     erased_to: int = 0
     swept: int = 0
 
     @property
     def newest_policy(self) -> "Policy | None":
-        """That of the last file; those of older files are no wider, or are made anew."""
+        """That of the last file; those of older files are no wider, or are rewritten."""
         return self.policies[self.chain.live[-1].name] if self.chain.live else None
 
     @property
@@ -67,20 +70,26 @@ class Published:
         )
 
 
-def read(place: Place, source: Source, known: "Remembered | None") -> Published:
+def read(
+    place: Place, source: Source, known: "Remembered | None", *, without_lost: bool = False
+) -> Published:
     """The state as it is now.
 
-    Raises: Refused where the files are not of this log; Corruption; NotFound where a file stays away.
+    Args: without_lost: note files that are gone, where an error is raised otherwise. Raises: Refused where
+    the files are not of this log; Corruption; NotFound.
     """
     for _ in range(_TRIES_MAX - 1):
         try:
-            return _read(place, source, known)
+            return _read(place, source, known, notes_lost=False)
         except NotFound:
             known = None
-    return _read(place, source, None)
+    try:
+        return _read(place, source, None, notes_lost=without_lost)
+    except NotFound as error:
+        raise NotFound(f"{error}. `locus publish {place.uri} --again` makes it again.") from error
 
 
-def _read(place: Place, source: Source, known: "Remembered | None") -> Published:
+def _read(place: Place, source: Source, known: "Remembered | None", *, notes_lost: bool) -> Published:
     chain = None if known is None else continued(place, known.chain)
     if chain is None or known is None:
         state = Published(read_chain(place, source.store_id))
@@ -93,12 +102,21 @@ def _read(place: Place, source: Source, known: "Remembered | None") -> Published
     named = set(state.packs)
     for index, file in enumerate(state.chain.live):
         if file.name not in state.policies:
-            footer = state.chain.footers.get(file.name) or metadata_of(place, file.name)
+            try:
+                footer = state.chain.footers.get(file.name) or metadata_of(place, file.name)
+            except NotFound:
+                if not notes_lost or is_publication(file.name):
+                    raise
+                state.lost.add(file.name)
+                continue
             end = _end_in(place, file, footer)
             if end < file.end:  # the publication that followed is gone
                 state.chain.waiting[:0] = state.chain.live[index + 1 :]
                 state.chain.live[index:] = [file := LiveFile(file.name, file.base, end, file.size)]
             named |= _note(state, place, source, file, footer)
+    for name in state.lost:  # no more than any other file there shows
+        state.policies[name] = reduce(narrower, state.policies.values(), source.policy)
+        state.erasures[name] = source.erasures
     _fold_packs(state, place, source, named - state.removed_packs)
     return state
 
@@ -180,6 +198,7 @@ def _fold_packs(state: Published, place: Place, source: Source, named: "set[str]
     if unknown:
         listed = [entry for entry in packs_in(place, source.store_id) if entry.name in unknown]
         state.packs |= ids_of(place, source.store_id, listed)
+        state.lost |= unknown - state.packs.keys()
 
 
 def packs_in(place: Place, store_id: bytes) -> "list[Entry]":

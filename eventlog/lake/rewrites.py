@@ -1,4 +1,4 @@
-"""Making anew what a place should not have any more of a store (docs/lake.md §5).
+"""Rewriting what a place should not have any more of a store (docs/lake.md §5).
 
 Files whose rows an erasure changed, packs with contents that were erased or withheld since, and all that a
 wider policy let out. Each step may be repeated; creating `rewrites/<n>.json` makes it so. One thread, under
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from eventlog.base import config, jsontext
+from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, Refused
 from eventlog.lake.chain import (
     ERASURE,
@@ -34,7 +34,7 @@ from eventlog.lake.chain import (
 )
 from eventlog.lake.old_packs import OldPacks
 from eventlog.lake.packs import made_packs
-from eventlog.lake.policy import Policy
+from eventlog.lake.policy import Policy, narrower
 from eventlog.lake.published import Published, ids_of, packs_in
 
 if TYPE_CHECKING:
@@ -46,25 +46,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Made:
-    """What was made anew: files and packs, and why contents are missing that a pack had."""
+    """What was rewritten: files and packs, and why contents are missing that a pack had."""
 
     files: int = 0
     packs: int = 0
     missing: "dict[bytes, str]" = field(default_factory=dict)
 
 
-def narrower(policy: Policy, other: Policy) -> Policy:
-    """What both let out."""
-    return Policy(
-        policy.texts and other.texts,
-        policy.contents and other.contents,
-        policy.paths and other.paths,
-        min(policy.people, other.people, key=config.PEOPLE.index),
-    )
-
-
 def make(place: "Place", source: "Source", creator: "Creator", state: Published, made: Made) -> bool:
-    """Make anew what has to be; True where something was, or another was first: then read the state again.
+    """Rewrite what has to be; True where something was, or another was first: then read the state again.
 
     Raises: Refused, EventLogError of the storage, Corruption.
     """
@@ -88,6 +78,28 @@ def make(place: "Place", source: "Source", creator: "Creator", state: Published,
     if _put(place, source.store_id, creator, rewrite):
         made.files += len(added)
         made.packs += len(gone)
+    return True
+
+
+def complete(place: "Place", source: "Source", creator: "Creator", state: Published, made: Made) -> bool:
+    """Make again what a place has lost: contents in packs, and files that a rewrite brought.
+
+    True where something was: then read the state again. Raises: as `make`.
+    """
+    wanted: set[bytes] = set()
+    for file in state.chain.live:
+        wanted |= source.contents(file.base, file.end, state.contents | wanted, state.policies[file.name])
+    packs = _remade_packs(place, source, creator, wanted, [], made)
+    if not packs and not state.lost:
+        return False
+    files = [file for file in state.chain.live if file.name in state.lost]
+    added = [_remade(place, source, creator, state, f, state.policies[f.name], set()) for f in files]
+    removed = tuple(file.name for file in files)
+    gone = tuple(sorted(state.lost.difference(removed)))
+    rewrite = Rewrite(state.chain.next_rewrite, MERGE, removed, tuple(added), gone, tuple(packs))
+    if _put(place, source.store_id, creator, rewrite):
+        made.files += len(added)
+        made.packs += len(packs)
     return True
 
 
@@ -139,7 +151,7 @@ def deletable(place: "Place", chain: Chain) -> "Iterator[str]":
 
 
 def _outdated(place: "Place", source: "Source", state: Published) -> "Iterator[tuple[LiveFile, Policy]]":
-    """The live files that have to be made anew, each with its policy from now on."""
+    """The live files that have to be rewritten, each with its policy from now on."""
     for file in state.chain.live:
         policy = state.policies[file.name]
         if policy.widens(source.policy):
@@ -160,17 +172,22 @@ def _differs(place: "Place", source: "Source", file: LiveFile, policy: Policy) -
 
 
 def _packs_to_remove(place: "Place", source: "Source", state: Published) -> "set[str]":
-    """Packs that hold what they should not, also such as no file names: their publisher was killed."""
+    """Packs that hold what they should not, also such as no file names: their publisher was killed.
+
+    One that cannot be read goes, too: what it holds is not known, and of no use to anybody.
+    """
     held = dict(state.packs)
+    unreadable: set[str] = set()
     searched = f"{len(source.forbidden)} forbidden, contents {source.policy.contents}"
     if state.searched != searched:
         listed = packs_in(place, source.store_id)
         unknown = [entry for entry in listed if entry.name not in held.keys() | state.removed_packs]
         held |= ids_of(place, source.store_id, unknown)
+        unreadable = {entry.name for entry in unknown} - held.keys()
         state.searched = searched
     if not source.policy.contents:
-        return set(held)
-    return {name for name, ids in held.items() if ids & source.forbidden}
+        return set(held) | unreadable
+    return unreadable.union(name for name, ids in held.items() if ids & source.forbidden)
 
 
 def _contents_of(
@@ -211,7 +228,8 @@ def _remade(
     gone: "set[str]",
 ) -> LiveFile:
     """Create the file that takes the place of another."""
-    stems = jsontext.decode(metadata_of(place, file.name).get("packs", "[]"))
+    footer = {} if file.name in state.lost else metadata_of(place, file.name)
+    stems = jsontext.decode(footer.get("packs", "[]"))
     packs = [stem for stem in stems if pack_name(source.store_id, stem) not in gone | state.removed_packs]
     data = source.file(file.base, file.end, policy, packs)
     digest = blake3(data).hexdigest()

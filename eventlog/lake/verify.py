@@ -30,8 +30,8 @@ _AT_ONCE = 16
 PUBLISH = "run `locus publish` where the store is"
 COMMIT = "run `locus lake commit` with the catalog"
 MAINTAIN = "run `locus lake maintain` with the catalog, by somebody who may delete"
-AGAIN = "run `locus publish` where the store is: with what it has it makes the object again"
-RESTORE = "restore the object from a copy, or delete it and run `locus publish` where the store is"
+AGAIN = "run `locus publish --again` where the store is: with what it has it makes the object again"
+RESTORE = "restore the object from a copy, or delete it and run `locus publish --again` where the store is"
 
 
 @dataclass(frozen=True, slots=True)

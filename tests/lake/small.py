@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from eventlog.lake.outgoing import SCHEMA, encoded
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.lake.source import identity_of
+from tests import forked
 
 
 def file_of(
@@ -87,16 +88,12 @@ def positions(place: Place, catalog: str) -> "list[tuple[str, int]]":
         return sorted((row["store_id"], row["position"]) for row in rows.to_arrow().to_pylist())
 
 
-def run(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """`locus` as a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "locus_cli", *map(str, arguments)],
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """`locus` as a process of its own, forked from one that has imported the commands."""
+    words = [str(argument) for argument in arguments]
+    done = forked.locus(words, b"", Path.cwd(), os.environ, timeout_s=300)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    return subprocess.CompletedProcess(words, done.returncode, out, err)
 
 
 def answer(*arguments: object) -> "dict[str, Any]":

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.base.errors import Refused, Unsupported
+from eventlog.base.errors import NotFound, Refused, Unsupported
 from eventlog.blobs.ids import blob_id
 from eventlog.lake import publish as publishing
-from eventlog.lake import source
+from eventlog.lake import source, verify
 from eventlog.lake.chain import publication_name
 from eventlog.lake.place import Place
 from tests.lake.conftest import S3Server
@@ -171,8 +171,7 @@ def test_a_lost_publication_is_published_again(file_place: Place, tmp_path: Path
     send(store, file_place)
     assert_published(store, file_place)
     file_place.delete(publication_name(store.identity.store_id, 1))
-    forget(store, file_place)
-    send(store, file_place)
+    send(store, file_place, again=True)
     assert_published(store, file_place)
     assert len(chain_of(store, file_place).live) == 4
     for name in names(file_place):
@@ -327,3 +326,24 @@ def test_a_file_of_a_newer_version_stops_an_older_one(
     record(store, 2)
     with pytest.raises(Unsupported, match=r"has format 2; .* Use a newer Locus"):
         send(store, file_place)
+
+
+def test_what_a_place_lost_is_made_again(place: Place, tmp_path: Path) -> None:
+    """Files of rewrites and packs: named by an error or by `verify`, made again by --again."""
+    store = new_store(tmp_path / "a")
+    for number in range(3):
+        record(store, number, "text", b"content %d" % number)
+        send(store, place)
+    merge(store, place)
+    lost = [file.name for file in chain_of(store, place).live if "/rewritten/" in file.name]
+    lost += [name for name in names(place) if name.endswith(".evp")][:2]
+    for name in lost:
+        place.delete(name)
+    forget(store, place)
+    with pytest.raises(NotFound, match=r"it is not there\. `locus publish .* --again` makes it again"):
+        send(store, place)
+    report = send(store, place, again=True)
+    assert (report.rewritten, report.packs_rewritten) == (1, 1)
+    assert_published(store, place)
+    assert not send(store, place, again=True).changed
+    assert verify.verify(place, reads=True).findings == []

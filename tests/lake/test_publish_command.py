@@ -185,3 +185,12 @@ def test_tables_that_cannot_be_brought_up_to_date_end_with_4(
     assert "The tables were not brought up to date: " in ended.err
     assert "run `locus lake commit`" in ended.err
     assert_published(store, file_place, NOTHING)
+
+
+def test_the_plan_of_an_erasure_names_the_places(store: Store, file_place: Place, locus: Locus) -> None:
+    """What was published goes with the next publish: a person has to know where to."""
+    record(store, 2, CANARY)
+    erase_plan = ("store", "erase", "--secret", CANARY, "--dry-run")
+    assert "locus publish" not in locus(*erase_plan).err
+    assert locus("publish", file_place.uri, "--yes").code == 0
+    assert f"the next `locus publish {file_place.uri}` takes it out there" in locus(*erase_plan).err

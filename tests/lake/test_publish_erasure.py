@@ -190,7 +190,7 @@ def test_of_two_rewrites_at_once_one_counts(file_place: Place, tmp_path: Path) -
 
 
 def test_a_content_that_is_withheld_later_leaves_the_place(place: Place, tmp_path: Path) -> None:
-    """Its pack is made anew without it, and holds the rest as before."""
+    """Its pack is rewritten without it, and holds the rest as before."""
     store = store_with_canary(tmp_path / "a", place)
     id = blob_id(f"content of {CANARY}".encode() * 3)
     store.append_rows([withheld_event(to_text(id), ("jwt",))])
@@ -247,7 +247,7 @@ def test_pieces_of_files_are_erased_too(file_place: Place, tmp_path: Path) -> No
 
 
 def test_contents_that_the_store_collected_stay_in_the_place(file_place: Place, tmp_path: Path) -> None:
-    """A pack that is made anew takes what the store has no more out of the old pack."""
+    """A pack that is rewritten takes what the store has no more out of the old pack."""
     store = new_store(tmp_path / "a")
     kept = [b"kept content %d" % number for number in range(5)]
     record(store, 1, "text", CANARY.encode(), *kept)
@@ -291,7 +291,7 @@ def test_packs_of_killed_publishers_go_with_a_narrower_policy(file_place: Place,
     assert not packs_in(file_place)
 
 
-def test_what_is_made_anew_never_shows_more(file_place: Place, tmp_path: Path) -> None:
+def test_what_is_rewritten_never_shows_more(file_place: Place, tmp_path: Path) -> None:
     """An old file has the narrower of its policy and the present one, in each of their parts."""
     store = new_store(tmp_path / "a")
     record(store, 1, "some words")
@@ -303,7 +303,7 @@ def test_what_is_made_anew_never_shows_more(file_place: Place, tmp_path: Path) -
 
 
 def test_a_rewrite_that_lost_leaves_nothing(file_place: Place, tmp_path: Path) -> None:
-    """Whose number is taken deletes its files, counts nothing, and starts anew from what is there."""
+    """Whose number is taken deletes its files, counts nothing, and starts again from what is there."""
     store = store_with_canary(tmp_path / "a", file_place)
     erase(store)
     create = Place.create
@@ -339,3 +339,19 @@ def test_a_sweep_leaves_files_of_a_rewrite_at_work(file_place: Place, tmp_path: 
     merged = chain_of(store, file_place).rewrites[-1].removes
     rewrites.sweep(file_place, store.identity.store_id)
     assert set(merged) <= set(names(file_place))
+
+
+def test_a_damaged_pack_goes_with_an_erasure(file_place: Place, tmp_path: Path) -> None:
+    """Its tables cannot be read, so it may hold what was erased; --again brings back what is still wanted."""
+    store = store_with_canary(tmp_path / "a", file_place)
+    damaged = packs_in(file_place)
+    for name in damaged:
+        path = Path(f"{file_place.uri.removeprefix('file://')}/{name}")
+        data = bytearray(path.read_bytes())
+        data[-60] ^= 1
+        path.write_bytes(data)
+    erase(store)
+    send(store, file_place)
+    assert not set(damaged) & set(packs_in(file_place))
+    send(store, file_place, again=True)
+    assert_published(store, file_place)
