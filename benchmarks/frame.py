@@ -27,6 +27,7 @@ RATE_UNIT = "events/s"
 TIME_UNIT = "s"
 MEMORY_UNIT = "MB"  # 10^6 bytes; less is better
 BYTES_UNIT = "bytes"
+REQUESTS_UNIT = "requests"
 
 _ROUNDS = {"small": 5, "full": 9}
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.frame import BYTES_UNIT, MEMORY_UNIT, RATE_UNIT, Reach
+from benchmarks.frame import BYTES_UNIT, MEMORY_UNIT, RATE_UNIT, REQUESTS_UNIT, Reach
 
 
 def print_table(result: dict[str, Any], console: Console | None = None) -> None:
@@ -70,6 +70,8 @@ def figure(value: float, unit: str) -> str:
         return f"{value:,.0f}/s"
     if unit == BYTES_UNIT:
         return f"{value:,.0f} B"
+    if unit == REQUESTS_UNIT:
+        return f"{value:,.0f}"
     if unit == MEMORY_UNIT:
         return f"{value:,.0f} MB"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"

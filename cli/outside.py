@@ -45,6 +45,11 @@ def local(text: str) -> str:
     return _NAME.sub(lambda match: directories.get(match[0]) or match[0], text)
 
 
+def forget(root: click.Context) -> None:
+    """Another store is asked from now on. Args: root: the context of `locus`."""
+    root.meta.pop(_META, None)
+
+
 def _directories(context: click.Context, roots: set[str]) -> dict[str, str]:
     from eventlog.secrets.outside_names import OutsideNames
 

@@ -55,6 +55,12 @@ SECTIONS: Sections = (
     Entry("sql", "read.sql", "Ask a question in SQL."),
     "Send",
     Entry("export", "export", "Write what is recorded to files for other programs."),
+    Entry("publish", "lake.publish", "Copy what is new to a bucket or folder that machines share."),
+    Entry(
+        "lake",
+        "lake",
+        "Make tables of what stores published to one place, keep it in order, and replay turns.",
+    ),
     "Keep",
     Entry("store", "store", "Seal, rebuild, verify, backup, gc, erase, and more."),
 )

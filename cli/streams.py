@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -14,15 +14,25 @@ if TYPE_CHECKING:
 opened: "list[Store]" = []
 
 
+# The last of these gets what commands put, instead of standard output (all_stores.py).
+sinks: "list[Callable[[str | bytes, bool | None], None]]" = []
+
+
 def unread() -> tuple[range, ...]:
     """The positions that this command's answers left out, because damage took their events."""
     return tuple(positions for store in opened for positions in store.unread)
 
 
-def put(text: str | bytes) -> None:
-    """Write data to stdout. Raises: OSError with its name."""
+def put(text: str | bytes, *, colour: bool | None = None) -> None:
+    """Write data to stdout. Raises: OSError with its name.
+
+    Args: colour: whether to leave colours in; None where that is for a terminal alone.
+    """
+    if sinks:
+        sinks[-1](text, colour)
+        return
     with naming_stdout():
-        click.echo(text, nl=False)
+        click.echo(text, nl=False, color=colour)
 
 
 @contextlib.contextmanager

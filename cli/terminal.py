@@ -13,7 +13,7 @@ from eventlog.reading import styles
 from eventlog.reading.styles import Line
 
 from .outside import local
-from .streams import naming_stdout, put
+from .streams import naming_stdout, put, sinks
 
 _COLOURS: dict[str, dict[str, Any]] = {
     styles.RULE: {"fg": "cyan"},
@@ -49,6 +49,9 @@ def pager(colour: bool) -> Iterator[TextIO]:
 def put_lines(rendered: Iterable[Line]) -> None:
     """Write lines in colour or without, through a pager on a terminal."""
     colour = uses_colour()
+    if sinks:  # other answers stand around this one
+        put_unpaged(rendered, colour)
+        return
     with naming_stdout(), pager(colour) as file:
         for line in rendered:
             file.write("".join(_styled(span, colour) for span in line).rstrip() + "\n")
@@ -64,9 +67,13 @@ def put_styled(text: str, styled: Callable[[str], Line], *, paged: bool = False)
     if paged:
         put_lines(rendered)
         return
-    with naming_stdout():
-        for line in rendered:
-            click.echo("".join(_styled(span, colour) for span in line), color=colour)
+    put_unpaged(rendered, colour)
+
+
+def put_unpaged(rendered: Iterable[Line], colour: bool) -> None:
+    for line in rendered:
+        text = "".join(_styled(span, colour) for span in line)
+        put(f"{text}\n", colour=colour)
 
 
 def patch_lines(texts: Iterable[str]) -> Iterator[Line]:

@@ -28,6 +28,7 @@ _FAST = {
     "gc": "condemn repack usage",
     "hooks": "sweep",
     "importers": "adapters_page batch filestates git_objects importer once",
+    "lake": "policy",
     "log": "frame journal journal_room kept_lock line manifest numbering quarantine reader seal segment "
         "simfs upcast verify",
     "maintenance": "backup",

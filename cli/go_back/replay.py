@@ -3,16 +3,15 @@
 import click
 
 import eventlog
-from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text
-from eventlog.worktree.entries import BY_CHOICE
 
 from .. import complete
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
-from ..output import certainty_json, count, document, ignored_text, one_line, put, say, size
+from ..output import one_line, put, say
 from ..progress import Progress
+from ..replayed import show_replayed
 
 
 @click.command("replay")
@@ -41,47 +40,7 @@ def replay(turn: str, paths: tuple[str, ...], target: str, at: str, force: bool,
         ref = store.turn(turn)
         state = store.tree(ref, at)
         report = state.materialize(target, paths=paths, force=force)
-    # Files of the turn that are missing: lost since, or never captured. Both make it partial.
-    absent = [(_text(path), reason) for path, reason in (*report.missing, *report.skipped)]
-    submodules = [(_text(path), commit) for path, commit in report.submodules]
-    if as_json:
-        put(
-            document(
-                {
-                    "turn": ref.context_id,
-                    "at": at,
-                    "to": target,
-                    "files": report.files,
-                    "bytes": report.bytes,
-                    "symlinks": report.symlinks,
-                    "directories": report.dirs,
-                    "ignored": state.ignored_count,
-                    "certainty": certainty_json(state.certainty),
-                    "missing": [{"path": path, "reason": reason} for path, reason in absent],
-                    "submodules": [{"path": path, "commit": commit} for path, commit in submodules],
-                }
-            )
-        )
-    else:
-        links = f", {count(report.symlinks, 'symlink')}" if report.symlinks else ""
-        say(f"{ref.context_id} → {target}: {count(report.files, 'file')} ({size(report.bytes)}){links}")
-        if not state.certainty.exact:
-            put(f"{state.certainty.state}: {one_line(state.certainty.why)}\n")
-        for path, reason in absent:
-            if path == "." and reason == state.certainty.why:
-                continue  # it was printed already
-            put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
-        if state.ignored_count:
-            put(f"{ignored_text(state.ignored_count)}\n")
-        for path, commit in submodules:
-            put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
-    named = {path.rstrip("/") for path in paths}
-    if any(reason not in BY_CHOICE or path in named for path, reason in absent):
-        exit_with(PARTIAL)
-
-
-def _text(path: bytes | str) -> str:
-    return path_text(path) if isinstance(path, bytes) else path
+    show_replayed(state, report, {"turn": ref.context_id, "at": at, "to": target}, paths, as_json=as_json)
 
 
 @click.command("cat")

@@ -13,6 +13,7 @@ from eventlog.undo.plan import turns_of
 
 from .. import complete
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import count, document, one_line, put, say, table
 
@@ -25,6 +26,7 @@ _COLUMNS_OF_A_SIDE = 60
 @click.argument("b", metavar="B", shell_complete=complete.turns_and_sessions)
 @click.option("--diff", "with_diff", is_flag=True, help="Also the difference from the end of A to that of B.")
 @json_option
+@in_all_stores
 def command(a: str, b: str, with_diff: bool, as_json: bool) -> None:
     """Compare two turns or sessions: the request, what it took, the files.
 

@@ -11,6 +11,7 @@ from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_F
 from eventlog.search.failures import FoundError, failures, median_us
 
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
 from ..output import count, document, duration, microseconds, moment_exact, one_line, put, say, table
@@ -31,6 +32,7 @@ _COLUMNS = (
 @since_option
 @limit_option(20, most=1000)
 @json_option
+@in_all_stores
 def decisions(
     words: tuple[str, ...],
     path: str | None,
@@ -119,6 +121,7 @@ def _shown(row: dict[str, Any]) -> str:
 @since_option
 @limit_option(20, most=1000)
 @json_option
+@in_all_stores
 def errors(
     words: tuple[str, ...],
     state: str | None,

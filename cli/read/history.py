@@ -12,6 +12,7 @@ from eventlog.query.lookup import rewritten_turns
 
 from .. import complete
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..exits import PARTIAL, exit_with
 from ..filters import names_of, outside_names
 from ..options import json_option, limit_option, rewritten_option
@@ -36,6 +37,7 @@ _CHANGES_FILE = "list_contains(files_modified, $1)"
 @limit_option()
 @rewritten_option
 @json_option
+@in_all_stores
 def command(path: str, limit: int, want_all: bool, as_json: bool) -> None:
     """List the versions of one file, newest first.
 

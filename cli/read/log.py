@@ -14,6 +14,7 @@ from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import NOT_CLOSED
 
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..exits import INTERRUPTED
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, rewritten_option, session_option, since_option
@@ -49,6 +50,7 @@ _EVENT_SHOWN = 12
 @rewritten_option
 @click.option("--follow", "-f", is_flag=True, help="List events oldest first and go on as they come.")
 @json_option
+@in_all_stores
 def command(
     want_events: bool,
     session: str | None,

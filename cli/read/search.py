@@ -11,6 +11,7 @@ from eventlog.search import find, meaning, query
 from eventlog.search.find import Hit, SearchAnswer
 
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..filters import check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
 from ..output import count, document, lines, moment_exact, one_line, put, say
@@ -39,6 +40,7 @@ _HASH_SHOWN = len("blake3:") + 16
 )
 @click.option("--wait", is_flag=True, help="Wait until everything is indexed, however long that takes.")
 @json_option
+@in_all_stores
 def command(
     words: tuple[str, ...],
     event_types: tuple[str, ...],

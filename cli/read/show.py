@@ -26,6 +26,7 @@ from eventlog.retention import retention
 
 from .. import complete
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import (
     NO_TITLE,
@@ -60,6 +61,7 @@ WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` write
 @click.option("--full", is_flag=True, help="Whole results and diffs, and what the agent thought.")
 @click.option("--fields", "as_fields", is_flag=True, help="The columns of a turn or session instead.")
 @json_option
+@in_all_stores
 def command(name: str, full: bool, as_fields: bool, as_json: bool) -> None:
     """Show one turn or session to read, or one event or context.
 

@@ -13,6 +13,7 @@ from eventlog.reports import figures, zones
 from eventlog.reports.figures import Figures
 
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..exits import usage_error
 from ..options import json_option, limit_option, rewritten_option, since_option
 from ..output import (
@@ -53,6 +54,7 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 @limit_option(30, most=100_000)
 @rewritten_option
 @json_option
+@in_all_stores
 def command(
     dimension: str | None, since: int | None, zone: str, plot: bool, limit: int, want_all: bool, as_json: bool
 ) -> None:

@@ -11,6 +11,7 @@ from eventlog.replay.certainty import status_words
 
 from .. import complete
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import (
     UNKNOWN,
@@ -30,6 +31,7 @@ from ..times import clock, local, zone
 @click.command("timeline")
 @click.argument("turn", metavar="TURN", shell_complete=complete.turns)
 @json_option
+@in_all_stores
 def command(turn: str, as_json: bool) -> None:
     """Show everything that happened in a turn, in order.
 

@@ -6,6 +6,7 @@ from eventlog.memory import who
 from eventlog.memory.who import Worker
 
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import count, document, one_line, put, say
 from ..outside import local
@@ -17,6 +18,7 @@ _FILES_SHOWN = 10
 
 @click.command("who")
 @json_option
+@in_all_stores
 def command(as_json: bool) -> None:
     """Show the active sessions: since when, on what, which files each touched, who meets whom.
 

@@ -9,6 +9,7 @@ from eventlog.retention import retention
 
 from .. import complete
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import document, json_line, put, say
 from ..read.show import session_and_turns
@@ -20,6 +21,7 @@ from .text import agent_option, end_stale, meant, retention_fields, session_tabl
 @click.option("--all", "want_all", is_flag=True, help="Ended ones too.")
 @click.option("--agent", metavar="NAME", shell_complete=complete.agents, help="Only those of this agent.")
 @json_option
+@in_all_stores
 def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
     """List sessions, the latest first.
 
@@ -60,6 +62,7 @@ def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
 @click.argument("session", required=False, shell_complete=complete.sessions)
 @agent_option
 @json_option
+@in_all_stores
 def show(session: str | None, agent: str, as_json: bool) -> None:
     """Show one session and its turns.
 

@@ -8,6 +8,7 @@ from eventlog.memory import intent
 from eventlog.retention import retention
 
 from ..access import open_store
+from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import count, document, pairs, put, size
 from ..session.text import end_stale
@@ -21,6 +22,7 @@ _UNFINISHED = (
 
 @click.command("status")
 @json_option
+@in_all_stores
 def command(as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
     with open_store() as store:

@@ -99,14 +99,17 @@ class LockTimeout(EventLogError):
 class Corruption(EventLogError):
     """A file does not hold what was written to it.
 
-    Args: path of the file, byte offset (None when the whole file is meant), what was expected.
+    Args: path of the file, byte offset (None when the whole file is meant), what was expected, the command
+    that checks all such files.
     """
 
     exit_code = 12
 
-    def __init__(self, path: str, what: str, offset: "int | None" = None) -> None:
+    def __init__(
+        self, path: str, what: str, offset: "int | None" = None, check: str = "locus store verify"
+    ) -> None:
         where = path if offset is None else f"{path} at byte {offset}"
-        super().__init__(f"{where}: {what}. Run `locus store verify` for the full picture.")
+        super().__init__(f"{where}: {what}. Run `{check}` for the full picture.")
         self.path = path
         self.offset = offset
         self.what = what

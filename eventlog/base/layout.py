@@ -19,6 +19,7 @@
       index/line-counts                              derived: lines of changes (docs/sql.md)
       index/blame-<hash32>                            derived: origins of the lines of a file (docs/blame.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
+      index/lake-<hash16>                            derived: what was published to a place (docs/lake.md)
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
       snapshots/idx/<n:020d>.evx                      derived
@@ -36,7 +37,7 @@
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
       memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,compact,gc,restore,search,context}.lock    empty, for flock, never deleted
+      locks/{append,maintain,compact,gc,restore,search,context,publish}.lock    empty, for flock, stay
       locks/{contents,contents-next}.lock             the same: taken to store what hooks deferred
       locks/{worktree,export}-*.lock                  the same
       locks/{maintainer,briefing}.lock                the same
@@ -85,6 +86,7 @@ DIRECTORIES = (
 
 _NUMBER_DIGITS = 20
 _BLAME = "blame-"
+_LAKE = "lake-"
 
 
 class Layout:
@@ -142,6 +144,9 @@ class Layout:
 
     def statcache(self, worktree: str) -> str:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
+
+    def lake(self, hash16: str) -> str:
+        return f"{self.root}/{INDEX_DIR}/{_LAKE}{hash16}"
 
     def live(self, name: str) -> str:
         return f"{self.root}/{LIVE_DIR}/{name}"
@@ -241,6 +246,11 @@ def parse_index(name: str) -> "tuple[int, str] | None":
 def is_blame(name: str) -> bool:
     """Whether a file of the index is one of `Layout.blame`."""
     return name.startswith(_BLAME) and _is_hex(name[len(_BLAME) :], 32)
+
+
+def is_lake(name: str) -> bool:
+    """Whether a file of the index is one of `Layout.lake`."""
+    return name.startswith(_LAKE) and _is_hex(name[len(_LAKE) :], 16)
 
 
 def parse_statcache(name: str) -> "str | None":

@@ -1,7 +1,7 @@
 """The store's locks, their order, and their deadlines.
 
-Order: context → export → restore → worktree → gc → compact → maintain → append → search. Each working
-directory has a lock `worktree-…` of its own, by which the captures of hooks follow one another, and
+Order: context → publish → export → restore → worktree → gc → compact → maintain → append → search. Each
+working directory has a lock `worktree-…` of its own, by which the captures of hooks follow one another, and
 each service that receives exports has `export-…`; nobody holds two of either. A process never asks for a lock
 that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open file, so
 whoever shares a file shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which
@@ -19,11 +19,12 @@ from eventlog.base.layout import Layout
 
 RESTORE, GC, COMPACT, MAINTAIN, APPEND = "restore", "gc", "compact", "maintain", "append"
 SEARCH = "search"
-CONTEXT = "context"
+CONTEXT, PUBLISH = "context", "publish"
 WORKTREE = "worktree-"  # and a name for the directory
 EXPORT = "export-"  # and a name for the service
 _ORDER = {
-    CONTEXT: 0, "export": 1, RESTORE: 2, "worktree": 3, GC: 4, COMPACT: 5, MAINTAIN: 6, APPEND: 7, SEARCH: 8,
+    CONTEXT: 0, PUBLISH: 1, "export": 2, RESTORE: 3, "worktree": 4, GC: 5, COMPACT: 6, MAINTAIN: 7, APPEND: 8,
+    SEARCH: 9,
 }  # fmt: skip
 
 # The append lock is held for some tens of microseconds, so the first waits are short; a maintenance

@@ -27,7 +27,7 @@ Entries = Sequence[TreeEntry]
 # The entries of each directory by its id, or why they cannot be read.
 Directories = Mapping[bytes, "Entries | str"]
 
-_WITHOUT_CONTENT = frozenset((SYMLINK, SUBMODULE, SKIPPED))
+WITHOUT_CONTENT = frozenset((SYMLINK, SUBMODULE, SKIPPED))
 
 
 class Extent(NamedTuple):
@@ -125,7 +125,7 @@ def extent_of(
                 count += done[below].entries
                 size += done[below].bytes
                 depth = max(depth, done[below].depth)
-            elif kind not in _WITHOUT_CONTENT:
+            elif kind not in WITHOUT_CONTENT:
                 size += lengths.get(id, claimed)
         if uncounted:
             stack += uncounted.values()

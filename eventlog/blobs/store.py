@@ -58,6 +58,7 @@ class BlobStore:
         self.fs = files.fs
         self.layout = files.layout
         self.store_id = files.store_id
+        self.repository = files.layout.root.rpartition("/")[0]  # where git is asked for what it holds
         self._catalog = catalog or Catalog(files)
         self._groups: "GroupReader | None" = None  # not imported by processes that only write
         self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")

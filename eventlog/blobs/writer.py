@@ -303,11 +303,11 @@ class BlobWriter:
                 from concurrent.futures import ThreadPoolExecutor
 
                 self._pool = ThreadPoolExecutor(self._threads, "locus-zstd")
-            future = self._pool.submit(_encoded, raw, members, ZSTD, self._level)
+            future = self._pool.submit(encoded_group, raw, members, ZSTD, self._level)
             self._waiting.append((len(raw), future))
             self._drain(_WAITING_MAX)
         else:
-            self._write_group(len(raw), lambda: _encoded(raw, members, self._codec, self._level))
+            self._write_group(len(raw), lambda: encoded_group(raw, members, self._codec, self._level))
 
     def _drain(self, left: int) -> None:
         """Write compressed groups, in order, until only `left` are waiting."""
@@ -435,7 +435,7 @@ class BlobWriter:
                 pass  # a leftover in tmp/ does no harm and is swept later
 
 
-def _encoded(
+def encoded_group(
     raw: bytes, members: "list[tuple[bytes, int, int, int]]", codec: int, level: int
 ) -> "tuple[int, bytes]":
     """(codec, stored bytes) of a group, decoded again: each member must have the id that was given for it.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from eventlog.base.errors import EventLogError, NotDurable, NotFound, Refused
 from eventlog.base.fs import publish, read_file, translate_os_errors
-from eventlog.base.jsontext import object_of
+from eventlog.base.jsontext import object_if_any, object_of
 from eventlog.base.layout import (
     INDEX_DIR,
     LIVE_DIR,
@@ -21,6 +21,7 @@ from eventlog.base.layout import (
     QUARANTINE_DIR,
     STATCACHE_DIR,
     TMP_DIR,
+    is_lake,
     parse_statcache,
 )
 from eventlog.base.locks import MAINTAIN, SEARCH, acquire
@@ -318,11 +319,23 @@ def _not_reached(
     for name, position in sorted(reached.items()):
         if first is not None and position > first:
             yield f"what {name} was given: it has the events before position {position:,}"
+    for uri in _lakes(store):
+        yield f"what was published to {uri}: the next `locus publish {uri}` takes it out there"
     for path in contents_of.unreadable(store.blobs):
         yield f"{path}: it cannot be read, so its contents are unknown"
     config = store.layout.config_file
     if pattern is not None and store.fs.exists(config) and pattern.is_in(read_file(store.fs, config)):
         yield f"{config}: a person wrote it; take it out there"
+
+
+def _lakes(store: Store) -> "list[str]":
+    """The lakes that the store published to, as far as it remembers (docs/lake.md §2)."""
+    names = store.fs.listdir(store.layout.directory(INDEX_DIR))
+    heads = (
+        read_file(store.fs, store.layout.index(name)).partition(b"\n")[0] for name in names if is_lake(name)
+    )
+    uris = (object_if_any(head.decode("utf-8", "replace")).get("place") for head in heads)
+    return sorted(uri for uri in uris if isinstance(uri, str))
 
 
 def _quoted(events: "list[str]") -> Iterator[str]:

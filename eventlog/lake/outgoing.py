@@ -6,7 +6,7 @@ too. One thread, one view.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,18 +75,7 @@ class Outgoing:
 
     def write(self, base: int, end: int, metadata: "dict[str, str]") -> bytes:
         """The same as a Parquet file with this metadata. Equal events and settings give equal bytes."""
-        sink = pa.BufferOutputStream()
-        rows = segment.ROW_GROUP_ROWS
-        with pq.ParquetWriter(sink, SCHEMA.with_metadata(metadata), **_WRITE_OPTIONS) as writer:
-            waiting = [SCHEMA.empty_table()]
-            for table in self.tables(base, end):
-                waiting.append(table)
-                while sum(map(len, waiting)) >= rows:
-                    joined = pa.concat_tables(waiting)
-                    writer.write_table(joined.slice(0, rows).combine_chunks(), rows)
-                    waiting = [joined.slice(rows)]
-            writer.write_table(pa.concat_tables(waiting).combine_chunks(), rows)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        return encoded(self.tables(base, end), metadata)
 
     def _table(self, batch: "pa.RecordBatch", actors: Actors) -> "pa.Table":
         types = batch.column("event_type").to_pylist()
@@ -269,6 +258,22 @@ class Outgoing:
             directories.update(batch.column(0).unique().to_pylist())
         recorded = (directory for directory in directories if directory and directory.startswith("/"))
         return LocalPaths([*self._roots, *recorded])
+
+
+def encoded(tables: "Iterable[pa.Table]", metadata: "dict[str, str]") -> bytes:
+    """These events, in the columns of SCHEMA, as a published file. Equal events give equal bytes."""
+    sink = pa.BufferOutputStream()
+    rows = segment.ROW_GROUP_ROWS
+    with pq.ParquetWriter(sink, SCHEMA.with_metadata(metadata), **_WRITE_OPTIONS) as writer:
+        waiting = [SCHEMA.empty_table()]
+        for table in tables:
+            waiting.append(table)
+            while sum(map(len, waiting)) >= rows:
+                joined = pa.concat_tables(waiting)
+                writer.write_table(joined.slice(0, rows).combine_chunks(), rows)
+                waiting = [joined.slice(rows)]
+        writer.write_table(pa.concat_tables(waiting).combine_chunks(), rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 def _mapped(column: "pa.Array", values_of: "Callable[[Sequence[str]], list[str | None]]") -> "pa.Array":

@@ -4,22 +4,32 @@ The client is `obstore` (the Rust crate object_store), which repeats requests wh
 thread; several processes and machines may have one place open.
 """
 
+import io
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
+from eventlog.base.fs import REAL, walk_names
+
+# A request may bring some hundred megabytes over a slow line; by default it would end after half a minute.
+_REQUEST_TIMEOUT = timedelta(minutes=10)
+
+_PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object: its name below the place, and its size in bytes."""
+    """An object: its name below the place, its size in bytes, and when it was made (seconds since 1970)."""
 
     name: str
     size: int
+    made_at: float = 0.0
 
 
 class Place:
@@ -63,24 +73,25 @@ class Place:
             options = {"range": {"suffix": length}}
             return bytes(self._obstore.get(self._client, name, options=options).bytes())
 
-    def open(self, name: str) -> Any:
+    def open(self, name: str) -> "ObjectReader":
         """A binary file to read by ranges, as pyarrow takes it. Raises: NotFound."""
         with _errors(f"{self.address(name)} cannot be read"):
-            return self._obstore.open_reader(self._client, name)
+            size = int(self._obstore.head(self._client, name)["size"])
+        return ObjectReader(self, name, size)
 
     def list(self, prefix: str, after: str = "") -> "list[Entry]":
         """The objects below `prefix` (whole parts of names), sorted by name; only those after `after`."""
         entries: list[Entry] = []
         with _errors(f"{self.address(prefix)} cannot be listed"):
             for batch in self._obstore.list(self._client, prefix, offset=after or None):
-                entries += [Entry(str(found["path"]), int(found["size"])) for found in batch]
+                entries += [_entry(listed) for listed in batch]
         return sorted((entry for entry in entries if entry.name > after), key=lambda entry: entry.name)
 
-    def directories(self, prefix: str) -> "list[str]":
+    def directories(self, prefix: str) -> "Sequence[str]":
         """The names of the parts directly below `prefix`, sorted."""
         with _errors(f"{self.address(prefix)} cannot be listed"):
-            found = self._obstore.list_with_delimiter(self._client, prefix)
-        return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+            listed = self._obstore.list_with_delimiter(self._client, prefix)
+        return sorted(str(path).rpartition("/")[2] for path in listed["common_prefixes"])
 
     def delete(self, name: str) -> None:
         """Delete an object; one that is not there is no error. Raises: Refused without the right to."""
@@ -89,6 +100,19 @@ class Place:
                 self._obstore.delete(self._client, name)
             except FileNotFoundError:
                 pass
+
+    def delete_pieces(self, prefix: str) -> None:
+        """Delete what writers that were killed left in a folder; storages of objects have no such pieces.
+
+        The client writes `NAME#NUMBER` and links it to NAME. A writer that loses its piece fails.
+        """
+        if not self.uri.startswith("file:"):
+            return
+        directory = f"{unquote(urlsplit(self.uri).path)}/{prefix}"
+        with _errors(f"{self.address(prefix)} cannot be searched"):
+            for name in walk_names(REAL, directory) if os.path.isdir(directory) else ():
+                if _PIECE.fullmatch(name):
+                    REAL.unlink(f"{directory}/{name}")
 
     @property
     def _obstore(self) -> Any:
@@ -101,6 +125,42 @@ class Place:
         from obstore import exceptions
 
         return exceptions
+
+
+class ObjectReader(io.RawIOBase):
+    """An object as a file: each read is one request of so many bytes."""
+
+    def __init__(self, place: Place, name: str, size: int) -> None:
+        super().__init__()
+        self._read_range = place.read_range
+        self._name = name
+        self._size = size
+        self._offset = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._offset
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        self._offset = max(0, start + offset)
+        return self._offset
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._offset)
+        count = left if size < 0 else min(size, left)
+        data = self._read_range(self._name, self._offset, count) if count else b""
+        self._offset += len(data)
+        return data
+
+
+def _entry(listed: Any) -> Entry:
+    return Entry(str(listed["path"]), int(listed["size"]), listed["last_modified"].timestamp())
 
 
 def open_place(uri: str) -> Place:
@@ -128,9 +188,9 @@ def open_place(uri: str) -> Place:
     return Place(uri.rstrip("/"), client)
 
 
-def _client_options() -> "dict[str, Any]":
+def _client_options() -> Any:
     host = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
-    return {"allow_http": host in ("127.0.0.1", "::1", "localhost")}
+    return {"allow_http": host in ("127.0.0.1", "::1", "localhost"), "timeout": _REQUEST_TIMEOUT}
 
 
 @contextmanager

@@ -287,3 +287,13 @@ class Contexts:
             return None
         known_kind = kind if kind in EVENT_TYPES else OTHER
         return "_".join((f"{known_kind}:{self._session_id(session_id)}", *numbers))
+
+
+def narrower(policy: Policy, other: Policy) -> Policy:
+    """What both let out."""
+    return Policy(
+        policy.texts and other.texts,
+        policy.contents and other.contents,
+        policy.paths and other.paths,
+        min(policy.people, other.people, key=config.PEOPLE.index),
+    )

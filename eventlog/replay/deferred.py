@@ -9,7 +9,6 @@ Contents of git have no id of ours until they are read. Their entries carry one 
 which `BlobStore.get` answers; `hashed` gives the entry with the true one. Belongs to one thread.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -90,7 +89,7 @@ def elsewhere_of(blobs: "BlobStore") -> _Elsewhere:
     """The contents beside a store's packs; made, and attached to the store, at the first call."""
     elsewhere = _ELSEWHERE.get(blobs)
     if elsewhere is None:
-        elsewhere = _Elsewhere(os.path.dirname(blobs.layout.root))
+        elsewhere = _Elsewhere(blobs.repository)
         _ELSEWHERE[blobs] = elsewhere
         blobs.elsewhere = elsewhere.get
     return elsewhere
