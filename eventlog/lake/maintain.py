@@ -22,7 +22,7 @@ from eventlog.lake.chain import (
     rewritten_number,
     stores_in,
 )
-from eventlog.lake.place import Entry, Place
+from eventlog.lake.place import Place, StoredObject
 from eventlog.lake.rewrites import deletable
 
 # How long snapshots stay, and objects that nothing names: those of somebody who is at work.
@@ -160,7 +160,7 @@ def named_packs(place: Place, chain: Chain) -> "set[str]":
     return named
 
 
-def _older(entries: "Iterable[Entry]", wanted: "set[str]", moment: float) -> "Iterable[str]":
+def _older(entries: "Iterable[StoredObject]", wanted: "set[str]", moment: float) -> "Iterable[str]":
     return [e.name for e in entries if e.name not in wanted and e.made_at < moment - AGE_S]
 
 

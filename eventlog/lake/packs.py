@@ -38,7 +38,7 @@ from eventlog.blobs.writer import encoded_group
 from eventlog.gc.live_contents import tree_rows
 from eventlog.lake import chain
 from eventlog.lake.chain import Chain
-from eventlog.lake.place import Entry, Place
+from eventlog.lake.place import Place, StoredObject
 
 # Raw bytes of one pack, unless it is one larger content: what making a pack takes of memory, twice.
 PACK_RAW_MAX = 64 << 20
@@ -211,7 +211,7 @@ def _groups(members: Iterable[_Content]) -> Iterator[list[_Content]]:
         yield group
 
 
-def live_packs(place: Place, state: Chain) -> list[Entry]:
+def live_packs(place: Place, state: Chain) -> list[StoredObject]:
     """The packs of a store in a place, without those that a rewrite removed; in the order of their names."""
     removed = {stem_of(name) for rewrite in state.rewrites for name in rewrite.removes_packs}
     removed -= {stem_of(name) for rewrite in state.rewrites for name in rewrite.adds_packs}
@@ -228,8 +228,8 @@ def named_packs(place: Place, names: Iterable[str]) -> "set[str]":
 
 
 def tables_of(
-    place: Place, store_id: bytes, entries: "list[Entry]"
-) -> "Iterator[tuple[Entry, PackTables | EventLogError]]":
+    place: Place, store_id: bytes, entries: "list[StoredObject]"
+) -> "Iterator[tuple[StoredObject, PackTables | EventLogError]]":
     """The tables of these packs, or why each cannot be read; some at a time, in their order."""
     for start in range(0, len(entries), PACKS_AT_ONCE):
         part = entries[start : start + PACKS_AT_ONCE]
@@ -237,14 +237,14 @@ def tables_of(
             yield from zip(part, pool.map(lambda entry: _tables(place, store_id, entry), part), strict=True)
 
 
-def _tables(place: Place, store_id: bytes, entry: Entry) -> "PackTables | EventLogError":
+def _tables(place: Place, store_id: bytes, entry: StoredObject) -> "PackTables | EventLogError":
     try:
         return read_tables(place, store_id, entry)
     except (Corruption, NotFound) as error:
         return error
 
 
-def read_tables(place: Place, store_id: bytes, entry: Entry) -> PackTables:
+def read_tables(place: Place, store_id: bytes, entry: StoredObject) -> PackTables:
     """The tables of a pack, from its end alone. Raises: Corruption, NotFound."""
     address = place.address(entry.name)
     end = place.read_end(entry.name, END_BYTES)

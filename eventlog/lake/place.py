@@ -24,7 +24,7 @@ _PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredObject:
     """An object: its name below the place, its size in bytes, and when it was made (seconds since 1970)."""
 
     name: str
@@ -79,9 +79,9 @@ class Place:
             size = int(self._obstore.head(self._client, name)["size"])
         return ObjectReader(self, name, size)
 
-    def list(self, prefix: str, after: str = "") -> "list[Entry]":
+    def list(self, prefix: str, after: str = "") -> "list[StoredObject]":
         """The objects below `prefix` (whole parts of names), sorted by name; only those after `after`."""
-        entries: list[Entry] = []
+        entries: list[StoredObject] = []
         with _errors(f"{self.address(prefix)} cannot be listed"):
             for batch in self._obstore.list(self._client, prefix, offset=after or None):
                 entries += [_entry(listed) for listed in batch]
@@ -159,8 +159,8 @@ class ObjectReader(io.RawIOBase):
         return data
 
 
-def _entry(listed: Any) -> Entry:
-    return Entry(str(listed["path"]), int(listed["size"]), listed["last_modified"].timestamp())
+def _entry(listed: Any) -> StoredObject:
+    return StoredObject(str(listed["path"]), int(listed["size"]), listed["last_modified"].timestamp())
 
 
 def open_place(uri: str) -> Place:

@@ -24,7 +24,7 @@ from eventlog.lake.chain import (
     prefix_of,
     read_chain,
 )
-from eventlog.lake.place import Entry, Place
+from eventlog.lake.place import Place, StoredObject
 from eventlog.lake.policy import Policy, narrower
 from eventlog.lake.remembered import Remembered
 from eventlog.lake.source import FORMAT, RangeIdentity, Source, identity_of
@@ -201,12 +201,12 @@ def _fold_packs(state: Published, place: Place, source: Source, named: "set[str]
         state.lost |= unknown - state.packs.keys()
 
 
-def packs_in(place: Place, store_id: bytes) -> "list[Entry]":
+def packs_in(place: Place, store_id: bytes) -> "list[StoredObject]":
     """All packs of a store that are there, live or not."""
     return place.list(f"{prefix_of(store_id)}/packs")
 
 
-def ids_of(place: Place, store_id: bytes, listed: "list[Entry]") -> "dict[str, frozenset[bytes]]":
+def ids_of(place: Place, store_id: bytes, listed: "list[StoredObject]") -> "dict[str, frozenset[bytes]]":
     """The ids in packs. One that is gone or cannot be read counts as one that is not there."""
     tables = packs.tables_of(place, store_id, listed)
     return {entry.name: frozenset(t.ids()) for entry, t in tables if isinstance(t, PackTables)}

@@ -32,7 +32,7 @@ from eventlog.blobs.pack import (
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import TreeEntry
 from eventlog.lake.packs import PACKS_AT_ONCE, tables_of
-from eventlog.lake.place import Entry, Place
+from eventlog.lake.place import Place, StoredObject
 
 # Groups closer than this come in one GET: a request costs as much as so many bytes.
 GAP_MAX = 256 << 10
@@ -45,7 +45,7 @@ VERIFY = "locus lake verify"
 _LISTINGS_MAX = 3
 
 # The packs of the store as they are now, those to try first in front.
-List = Callable[[], "list[Entry]"]
+List = Callable[[], "list[StoredObject]"]
 
 
 class PublishedContents(BlobStore):
@@ -165,7 +165,7 @@ class _PackCopies:
             "was not published, is withheld, or was erased"
         )
 
-    def _add(self, entry: Entry, tables: "PackTables | EventLogError") -> None:
+    def _add(self, entry: StoredObject, tables: "PackTables | EventLogError") -> None:
         """Make the copy of a pack, of holes alone."""
         if isinstance(tables, PackTables):
             try:

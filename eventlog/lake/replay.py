@@ -21,7 +21,7 @@ from eventlog.base.types import COLUMN_NAMES
 from eventlog.lake import chain
 from eventlog.lake.chain import Chain, LiveFile
 from eventlog.lake.packs import live_packs, named_packs, stem_of
-from eventlog.lake.place import Entry, Place
+from eventlog.lake.place import Place, StoredObject
 from eventlog.lake.published_contents import VERIFY, PublishedContents
 from eventlog.log import upcast
 from eventlog.log.numbering import INT_MAX
@@ -197,7 +197,7 @@ def published_tree(turn: PublishedTurn, at: str = "end") -> Iterator[TreeState]:
     if at not in ("start", "end"):
         at = _event_of(log, ref, at)
 
-    def packs() -> list[Entry]:
+    def packs() -> list[StoredObject]:
         entries = live_packs(log.place, log.chain)
         named = named_packs(log.place, [file.name for file in log.files_of(ref)]) if len(entries) > 1 else ()
         return sorted(entries, key=lambda entry: (stem_of(entry.name) not in named, entry.name))

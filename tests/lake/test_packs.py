@@ -32,7 +32,7 @@ from eventlog.gc.repack import repack
 from eventlog.lake import chain, packs, published_contents
 from eventlog.lake.chain import Chain
 from eventlog.lake.packs import live_packs, made_packs, read_tables
-from eventlog.lake.place import Entry, Place, open_place
+from eventlog.lake.place import Place, StoredObject, open_place
 from eventlog.lake.published_contents import PublishedContents
 from tests.blobs.support import Node, open_store, put_all, read_node, store_node
 from tests.conftest import STORE_ID
@@ -361,7 +361,7 @@ def test_a_pack_of_another_store_is_not_believed(file_place: Place, tmp_path: Pa
     other = encode_header(bytes(16)) + pack.data[24:]
     file_place.create(chain.pack_name(bytes(16), "0" * 64), other)
     with pytest.raises(Corruption, match="do not match their digest"):
-        entry = Entry(chain.pack_name(bytes(16), "0" * 64), len(other))
+        entry = StoredObject(chain.pack_name(bytes(16), "0" * 64), len(other))
         read_tables(file_place, bytes(16), entry)
 
 
