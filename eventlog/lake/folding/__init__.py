@@ -1,0 +1,1 @@
+"""Projections of the stores of a lake, made by the fold of every store (docs/lake-tables.md)."""
