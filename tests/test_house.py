@@ -26,6 +26,7 @@ PYTHON_ROOTS = {"eventlog": "eventlog", "locus_cli": "cli", "tests": "tests", "b
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".sh", ".json", ".yml", ".cfg", ""}
 TEXT_DIRECTORIES = ("eventlog", "cli", "tests", "benchmarks", "scripts", "docs", ".ci")
 FILE_LINES_MAX = 800
+MODULE_LINES_MAX = 650  # of eventlog and cli
 
 # docs/design.md §1: a room imports from its own or from lower ones.
 ROOM_RANKS = {
@@ -625,7 +626,10 @@ def test_no_file_is_too_long() -> None:
         for p in text_files()
     }
 
-    assert {name: size for name, size in lengths.items() if size > FILE_LINES_MAX} == {}
+    def limit(name: str) -> int:
+        return MODULE_LINES_MAX if name.startswith(("eventlog/", "cli/")) else FILE_LINES_MAX
+
+    assert {name: size for name, size in lengths.items() if size > limit(name)} == {}
 
 
 def test_nothing_names_this_machine() -> None:

@@ -15,11 +15,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from queue import SimpleQueue
 from types import TracebackType
-from typing import IO
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.base.repository import hash_of_roots
@@ -31,13 +28,10 @@ from eventlog.importers.git_formats import (
     parse_changes,
     parse_commit,
 )
+from eventlog.importers.git_process import GitProcess, last_words
 
 EMPTY_TREE = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}
 EMPTY_TREE[64] = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
-
-# A pipe this large lets git work some hundred commits ahead of us; the kernel's default is 64 KiB.
-_PIPE_BYTES = 1 << 20
-_F_SETPIPE_SZ = 1031
 
 # Rename detection compares every deleted with every added file; above this many only equal
 # contents are matched, which is git's own default and is fixed here against configuration.
@@ -98,9 +92,9 @@ class GitRepository:
         self.shallow = _read_shallow(self.common_dir)
         self.work_tree = _read_work_tree(git_dir)
         self._lent: str | None = None
-        self._reader: _Conversation | None = None
-        self._differ: _Conversation | None = None
-        self._raw_differ: _Conversation | None = None
+        self._reader: GitProcess | None = None
+        self._differ: GitProcess | None = None
+        self._raw_differ: GitProcess | None = None
         self._is_partial = False  # a diff failed, so what each needs is checked before it is requested
         self._unread = 0
 
@@ -232,7 +226,7 @@ class GitRepository:
 
     def entries(self, tree: str) -> Iterator[GitEntry]:
         """Every file, symlink and submodule below `tree`, in path order."""
-        lister = _Conversation(["ls-tree", "-r", "-z", "--full-tree", tree], *self._git_context(tree))
+        lister = GitProcess(["ls-tree", "-r", "-z", "--full-tree", tree], *self._git_context(tree))
         try:
             for token in lister.tokens(None):
                 facts, path = token.split(b"\t", 1)
@@ -266,7 +260,7 @@ class GitRepository:
             return
         if self._differ is None:
             argv = [*_DIFF_TREE, "--numstat", "-M", f"-l{_RENAME_LIMIT}", "--no-ext-diff", "--no-textconv"]
-            self._differ = _Conversation([*argv, "--diff-algorithm=myers"], *self._git_context(pairs[0][1]))
+            self._differ = GitProcess([*argv, "--diff-algorithm=myers"], *self._git_context(pairs[0][1]))
         try:
             yield from _diffs(self._differ, pairs)
         except EventLogError:
@@ -292,7 +286,7 @@ class GitRepository:
         while index < len(pairs):
             if self._raw_differ is None:
                 argv = [*_DIFF_TREE, "-M100%", f"-l{_RENAME_LIMIT}"]
-                self._raw_differ = _Conversation(argv, *self._git_context(pairs[0][1]))
+                self._raw_differ = GitProcess(argv, *self._git_context(pairs[0][1]))
             try:
                 for changes in _diffs(self._raw_differ, pairs[index : index + size]):
                     yield changes
@@ -332,7 +326,7 @@ class GitRepository:
         if not ids:
             return
         if self._reader is None:
-            self._reader = _Conversation(["cat-file", "--batch"], *self._git_context(ids[0]))
+            self._reader = GitProcess(["cat-file", "--batch"], *self._git_context(ids[0]))
         assert self._unread == 0, "the previous request was not read to its end"
         self._unread = len(ids)
         self._reader.send("".join(f"{oid}\n" for oid in ids).encode("ascii"))
@@ -341,7 +335,7 @@ class GitRepository:
             self._unread -= 1
             yield data
 
-    def _one_object(self, reader: "_Conversation", size_max: int) -> bytes | int | None:
+    def _one_object(self, reader: "GitProcess", size_max: int) -> bytes | int | None:
         header = reader.out.readline().split()
         if len(header) != 3:
             if header[-1:] == [b"missing"]:
@@ -369,7 +363,7 @@ class GitRepository:
                 return completed.stdout.decode("ascii")
             broken = _NO_PARENT.search(completed.stderr)
             if broken is None or (last := broken[1].decode()) in self.shallow:
-                raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(completed.stderr)}")
+                raise EventLogError(f"{self.git_dir}: git {argv[0]}: {last_words(completed.stderr)}")
             # The history ends there, as that of a shallow clone.
             self.shallow = (*self.shallow, last)
             with open(os.path.join(cwd, "shallow"), "a", encoding="ascii") as file:
@@ -388,108 +382,6 @@ class GitRepository:
             "GIT_OBJECT_DIRECTORY": os.path.join(self.common_dir, "objects"),
         }
         return self._lent, env
-
-
-class _Conversation:
-    """A git process, its answers, and a thread that writes our requests."""
-
-    def __init__(self, argv: Sequence[str], cwd: str, env: dict[str, str]) -> None:
-        self._name = argv[0]
-        self._errors = tempfile.TemporaryFile(dir=cwd)  # noqa: SIM115 (closed by `close`)
-        self._process = subprocess.Popen(
-            ["git", *argv],
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            bufsize=1 << 17,
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self.out: IO[bytes] = self._process.stdout
-        _widen(self.out)
-        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
-        self._writer = threading.Thread(target=_write_all, args=(self._requests, self._process.stdin))
-        self._writer.daemon = True
-        self._writer.start()
-
-    def send(self, data: bytes) -> None:
-        self._requests.put(data)
-
-    def tokens(self, end_mark: bytes | None) -> Iterator[bytes]:
-        """The NUL-ended parts of the answer up to `end_mark`, then the text before that mark.
-
-        Without a mark: up to the end of the output.
-        """
-        rest = b""
-        while True:
-            data = self.out.read1(1 << 20)  # type: ignore[attr-defined]
-            if not data:
-                if end_mark is not None or rest:
-                    raise self.failure()
-                return
-            pieces = (rest + data).split(b"\0")
-            rest = pieces.pop()
-            yield from pieces
-            if end_mark is not None and rest.endswith(end_mark):
-                yield rest[: -len(end_mark)]
-                return
-
-    def skip(self, size: int) -> None:
-        """Read `size` bytes and drop them."""
-        while size:
-            read_size = len(self.out.read(min(size, 1 << 20)))
-            if not read_size:
-                raise self.failure()
-            size -= read_size
-
-    def finish(self) -> None:
-        """Wait for the end. Raises: EventLogError unless the process succeeded."""
-        self.send_end()
-        if self._process.wait() != 0:
-            raise self.failure()
-
-    def failure(self) -> EventLogError:
-        """Git's message when it stopped answering."""
-        self.send_end()
-        self._process.kill()
-        self._process.wait()
-        self._errors.seek(0)
-        return EventLogError(f"git {self._name}: {_words(self._errors.read(2000))}")
-
-    def send_end(self) -> None:
-        self._requests.put(None)
-
-    def close(self) -> None:
-        self.send_end()
-        self._process.kill()
-        self._process.wait()
-        self._writer.join()
-        self.out.close()
-        self._errors.close()
-
-
-def _write_all(requests: "SimpleQueue[bytes | None]", pipe: IO[bytes]) -> None:
-    try:
-        while (data := requests.get()) is not None:
-            pipe.write(data)
-            pipe.flush()
-        pipe.close()
-    except OSError:
-        # The process is gone. The reader of its answers meets their end and reports the reason.
-        try:
-            pipe.close()
-        except OSError:
-            pass  # closing flushes, and the reader is gone
-
-
-def _widen(pipe: IO[bytes]) -> None:
-    import fcntl
-
-    try:
-        fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
-    except OSError:
-        pass  # the kernel cannot, or it is over the user's limit: the default size is only slower
 
 
 def _environment() -> dict[str, str]:
@@ -573,11 +465,7 @@ def _read_work_tree(git_dir: str) -> str | None:
         return None
 
 
-def _words(stderr: bytes) -> str:
-    return stderr.decode("utf-8", "replace").strip() or "ended without saying why"
-
-
-def _diffs(differ: "_Conversation", pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange]]:
+def _diffs(differ: "GitProcess", pairs: Sequence[tuple[str, str]]) -> Iterator[list[GitChange]]:
     """The answers of diff-tree, pair by pair. Raises: EventLogError where one is missing."""
     # Git prints a line that it cannot read as it is, so such a line marks the end of a request.
     mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog.base import jsontext
 from eventlog.base.errors import PARSE_ERRORS, Ambiguous, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.base.types import COLUMN_NAMES
 from eventlog.lake import chain
@@ -125,7 +124,7 @@ class PublishedLog:
                         continue  # its payloads, most of the file, are not read
                 for batch in slices(parquet, address, list(dict.fromkeys((*names, *tests))), number):
                     for part in selected(pa.Table.from_batches([batch]), wanted, names):
-                        yield from map(_presented, rows_of(part))
+                        yield from map(upcast.presented, rows_of(part))
 
     @contextmanager
     def _reading(self, file: LiveFile) -> Iterator[pq.ParquetFile]:
@@ -263,11 +262,3 @@ def _event_of(log: PublishedLog, ref: TurnRef, prefix: str) -> str:
     if len(ids) > 1:
         raise Ambiguous(f"{prefix!r} fits several events: {', '.join(sorted(ids)[:5])}")
     return ids[0]
-
-
-def _presented(row: dict[str, Any]) -> dict[str, Any]:
-    """An event as callers get it: the payload a dict, in the present schema version."""
-    payload = row.get("payload")
-    if isinstance(payload, str):
-        row["payload"] = jsontext.decode(payload)
-    return upcast.upcast(row)

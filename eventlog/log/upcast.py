@@ -4,6 +4,7 @@ Pure functions without state; any thread may call them. On the hook path. Stored
 written; steps run where an event becomes an object of the caller (docs/design.md §20.4). Upholds I23.
 """
 
+from eventlog.base import jsontext
 from eventlog.base.types import Event
 
 TYPE_CHECKING = False
@@ -52,3 +53,11 @@ def upcast(event: Event, steps: "Mapping[int, Step]" = STEPS) -> Event:
         event = {name: stepped.get(name) if name in CHANGEABLE else old for name, old in event.items()}
         event["schema_version"] = number + 1
     return event
+
+
+def presented(row: Event) -> Event:
+    """An event as callers get it: the payload a dict, in the present schema version."""
+    payload = row.get("payload")
+    if isinstance(payload, str):
+        row["payload"] = jsontext.decode(payload)
+    return upcast(row)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from eventlog.base import identity, jsontext, store_location
+from eventlog.base import identity, store_location
 from eventlog.base.errors import InvalidEvent, NoStore, NoTree, Refused
 from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, StoreFiles
@@ -360,7 +360,7 @@ class Store:
             durable=durable,
         )
         follower.on_loss = self._lost.update
-        rows = map(_presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
+        rows = map(upcast.presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
         yield from cast("Iterator[Event]", rows)
 
     def event(self, event_id: str) -> "Event":
@@ -595,13 +595,5 @@ def _events_in(
 
     settled = Settled(view)
     for row in view.iterate(since, until, columns=read, **which):
-        event = settled.event(_presented(row))
+        event = settled.event(upcast.presented(row))
         yield event if read is columns else {name: event[name] for name in columns or ()}
-
-
-def _presented(row: Row) -> Row:
-    """An event as callers get it: the payload a dict, in the present schema version."""
-    payload = row.get("payload")
-    if isinstance(payload, str):
-        row["payload"] = jsontext.decode(payload)
-    return upcast.upcast(row)

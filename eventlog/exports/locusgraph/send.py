@@ -8,9 +8,8 @@ earlier call; where one was refused, the record waits (I37). One process at a ti
 lock); a view is held for minutes at most.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -31,6 +30,7 @@ from eventlog.exports.locusgraph.locusgraph import (
     RecordOptions,
     SourcedRecord,
 )
+from eventlog.exports.locusgraph.posting import CallBatch, Poster, RefusesAllError
 from eventlog.exports.locusgraph.rest import ProtocolError, SendOutcome, SentRecord
 
 if TYPE_CHECKING:
@@ -41,11 +41,8 @@ BATCH = 100  # what both interfaces take
 
 _NOTE_EVERY_S = 1.0
 _VIEW_S_MAX = 600.0
-_AHEAD = 2  # calls that are made beside the one under way
 _LINGER_S = 2.0  # while following: events that come together are sent together
-_REFUSED_ALL_MIN = 10
 _FAILED_MAX = 1_000
-_MOMENT_TRIES = 4
 _CATEGORIES = frozenset(wire.CATEGORIES.values())
 _UNCOUNTED = BOOKKEEPING.union(LIFECYCLE_TYPES)
 _ABANDON_S = 10.0  # to wait for the answer to the last call when asked to stop
@@ -108,15 +105,6 @@ class SendProgress:
 
     def all_sent(self, report: SendReport) -> None:
         """While following, whenever everything is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class _CallBatch:
-    """The items of one call; after their answers, everything before `reaches` is dealt with."""
-
-    items: list[SentRecord]
-    reaches: int | None
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +195,11 @@ def send(
         except StoppedError:
             run.report.stopped = True
         except (ServiceError, ProtocolError) as error:
-            if isinstance(error, _RefusesAllError):
+            if isinstance(error, RefusesAllError):
                 run.receipts.drop()
             run.receipts.stopped_by(str(error))
             raise
     return run.report
-
-
-class _RefusesAllError(ServiceError):
-    """Nothing was taken, so the server or the interface is wrong."""
 
 
 class _Run:
@@ -239,7 +223,7 @@ class _Run:
         self._options = options
         self._progress = progress
         self._maker = _Maker(store, endpoint, options, delivered, self.report)
-        self._poster = _Poster(endpoint, courier, set(delivered.failures))
+        self._poster = Poster(endpoint, courier, set(delivered.failures))
         self._noted_at = clock.monotonic()
         self._trouble: str | None = None  # reported last
 
@@ -361,7 +345,7 @@ class _Run:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _answered(self, call_batches: Iterable[_CallBatch]) -> Iterator[_CallBatch]:
+    def _answered(self, call_batches: Iterable[CallBatch]) -> Iterator[CallBatch]:
         """Each batch once its answer is noted."""
         for call_batch, answer in self._poster.posted(call_batches):
             self._wait_for(answer)
@@ -428,134 +412,18 @@ class _Run:
 class _UntilLate:
     """The batches up to the first one that ends a position after `until_s`; `is_late` when there was one."""
 
-    def __init__(self, call_batches: Iterator[_CallBatch], clock: Clock, until_s: float) -> None:
+    def __init__(self, call_batches: Iterator[CallBatch], clock: Clock, until_s: float) -> None:
         self.is_late = False
         self._call_batches = call_batches
         self._clock = clock
         self._until_s = until_s
 
-    def __iter__(self) -> Iterator[_CallBatch]:
+    def __iter__(self) -> Iterator[CallBatch]:
         for call_batch in self._call_batches:
             yield call_batch
             self.is_late = self._clock.monotonic() > self._until_s and call_batch.reaches is not None
             if self.is_late:
                 return
-
-
-class _Poster:
-    """Posts batches in order, in a thread beside the one that reads the log; it touches no store.
-
-    Args: missing: keys of the contexts that the server lacks.
-    """
-
-    def __init__(self, endpoint: Endpoint, courier: Courier, missing: set[str]) -> None:
-        self._endpoint = endpoint
-        self._courier = courier
-        self._missing = missing
-        self._accepted = False
-        self._refused: list[str] = []  # reasons, until something was taken
-        self._over = False  # a call failed, or the run ended: no call follows
-        self._pool = ThreadPoolExecutor(1, "locus-send")
-
-    def close(self) -> None:
-        self._over = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def posted(
-        self, call_batches: Iterable[_CallBatch]
-    ) -> Iterator[tuple[_CallBatch, "Future[list[SendOutcome]]"]]:
-        """Each batch with its answer to come.
-
-        One call is under way while the next bodies are made. It is answered before the next one is sent, and
-        none is sent after one that failed; but its answer may be noted a moment later.
-        """
-        waiting: deque[tuple[_CallBatch, Future[list[SendOutcome]]]] = deque()
-        for call_batch in call_batches:
-            waiting.append((call_batch, self._pool.submit(self._deliver, call_batch.items)))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft()
-        while waiting:
-            yield waiting.popleft()
-
-    def _deliver(self, items: list[SentRecord]) -> list[SendOutcome]:
-        """The outcome of each item."""
-        if self._over:
-            raise StoppedError  # the waiting thread knows the reason
-        try:
-            missing_parents = [self._missing_parent(item) for item in items]
-            sendable = [item for item, missing in zip(items, missing_parents, strict=True) if missing is None]
-            self._check_refused([self._refused[-1]] * (len(items) - len(sendable)) if self._refused else [])
-            answers = iter(self._posted_patiently(sendable) if sendable else ())
-            outcomes = [
-                next(answers) if missing is None else rest.waiting(missing) for missing in missing_parents
-            ]
-            for item, outcome in zip(items, outcomes, strict=True):
-                (self._missing.add if outcome.status == "failed" else self._missing.discard)(item.key)
-            return outcomes
-        except BaseException:
-            self._over = True
-            raise
-
-    def _missing_parent(self, item: SentRecord) -> str | None:
-        """A parent of the item that the server lacks; such an item is not sent (I37)."""
-        return next((parent for parent in item.parents if rest.key_of(parent) in self._missing), None)
-
-    def _posted_patiently(self, items: list[SentRecord]) -> list[SendOutcome]:
-        """Post the items, and those with transient faults a few times more."""
-        outcomes = self._posted(items)
-        pause_s = 1.0
-        for _ in range(_MOMENT_TRIES - 1):
-            passing = [index for index, outcome in enumerate(outcomes) if outcome.passing]
-            if not passing:
-                break
-            self._courier.pause(pause_s)
-            pause_s *= 2
-            for index, outcome in zip(
-                passing, self._posted([items[index] for index in passing]), strict=True
-            ):
-                outcomes[index] = outcome
-        return outcomes
-
-    def _posted(self, items: list[SentRecord]) -> list[SendOutcome]:
-        """Post the items; a body that is refused as a whole is halved until the refused items are known."""
-        answer = self._courier.post(rest.body(self._endpoint.graph_id, items))
-        if answer.taken:
-            try:
-                outcomes = rest.outcomes(answer.value, items)
-            except ProtocolError as error:
-                raise ProtocolError(
-                    f"{self._endpoint.server} gave an invalid answer: {error}. Nothing of this batch is "
-                    "noted as delivered, and the next export sends it again. Check --server and --api."
-                ) from None
-            self._check_some_taken(outcomes)
-            return outcomes
-        if len(items) == 1:
-            outcome = rest.refusal(answer.status, answer.value, items[0])
-            self._check_some_taken([outcome])
-            return [outcome]
-        middle = len(items) // 2
-        return self._posted(items[:middle]) + self._posted(items[middle:])
-
-    def _check_some_taken(self, outcomes: Sequence[SendOutcome]) -> None:
-        """Raise if the server refuses every record: it is the wrong one, or is addressed wrongly."""
-        refused = [
-            outcome
-            for outcome in outcomes
-            if outcome.status == "failed" and not outcome.passing and not outcome.conflict
-        ]
-        if len(refused) < len(outcomes):
-            self._accepted = True
-        self._check_refused([outcome.reason for outcome in refused])
-
-    def _check_refused(self, reasons: list[str]) -> None:
-        if self._accepted:
-            return
-        self._refused += reasons
-        if len(self._refused) >= _REFUSED_ALL_MIN:
-            raise _RefusesAllError(
-                f"{self._endpoint.server} refuses every record, with: {self._refused[-1]}. Nothing was "
-                f"taken and none is noted as failed. Check --api (it is {self._endpoint.api}) and --graph."
-            )
 
 
 class _Maker:
@@ -580,7 +448,7 @@ class _Maker:
         self._already_sent = owned if options.since is None else Delivered()
         self._report = report
 
-    def new(self, view: "LogView", since: int, limit: int | None) -> Iterator[_CallBatch]:
+    def new(self, view: "LogView", since: int, limit: int | None) -> Iterator[CallBatch]:
         """The new records from `since` on; contexts that the service has in this state are left out."""
         self.made = 0
         batch = self._batch(view, since)
@@ -590,7 +458,7 @@ class _Maker:
         finally:
             self._take_facts(batch)
 
-    def again(self, view: "LogView", failures: dict[str, RefusedRecord], anew: bool) -> Iterator[_CallBatch]:
+    def again(self, view: "LogView", failures: dict[str, RefusedRecord], anew: bool) -> Iterator[CallBatch]:
         """The refused records, wherever they are; with `anew` they replace what the server holds."""
         batch = self._batch(view, 0)
 
@@ -659,7 +527,7 @@ class _Maker:
             late=entry.late,
         )
 
-    def _batched(self, items: Iterator[SentRecord]) -> Iterator[_CallBatch]:
+    def _batched(self, items: Iterator[SentRecord]) -> Iterator[CallBatch]:
         """Batches within the limits of number and size, in order; no item extends one of its own batch."""
         pending: list[SentRecord] = []
         pending_contexts: set[str] = set()
@@ -677,10 +545,10 @@ class _Maker:
             yield _call_batch(pending, size)
 
 
-def _call_batch(items: list[SentRecord], size: int) -> _CallBatch:
+def _call_batch(items: list[SentRecord], size: int) -> CallBatch:
     last = items[-1]
     reaches = last.position if last.is_counted_by_position else None
-    return _CallBatch(items, None if reaches is None else reaches + 1, size)
+    return CallBatch(items, None if reaches is None else reaches + 1, size)
 
 
 def _listed(words: Iterable[str]) -> str:
