@@ -175,12 +175,17 @@ def test_without_tables_it_says_how_to_make_them(file_place: Place, sqlite_catal
     assert objects(file_place) == {}
 
 
-def test_a_file_of_before_that_is_damaged_or_gone_is_not_gone_on_from(small: Lake) -> None:
+def test_a_file_of_before_that_is_another_or_gone_is_not_gone_on_from(small: Lake) -> None:
     """I30: Its bytes are not those of its name: the store is folded from nothing."""
+    grow(small.place, B, 3)
     fold(small)
-    for position, spoil in ((3, lambda path: path.write_bytes(b"x")), (6, lambda path: path.unlink())):
+    (other,) = (name for name in files_named(small)["turns"] if B.hex() in name)
+    for position, data in ((3, small.place.read(other)), (6, None)):
         (name,) = (name for name in files_named(small)["turns"] if A.hex() in name)
-        spoil(Path(small.place.address(name).removeprefix("file://")))
+        path = Path(small.place.address(name).removeprefix("file://"))
+        path.unlink()
+        if data is not None:
+            path.write_bytes(data)
         grow(small.place, A, position)
         done = fold(small)
         assert (done["folded"], done["in_full"]) == (1, 1)

@@ -149,6 +149,23 @@ def test_what_is_beaten_in_a_touched_session_stays_so() -> None:
         assert names == folded_names(place, full=True)
 
 
+def test_a_merge_across_the_end_of_before() -> None:
+    """I20: Of a merged file the events that were folded are not new, and the master's own words stay."""
+    with two_stores() as (place, (store, _)):
+        store.publish(event("sessions", 1, repo="r1", title="project"), call(2, "s1", 5))
+        names = folded_names(place)
+        for number in (3, 4, 5):
+            store.publish(
+                call(number, "s1", number), event("intent", number + 10, session_id="s1", repo="r1")
+            )
+        store.merge()
+        assert [file.end for file in read_chain(place, IDS[0]).live] == [6, 8]
+        assert works_of(place, names) == [(IDS[0], 2)]
+        names = folded_names(place, names)
+        assert calls_by_session(names, place) == {"s1": 1}
+        assert names == folded_names(place, full=True)
+
+
 def test_what_a_fold_goes_on_from() -> None:
     """I30: From the files of before after merges, and from nothing after an erasure or by other code."""
     with two_stores() as (place, (one, other)):
