@@ -75,8 +75,8 @@ def fold(
         con.execute(f"CREATE TABLE work.used AS {d.token_sums(counted, keys)}")
         con.execute("DROP TABLE work.rows")
     if "sessions_master" in missing:
-        said = d.master_keys(f"({d.master_rows(events, keys)})", keys)
-        beside = [f"CREATE TABLE {schema}.master_keys AS {said}", *beside]
+        masters = d.master_keys(f"({d.master_rows(events, keys)})", keys)
+        beside = [f"CREATE TABLE {schema}.master_keys AS {masters}", *beside]
     fold_sessions(con, events, "work.used", schema, missing, keys, beside)
     if "sessions_master" in missing:
         master = d.sessions_master(f"{schema}.sessions", f"{schema}.master_keys", keys)

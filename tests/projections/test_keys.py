@@ -260,8 +260,8 @@ def test_a_call_is_taken_from_a_session_of_its_own_store() -> None:
 
 
 def test_a_session_of_two_stores_is_folded_again_in_both() -> None:
-    """I21: new events of one session id in stores that have it at different positions, or did not know it, and
-    a store with the same session and nothing new."""
+    """I21: new events of one session id in stores that have it at other positions, or did not know it; and a
+    store with the same session and nothing new."""
     begun = [session(1, "s1", title="begun"), worked(2, "s1")]
     fill = [event("intent", 100 + number) for number in range(4)]
     check_step_by_step(
