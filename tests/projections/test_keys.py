@@ -119,10 +119,11 @@ def check_each_alone(logs: Logs) -> None:
 
 def check_step_by_step(known: Logs, fresh: Logs) -> None:
     """Onto an index of `known`, by a merge and by an update, `fresh` gives what a fold of all gives."""
+    every_event = "(FROM known UNION ALL FROM fresh)"
     every = {store: known.get(store, []) + fresh.get(store, []) for store in {**known, **fresh}}
 
     def history(first: "int | None") -> str:
-        return "fresh" if first is None else f"(FROM fresh UNION ALL FROM known WHERE position >= {first})"
+        return "fresh" if first is None else f"(FROM {every_event} WHERE position >= {first})"
 
     with source.connect() as con:
         load(con, "ev", every)
@@ -135,7 +136,6 @@ def check_step_by_step(known: Logs, fresh: Logs) -> None:
         con.execute("DETACH work")
 
         merged = fold.merge(con, "memory", "fresh", history, fold.PROJECTIONS, keys=KEYS)
-        every_event = "(FROM known UNION ALL FROM fresh)"
         merged["llm_calls"] = f"({d.llm_calls(every_event, merged['llm_calls'], KEYS)})"
         for name, relation in merged.items():
             assert rows_of(con, relation) == expected[name], f"{name} by a merge"
@@ -272,6 +272,21 @@ def test_a_session_of_two_stores_is_folded_again_in_both() -> None:
             "c": [],
             "d": in_order([*begun, worked(7, "s1")])[2:],
         },
+    )
+    early, late = [*begun, *fill], [*fill, *begun]  # equally long: new is what comes after
+    check_step_by_step(
+        {"a": in_order(early), "b": in_order(late)},
+        {store: in_order([*known, worked(8, "s1")])[6:] for store, known in (("a", early), ("b", late))},
+    )
+
+
+def test_what_is_new_may_lie_before_what_is_read_again() -> None:
+    """I21: a store of a few events beside a longer one, of which only the end is read again."""
+    long = [*(event("intent", 100 + number) for number in range(6)), session(1, "s1"), call(2, "s1", "m1", 3)]
+    short = [session(1, "s1"), call(2, "s2", "m2", 4), call(3, "s3", "m2", 5)]
+    check_step_by_step(
+        {"a": in_order(long), "b": in_order(short)[:1]},
+        {"a": in_order([*long, call(3, "s1", "m1", 9)])[8:], "b": in_order(short)[1:]},
     )
 
 
