@@ -193,7 +193,7 @@ def worked(number: int, session_id: str, **columns: Any) -> Event:
 
 
 def test_copies_of_a_session_stay_apart() -> None:
-    """I20: two stores with one session, one turn and one call: each has its own of everything, once."""
+    """I20, P3: two stores with one session, one turn and one call: each has its own of everything, once."""
 
     def copy(title: str, tokens: int) -> list[Event]:
         asked = {"user_request": title, "files_modified": [title], "line_place": tokens}
