@@ -229,8 +229,8 @@ def _created(
     scratch: str,
 ) -> "dict[bytes, tuple[FoldedFile, ...]]":
     """Write the files of each store, and create them in the place."""
-    said = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
-    keys = {key: list(rows) for key, rows in groupby(said, key=itemgetter("store_id"))}
+    own = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
+    keys = {key: list(rows) for key, rows in groupby(own, key=itemgetter("store_id"))}
     targets = [
         writing.Target(work.store_id, work.end, work.number, keys.get(work.store_id.hex(), []))
         for work in stores
