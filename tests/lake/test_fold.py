@@ -14,7 +14,6 @@ from eventlog.lake import tables
 from eventlog.lake.chain import ERASURE, publication_name, read_chain
 from eventlog.lake.folding import driver, stored
 from eventlog.lake.folding.stored import Projected
-from eventlog.lake.folding.task import Folded, Task
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
@@ -129,6 +128,37 @@ def test_nothing_to_do_writes_nothing(lake: Lake) -> None:
     assert_right(lake)
 
 
+def test_a_store_that_is_too_large_is_divided_by_session(
+    file_place: Place, sqlite_catalog: str, stores: "list[Store]"
+) -> None:
+    """I19, I20: Rows and columns are those of one task, and the next fold goes on from the files of parts."""
+    lake = Lake(file_place, sqlite_catalog)
+    tables.init(file_place, sqlite_catalog)
+    publish_all(file_place, stores[:2])
+    done = driver.fold(file_place, sqlite_catalog, positions_max=40)
+    assert (done.stores, done.folded, done.in_full, done.left) == (2, 2, 2, [])
+    calls, turns, sessions, masters = (len(names) for names in files_named(lake).values())
+    assert calls == masters == 2 and turns == sessions >= 6
+    assert as_stores_show(rows_of_tables(file_place, sqlite_catalog)) == rows_of_stores(*stores[:2])
+    assert driver.fold(file_place, sqlite_catalog).folded == 0
+    session = stores[0].query("SELECT session_id FROM sessions LIMIT 1").rows[0][0]
+    stores[0].append([{"event_type": "intent", "session_id": session, "payload": {}}])
+    publish_all(file_place, stores[:1])
+    done = driver.fold(file_place, sqlite_catalog, positions_max=40)
+    assert (done.folded, done.in_full, len(done.added)) == (1, 0, 4)
+    assert as_stores_show(rows_of_tables(file_place, sqlite_catalog)) == rows_of_stores(*stores[:2])
+    driver.fold(file_place, sqlite_catalog, full=True)
+    assert_right(lake)
+
+
+def test_a_large_store_that_is_damaged_is_named(small: Lake) -> None:
+    """P7: As a small one."""
+    path = Path(small.place.address(publication_name(B, 0)).removeprefix("file://"))
+    path.write_bytes(changed_unnoticed(path.read_bytes()))
+    done = driver.fold(small.place, small.catalog, positions_max=1)
+    assert done.folded == 1 and len(done.left) == 1 and f"store {B.hex()} cannot be folded" in done.left[0]
+
+
 def test_a_store_without_rows_has_files_without_rows(small: Lake) -> None:
     """I30: So tables say of each store what was folded of it; engines read them all the same."""
     publish_rows(small.place, C, 0, 2, [])
@@ -222,7 +252,7 @@ def runner_after(step: "Callable[[], object]") -> driver.Runner:
     """Runs tasks in this process, and once something else before their results are committed."""
     left = [step]
 
-    def runner(run: "Callable[[Task], list[Folded]]", tasks: "Sequence[Task]") -> "Iterator[list[Folded]]":
+    def runner(run: "Callable[[Any], Any]", tasks: "Sequence[Any]") -> "Iterator[Any]":
         for task in tasks:
             results = run(task)
             while left:
