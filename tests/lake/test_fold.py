@@ -290,6 +290,20 @@ def test_an_erasure_while_tasks_run_keeps_their_files_out(small: Lake) -> None:
     assert_right(small)
 
 
+def test_a_file_that_is_replaced_before_it_is_read(small: Lake) -> None:
+    """I30: A task finds a file gone, since an erasure took its place: the store is folded as it is now."""
+
+    def runner(run: "Callable[[Any], Any]", tasks: "Sequence[Any]") -> "Iterator[Any]":
+        if not read_chain(small.place, A).rewrites:
+            erase(small.place, A)
+            small.place.delete(publication_name(A, 0))
+        return map(run, tasks)
+
+    done = driver.fold(small.place, small.catalog, runner=runner)
+    assert (done.folded, done.left) == (2, [])
+    assert_right(small)
+
+
 def test_an_erasure_after_the_commit_takes_it_out(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """I30: One whose own commit saw the tables as they were before: the driver asks once more, and mends."""
     former, named = driver._commit, []
