@@ -40,8 +40,8 @@ _IN_TOUCHED = "session_id IN (SELECT session_id FROM work.touched)"
 
 
 def touch(con: "duckdb.DuckDBPyConnection", calls: str, turns: str, sessions: str) -> None:
-    """Make `work.shared`, rows of calls that several stores have, and `work.touched`, the sessions to fold once
-    more: at least those whose wide row may differ from the row of their only store.
+    """Make `work.shared`, rows of calls that several stores have, and `work.touched`, the sessions to fold
+    once more: at least those whose wide row may differ from the row of their only store.
 
     Args: calls, turns, sessions: the rows of all stores, as the fold makes them, with `store_id`.
     """
@@ -109,10 +109,11 @@ def _copies(events: str) -> str:
     """Every event of touched sessions in every store, and whether it counts: of one id only one does."""
     return f"""
         SELECT e.store_id, e.position, e.event_id, e.session_id, h.rank, e.event_type, e.agent_turn_id,
-            CASE WHEN e.event_type NOT IN ('session', 'sessions') THEN e.turn END AS turn,
+            CASE WHEN e.event_type <> 'session' THEN e.turn END AS turn,
             row_number() OVER (
                 PARTITION BY e.event_id ORDER BY h.began NULLS LAST, e.session_id, h.rank) = 1 AS counts
-        FROM {events} e JOIN work.homes h ON h.store_id = e.store_id AND h.session_id = e.session_id"""
+        FROM {events} e JOIN work.homes h ON h.store_id = e.store_id AND h.session_id = e.session_id
+        WHERE e.event_type <> 'sessions'"""
 
 
 def _numbers() -> str:
