@@ -62,17 +62,32 @@ def fold_wide(
 
     Args: events: at least the events of `work.touched`, of all stores, with EVENT_COLUMNS.
     """
-    con.execute(f"CREATE TABLE work.homes AS {_homes(sessions)}")
-    con.execute(f"CREATE TABLE work.copies AS {_copies(events)}")
-    con.execute(f"CREATE TABLE work.numbers AS {_numbers()}")
+    settle(con, events, sessions)
     con.execute(f"CREATE TABLE work.events AS {_events(events)}")
     con.execute(f"CREATE TABLE work.counting AS {_counting(calls)}")
     counted = "(SELECT * FROM work.events WHERE event_id IN (SELECT event_id FROM work.counting))"
     con.execute(f"CREATE TABLE work.used AS {d.token_sums(f'({d.call_rows(counted)})')}")
-    fold._fold_events(con, "work.events", "work", ("turns", "sessions"))
+    fold.fold_sessions(con, "work.events", "work.used", "work", ("turns", "sessions"))
     con.execute(f"CREATE VIEW {schema}.wide_calls AS {_wide_calls(calls)}")
     con.execute(f"CREATE VIEW {schema}.wide_turns AS {_wide_turns(turns)}")
     con.execute(f"CREATE VIEW {schema}.wide_sessions AS {_wide_sessions(sessions)}")
+
+
+def settle(con: "duckdb.DuckDBPyConnection", events: str, sessions: str) -> None:
+    """Make `work.homes`, `work.copies` and `work.numbers` of the sessions in `work.touched`.
+
+    Args: as for `fold_wide`; of `events` store_id, position, event_id, session_id, event_type, agent_turn_id
+    and turn, of `sessions` store_id, session_id, events and started_at.
+    """
+    con.execute(f"CREATE TABLE work.homes AS {_homes(sessions)}")
+    con.execute(f"CREATE TABLE work.copies AS {_copies(events)}")
+    con.execute(f"CREATE TABLE work.numbers AS {_numbers()}")
+
+
+def texts() -> "list[str]":
+    """The statements, of which the hash of their code is made."""
+    parts = (_shared("c"), _copied_turns("t"), _homes("s"), _copies("e"), _numbers(), _events("e"))
+    return [*parts, _counting("c"), _wide_calls("c"), _wide_turns("t"), _wide_sessions("s")]
 
 
 def _shared(calls: str) -> str:
