@@ -84,43 +84,39 @@ def _microseconds(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+def tokens_in(rows: "list[dict[str, Any]]") -> int:
+    return sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in rows)
+
+
 def test_what_stores_share_counts_once(lake: Lake, stores: "list[Store]") -> None:
-    """Five of eight stores have the same session, two of them two more: 55,038 tokens are counted where
-    39,243 were used."""
+    """Four sessions are in several of eight stores, one of them in five: adding up stores gives 52 calls and
+    52,938 tokens where 26 calls and 26,601 tokens were used."""
     publish_all(lake.place, stores)
     make_tables(lake)
     done = fold(lake)
-    print(done)
-    assert not done["left"]
-    found = wide_rows(lake)
-    assert differences(found, expected_rows(lake.place, stores)) == []
+    assert not done["left"] and len(done["wide"]["added"]) == 3
+    assert differences(wide_rows(lake), expected_rows(lake.place, stores)) == []
 
     rows = rows_of(lake, "llm_calls", "sessions", "wide_calls", "wide_sessions")
-    for t in rows:
-        print(
-            t,
-            len(rows[t]),
-            sum(
-                row.get("tokens_used")
-                or (row.get("prompt_tokens") or 0) + (row.get("completion_tokens") or 0)
-                for row in rows[t]
-            ),
-        )
-    for r in rows["wide_sessions"]:
-        print(r["session_id"], r["stores"], r["store_id"], r["events"], r["turn_count"], r["tokens_used"])
-    for r in rows["sessions"]:
-        print(r["session_id"], r["store_id"][:4], r["events"], r["turn_count"], r["tokens_used"])
-    for r in rows["llm_calls"]:
-        print(
-            r["session_id"],
-            r["store_id"][:4],
-            r["agent"],
-            r["message_id"],
-            r["request_id"],
-            r["prompt_tokens"],
-            r["completion_tokens"],
-            r["event_id"][:5],
-        )
-    assert sum(row["tokens_used"] for row in rows["sessions"]) == 55_038
-    assert sum(row["tokens_used"] for row in rows["wide_sessions"]) == 39_243
-    assert (len(rows["llm_calls"]), len(rows["wide_calls"])) == (52, 29)
+    assert (len(rows["sessions"]), len(rows["wide_sessions"])) == (19, 12)
+    assert sorted(len(row["stores"]) for row in rows["wide_sessions"]) == [1] * 8 + [2, 2, 2, 5]
+    assert (len(rows["llm_calls"]), tokens_in(rows["llm_calls"])) == (52, 52_938)
+    assert (len(rows["wide_calls"]), tokens_in(rows["wide_calls"])) == (26, 26_601)
+    assert sum(row["tokens_used"] for row in rows["sessions"]) == 52_938
+    assert sum(row["tokens_used"] for row in rows["wide_sessions"]) == 26_601
+
+
+def test_a_fold_without_anything_new_changes_nothing(lake: Lake, stores: "list[Store]") -> None:
+    """The files of wide tables say what they were made of; another store makes them again, and only them."""
+    publish_all(lake.place, stores[:2])
+    make_tables(lake)
+    first = fold(lake)["wide"]
+    assert fold(lake)["wide"] == {"touched": 0, "added": [], "removed": [], "rows": {}, "left": []}
+    again = fold(lake, "--full")["wide"]
+    assert (again["added"], again["removed"], again["rows"]) == ([], [], first["rows"])
+
+    publish_all(lake.place, stores[2:3])
+    answer("lake", "commit", lake.place.uri, "--catalog", lake.catalog)
+    changed = fold(lake)["wide"]
+    assert sorted(changed["removed"]) == sorted(first["added"]) and len(changed["added"]) == 3
+    assert differences(wide_rows(lake), expected_rows(lake.place, stores[:3])) == []
