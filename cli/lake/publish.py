@@ -120,15 +120,18 @@ def _class_rows(policy: "dict[str, Any]") -> "list[tuple[str, str, str]]":
 
 
 def _commit(place: "Place", uri: str) -> str:
-    """Bring the tables up to date; why that failed, or nothing."""
+    """Bring the tables up to date; why that was not done, or not in all, or nothing."""
     try:
         from eventlog.lake import tables
     except ImportError as error:
         raise eventlog.Unsupported(f"this version of Locus makes no tables ({error})") from error
     try:
-        tables.commit(place, uri)
+        left = tables.commit(place, uri).left
     except eventlog.EventLogError as error:
         return f"The tables were not brought up to date: {error} Then run `locus lake commit`."
+    if left:
+        lines = "".join(f"\n  {line}" for line in left)
+        return f"Not taken out of all tables:{lines}\nHave somebody with the right run `locus lake maintain`."
     return ""
 
 

@@ -10,7 +10,7 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
+from eventlog.lake import erased
 from eventlog.lake.chain import Chain, LiveFile, footer_of, read_chain, stores_in
 from eventlog.lake.outgoing import SCHEMA
 from eventlog.lake.place import Place
@@ -26,7 +27,8 @@ from eventlog.lake.place import Place
 CATALOG = "locus"
 NAMESPACE = "lake"
 TABLE = f"{NAMESPACE}.events"
-TABLE_OBJECTS = "tables/events"  # where its metadata are, below the place
+DERIVED = tuple(f"{NAMESPACE}.{name}" for name in erased.TABLES)  # made of `events`
+NAMES = (TABLE, *DERIVED)
 
 _BOUNDED = ("store_id", "position", "event_type", "session_id", "occurred_at")
 PROPERTIES = {
@@ -48,12 +50,24 @@ _SQL_SCHEMES = ("sqlite", "postgresql", "mysql")
 
 @dataclass(slots=True)
 class Committed:
-    """What a commit changed: the names of the files whose rows it added and took out, and in which try."""
+    """What a commit changed: the names of the files whose rows it added and took out, and in which try.
+
+    `dead` are those that it took out of the tables of projections, by table; `left` says of which tables it
+    may not.
+    """
 
     added: "list[str]" = field(default_factory=list)
     removed: "list[str]" = field(default_factory=list)
     rows_added: int = 0
     tries: int = 1
+    dead: "dict[str, list[str]]" = field(default_factory=dict)
+    left: "list[str]" = field(default_factory=list)
+
+    def note(self, changes: "Changes") -> None:
+        """Count what was changed in one try."""
+        self.added += [file.name for file in changes.added]
+        self.removed += sorted(changes.removed)
+        self.rows_added += changes.rows
 
 
 def init(place: Place, catalog_uri: str) -> bool:
@@ -72,7 +86,7 @@ def init(place: Place, catalog_uri: str) -> bool:
                 _bring_up(loaded(place, catalog, catalog_uri))
                 return is_new
             except NotFound:
-                location = place.address(TABLE_OBJECTS)
+                location = place.address(objects_of(TABLE))
                 with contextlib.suppress(TableAlreadyExistsError):
                     catalog.create_table(TABLE, SCHEMA, location=location, properties=dict(PROPERTIES))
                     is_new = True
@@ -100,41 +114,65 @@ def commit(
 ) -> Committed:
     """Bring the table up to the live files of all stores; what was there already stays.
 
+    Takes out of the tables that are made of it what an erasure or a narrower policy took out; where that is
+    not allowed it is `left`, and all else is done.
+
     Args: tries: how often it starts again where others committed meanwhile, `pause` in between.
     Raises: Refused when the tries are over; NotFound without the table.
     """
+    from eventlog.lake.derived import DerivedTables
+
+    done = Committed()
     with opened(place, catalog_uri) as catalog:
-        for number in range(1, tries + 1):
+        derived = DerivedTables(place, catalog, catalog_uri)
+        names = derived.names()
+        for done.tries in range(1, tries + 1):
+            # The tables first: so a state of the objects that is older than theirs never replaces it.
+            state = derived.read(names)
             table = loaded(place, catalog, catalog_uri)
-            # The table first: so a state of the objects that is older than the table's never replaces it.
+            named = data_files(place, table)
+            known = all_chains(place)
             try:
-                changes = _changes(place, table)
+                changes = _changes(place, table, named, known.values())
             except NotFound:  # a file was removed after the chain had named it
                 pause(random.uniform(0, _PAUSE_S_MAX))
                 continue
-            if _swapped(table, changes):
-                added, removed, rows = changes.added, changes.removed, changes.rows
-                return Committed([f.name for f in added], sorted(removed), rows, number)
+            gone = erased.Erased(known)
+            taken, names = derived.take_out(state, gone)
+            done.dead |= taken
+            if swapped(table, changes):
+                done.note(changes)
+                if not names:
+                    done.left = _left(derived.failed) if gone.count else []
+                    return done
             pause(random.uniform(0, _PAUSE_S_MAX))
     raise Refused(
-        f"the tables in {shown(catalog_uri)} changed at each of {tries} tries to commit, so nothing was "
+        f"the tables in {shown(catalog_uri)} changed at each of {tries} tries to commit, so not all was "
         "changed. Run `locus lake commit` again."
     )
 
 
+def _left(failed: "dict[str, str]") -> "list[str]":
+    return [
+        f"{name} may have rows of before an erasure or a narrower policy: {reason}"
+        for name, reason in failed.items()
+    ]
+
+
 @dataclass(slots=True)
-class _Changes:
+class Changes:
+    """What a table lacks and has too much."""
+
     added: "list[LiveFile]" = field(default_factory=list)
     data_files: "list[Any]" = field(default_factory=list)  # pyiceberg's, of those that are added
     removed: "dict[str, Any]" = field(default_factory=dict)  # by name
     rows: int = 0
 
 
-def _changes(place: Place, table: Any) -> _Changes:
-    """What the table lacks and has too much. Raises: NotFound, Corruption."""
-    named = data_files(place, table)
-    live = {file.name: file for chain in chains(place) for file in chain.live}
-    changes = _Changes(removed={name: file for name, file in named.items() if name not in live})
+def _changes(place: Place, table: Any, named: "dict[str, Any]", known: "Iterable[Chain]") -> Changes:
+    """What makes a table that names these files one of the chains. Raises: NotFound, Corruption."""
+    live = {file.name: file for chain in known for file in chain.live}
+    changes = Changes(removed={name: file for name, file in named.items() if name not in live})
     missing = [file for name, file in live.items() if name not in named]
     for file, data_file in zip(missing, _data_files_of(place, table, missing), strict=True):
         if data_file.record_count:  # nothing is gained by naming a file without rows
@@ -144,7 +182,7 @@ def _changes(place: Place, table: Any) -> _Changes:
     return changes
 
 
-def _swapped(table: Any, changes: _Changes) -> bool:
+def swapped(table: Any, changes: Changes) -> bool:
     """Change the table in one step; False where others changed it meanwhile, or may have."""
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
     from sqlalchemy.exc import OperationalError
@@ -168,6 +206,16 @@ def chains(place: Place) -> "Iterator[Chain]":
     """The chain of every store that published to a place."""
     for store_id in stores_in(place):
         yield read_chain(place, store_id)
+
+
+def all_chains(place: Place) -> "dict[bytes, Chain]":
+    """The chains by store; read again where a file was removed meanwhile."""
+    for _ in range(TRIES):
+        try:
+            return {chain.store_id: chain for chain in chains(place)}
+        except NotFound:
+            continue
+    return {chain.store_id: chain for chain in chains(place)}
 
 
 def data_files(place: Place, table: Any, snapshot: Any = None) -> "dict[str, Any]":
@@ -218,19 +266,24 @@ def _data_file(place: Place, table: Any, file: LiveFile) -> Any:
     )
 
 
-def loaded(place: Place, catalog: Any, catalog_uri: str) -> Any:
-    """The table as it is now. Raises: NotFound without it, Refused where it is that of another place."""
+def objects_of(name: str) -> str:
+    """Where the objects of a table are, below the place; the data files of `events` are published ones."""
+    return f"tables/{name.removeprefix(f'{NAMESPACE}.')}"
+
+
+def loaded(place: Place, catalog: Any, catalog_uri: str, name: str = TABLE) -> Any:
+    """A table as it is now. Raises: NotFound without it, Refused where it is that of another place."""
     from pyiceberg.exceptions import NoSuchTableError
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
     try:
-        table = catalog.load_table(TABLE)
+        table = catalog.load_table(name)
     except (NoSuchTableError, OperationalError, ProgrammingError) as error:
         if not isinstance(error, NoSuchTableError) and "iceberg_tables" not in str(error):
             raise
         raise _without_tables(place, catalog_uri) from None
-    if table.location() != place.address(TABLE_OBJECTS):
-        other = table.location().removesuffix(f"/{TABLE_OBJECTS}")
+    if table.location() != place.address(objects_of(name)):
+        other = table.location().removesuffix(f"/{objects_of(name)}")
         raise Refused(
             f"the tables in {shown(catalog_uri)} are those of {other}, not of {place.uri}. Name the "
             "place that they were made for, or a catalog of its own for this one."
@@ -272,7 +325,7 @@ def opened(place: Place, catalog_uri: str, *, makes: bool = False) -> "Iterator[
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what pyiceberg could not tidy up, `maintain` does
-        with _errors(catalog_uri):
+        with errors_of(catalog_uri):
             if makes and is_sql:
                 _make_sql_tables(properties)
             catalog = load_catalog(CATALOG, **properties)
@@ -313,7 +366,7 @@ def _parts(catalog_uri: str) -> Any:
 
 
 @contextmanager
-def _errors(catalog_uri: str) -> "Iterator[None]":
+def errors_of(catalog_uri: str) -> "Iterator[None]":
     """Raise what the catalog's libraries raise as an error of ours, which shows no credentials."""
     try:
         yield

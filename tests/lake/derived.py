@@ -1,0 +1,67 @@
+"""Tables of projections with files that are made up, for what looks after them."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from blake3 import blake3
+
+from eventlog.lake import tables
+from eventlog.lake.folding.stored import CODE, Projected, schema_of
+from eventlog.lake.place import Place
+
+WIDE_TABLES = ("wide_calls", "wide_turns", "wide_sessions")
+
+
+def bytes_of(table: str, store_id: bytes, *, text: str = "", rows: int = 2) -> bytes:
+    """A file of a table, with a text in each of its rows."""
+    schema = schema_of(table)
+    row: dict[str, Any] = {"store_id": store_id.hex()}
+    if "title" in schema.names:
+        row["title"] = text
+    data = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([row] * rows, schema), data, compression="zstd")
+    return bytes(data.getvalue())
+
+
+def projected(
+    place: Place, table: str, store_id: bytes, end: int, number: int, *, text: str = "", code: str = CODE
+) -> str:
+    """Create a file of a projection; its name."""
+    data = bytes_of(table, store_id, text=text)
+    name = Projected(table, store_id, end, number, code, blake3(data).hexdigest()).name
+    place.create(name, data)
+    return name
+
+
+def wide(place: Place, table: str, erasures: int, state: str = "1", *, text: str = "") -> str:
+    """Create a file of a wide table, in the columns of the projection; its name."""
+    data = bytes_of(table.replace("wide_calls", "llm_calls").removeprefix("wide_"), b"\0" * 16, text=text)
+    digest = blake3(data).hexdigest()
+    name = f"tables/{table}/data/wide/{erasures:08d}-{state * 16}-0001-{digest}.parquet"
+    place.create(name, data)
+    return name
+
+
+def name_in_table(place: Place, catalog: str, *names: str) -> None:
+    """Make the tables of these files where they are not there, and name the files in them."""
+    with tables.opened(place, catalog) as opened:
+        for name in names:
+            kind = name.split("/")[1]
+            identifier = f"{tables.NAMESPACE}.{kind}"
+            if not opened.table_exists(identifier):
+                schema = schema_of(kind.replace("wide_calls", "llm_calls").removeprefix("wide_"))
+                location = place.address(f"tables/{kind}")
+                opened.create_table(identifier, schema, location=location, properties=_properties(schema))
+            opened.load_table(identifier).add_files([place.address(name)])
+
+
+def _properties(schema: "pa.Schema") -> "dict[str, str]":
+    known = {f"write.metadata.metrics.column.{name}" for name in schema.names}
+    return {key: value for key, value in tables.PROPERTIES.items() if ".column." not in key or key in known}
+
+
+def files_in(place: Place, catalog: str, table: str) -> "list[str]":
+    """The data files that a table names now."""
+    with tables.opened(place, catalog) as opened:
+        return sorted(tables.data_files(place, opened.load_table(f"{tables.NAMESPACE}.{table}")))
