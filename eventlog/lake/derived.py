@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventlog.base.errors import EventLogError
+from eventlog.base.errors import EventLogError, NotFound
 from eventlog.lake import tables
 from eventlog.lake.erased import Erased
 from eventlog.lake.place import Place
@@ -35,13 +35,21 @@ class DerivedTables:
 
     def names(self) -> "list[str]":
         """Those that are there."""
-        from pyiceberg.exceptions import NoSuchNamespaceError
-
         try:
-            there = {".".join(identifier) for identifier in self.catalog.list_tables(tables.NAMESPACE)}
-        except NoSuchNamespaceError:
-            return []
+            with tables.errors_of(self.uri):
+                there = {".".join(identifier) for identifier in self.catalog.list_tables(tables.NAMESPACE)}
+        except EventLogError:
+            return [name for name in tables.DERIVED if self._is_there(name)]  # it may not be listed
         return [name for name in tables.DERIVED if name in there]
+
+    def _is_there(self, name: str) -> bool:
+        with self.noted(name):
+            try:
+                tables.loaded(self.place, self.catalog, self.uri, name)
+            except NotFound:
+                return False
+            return True
+        return False
 
     def read(self, names: "list[str]") -> "list[DerivedTable]":
         """Those that can be read, as they are now."""
@@ -64,7 +72,7 @@ class DerivedTables:
         for each in state:
             dead = {name: file for name, file in each.files.items() if erased.has(name)}
             with self.noted(each.name):
-                if not tables.swapped(each.table, tables.Changes(removed=dead)):
+                if not tables.swapped(each.table, (), dead.values()):
                     changed.append(each.name)
                 elif dead:
                     taken[each.name] = sorted(dead)

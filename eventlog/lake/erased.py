@@ -25,7 +25,7 @@ class Erased:
         self._chains = chains
         self._unknown = frozenset(unknown)
         self._clean: dict[bytes, set[str]] = {}
-        self.count = sum(len(erasures_of(chain)) for chain in chains.values())
+        self.count = sum(r.reason != MERGE for chain in chains.values() for r in chain.rewrites)
 
     def has(self, name: str) -> bool:
         """Whether a data file of a table is dead."""
@@ -39,7 +39,7 @@ class Erased:
         if made_of.store_id in self._unknown:
             return False
         chain = self._chains.get(made_of.store_id)
-        return chain is None or made_of.number < last_erasure(chain)
+        return chain is None or made_of.number < chain.last_erasure
 
     def _has_published(self, name: str) -> bool:
         store_id = store_of(name)
@@ -50,7 +50,7 @@ class Erased:
             return True  # all of this store was deleted
         if store_id not in self._clean:
             self._clean[store_id] = clean_names(chain)
-        return bool(last_erasure(chain)) and name not in self._clean[store_id]
+        return bool(chain.last_erasure) and name not in self._clean[store_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,6 @@ def parsed(name: str) -> "MadeOf | None":
 
 def clean_names(chain: Chain) -> "set[str]":
     """The files that hold nothing that was erased: those that are live, and were until a later merge."""
-    last = last_erasure(chain)
+    last = chain.last_erasure
     merged = (name for r in chain.rewrites if r.number > last for name in r.removes)
     return {file.name for file in (*chain.live, *chain.waiting)} | set(merged)
-
-
-def erasures_of(chain: Chain) -> "list[int]":
-    """The numbers of the rewrites by an erasure or a narrower policy."""
-    return [rewrite.number for rewrite in chain.rewrites if rewrite.reason != MERGE]
-
-
-def last_erasure(chain: Chain) -> int:
-    """The number of the last such rewrite, 0 where there was none."""
-    return max(erasures_of(chain), default=0)

@@ -89,10 +89,10 @@ def _expire_all(
         reached[tables.TABLE] = _expire(place, catalog, catalog_uri, tables.TABLE, moment, done)
         derived = DerivedTables(place, catalog, catalog_uri)
         for name in derived.names():
-            reached[name] = None
             with derived.noted(name):
                 reached[name] = _expire(place, catalog, catalog_uri, name, moment, done)
     for name, reason in derived.failed.items():
+        reached[name] = None
         done.left.append(f"{name}: {reason}")
     return reached
 

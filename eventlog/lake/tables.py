@@ -10,7 +10,7 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ DERIVED = tuple(f"{NAMESPACE}.{name}" for name in erased.TABLES)  # made of `eve
 NAMES = (TABLE, *DERIVED)
 
 _BOUNDED = ("store_id", "position", "event_type", "session_id", "occurred_at")
-PROPERTIES = {
+_SETTINGS = {
     "format-version": "2",
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
@@ -39,7 +39,6 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "5",
     "write.metadata.metrics.default": "none",
-    **{f"write.metadata.metrics.column.{name}": "full" for name in _BOUNDED},
 }
 
 TRIES = 40
@@ -63,7 +62,7 @@ class Committed:
     dead: "dict[str, list[str]]" = field(default_factory=dict)
     left: "list[str]" = field(default_factory=list)
 
-    def note(self, changes: "Changes") -> None:
+    def note(self, changes: "_Changes") -> None:
         """Count what was changed in one try."""
         self.added += [file.name for file in changes.added]
         self.removed += sorted(changes.removed)
@@ -71,38 +70,59 @@ class Committed:
 
 
 def init(place: Place, catalog_uri: str) -> bool:
-    """Make the namespace and the table, or bring the columns of those that are there up to date.
+    """Make the namespace and the table of events, or bring the columns of the one that is there up to date.
 
     Returns: whether the table was made. Raises: Refused where the catalog has tables of another place.
+    """
+    with opened(place, catalog_uri, makes=True) as catalog:
+        return made(place, catalog, catalog_uri, TABLE, SCHEMA, _BOUNDED)
+
+
+def made(
+    place: Place, catalog: Any, catalog_uri: str, name: str, schema: Any, bounded: "Collection[str]"
+) -> bool:
+    """Make a table, or bring the columns and settings of the one that is there up to those of this version.
+
+    Args: name: with the namespace; schema: Arrow's; bounded: the columns whose bounds manifests have.
+    Returns and raises: as `init`.
     """
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
     from sqlalchemy.exc import IntegrityError
 
+    settings = properties_of(bounded)
     is_new = False
-    with opened(place, catalog_uri, makes=True) as catalog:
-        for _ in range(TRIES):
-            try:
-                catalog.create_namespace_if_not_exists(NAMESPACE)
-                _bring_up(loaded(place, catalog, catalog_uri))
-                return is_new
-            except NotFound:
-                location = place.address(objects_of(TABLE))
-                with contextlib.suppress(TableAlreadyExistsError):
-                    catalog.create_table(TABLE, SCHEMA, location=location, properties=dict(PROPERTIES))
-                    is_new = True
-            except (CommitFailedException, IntegrityError):  # another process did the same
-                continue
+    for _ in range(TRIES):
+        try:
+            catalog.create_namespace_if_not_exists(NAMESPACE)
+            _bring_up(loaded(place, catalog, catalog_uri, name), schema, settings)
+            return is_new
+        except NotFound:
+            location = place.address(objects_of(name))
+            with contextlib.suppress(TableAlreadyExistsError):
+                catalog.create_table(name, schema, location=location, properties=dict(settings))
+                is_new = True
+        except (CommitFailedException, IntegrityError):  # another process did the same
+            continue
     raise Refused(f"the tables in {shown(catalog_uri)} changed at each of {TRIES} tries. Run this again.")
 
 
-def _bring_up(table: Any) -> None:
-    """Give the table the columns and settings of this version."""
+def properties_of(bounded: "Collection[str]") -> "dict[str, str]":
+    """The settings of a table with bounds of these columns, and of no other."""
+    return _SETTINGS | {f"write.metadata.metrics.column.{name}": "full" for name in bounded}
+
+
+def objects_of(name: str) -> str:
+    """Where the objects of a table are, below the place."""
+    return f"tables/{name.removeprefix(f'{NAMESPACE}.')}"
+
+
+def _bring_up(table: Any, schema: Any, properties: "dict[str, str]") -> None:
     with table.transaction() as transaction:
         with transaction.update_schema() as update:
-            update.union_by_name(SCHEMA)
-        # Published files have no ids of columns: this says which name is which.
+            update.union_by_name(schema)
+        # Data files have no ids of columns: this says which name is which.
         names = transaction.table_metadata.schema().name_mapping.model_dump_json()
-        settings = {**PROPERTIES, "schema.name-mapping.default": names}
+        settings = {**properties, "schema.name-mapping.default": names}
         del settings["format-version"]
         changed = {key: value for key, value in settings.items() if table.properties.get(key) != value}
         if changed:
@@ -125,22 +145,22 @@ def commit(
     done = Committed()
     with opened(place, catalog_uri) as catalog:
         derived = DerivedTables(place, catalog, catalog_uri)
-        names = derived.names()
+        names: list[str] | None = None  # of those that are still to be looked at
         for done.tries in range(1, tries + 1):
             # The tables first: so a state of the objects that is older than theirs never replaces it.
-            state = derived.read(names)
             table = loaded(place, catalog, catalog_uri)
+            state = derived.read(derived.names() if names is None else names)
             named = data_files(place, table)
             known = all_chains(place)
+            gone = erased.Erased(known)
+            taken, names = derived.take_out(state, gone)
+            done.dead |= taken
             try:
                 changes = _changes(place, table, named, known.values())
             except NotFound:  # a file was removed after the chain had named it
                 pause(random.uniform(0, _PAUSE_S_MAX))
                 continue
-            gone = erased.Erased(known)
-            taken, names = derived.take_out(state, gone)
-            done.dead |= taken
-            if swapped(table, changes):
+            if swapped(table, changes.data_files, changes.removed.values()):
                 done.note(changes)
                 if not names:
                     done.left = _left(derived.failed) if gone.count else []
@@ -160,7 +180,7 @@ def _left(failed: "dict[str, str]") -> "list[str]":
 
 
 @dataclass(slots=True)
-class Changes:
+class _Changes:
     """What a table lacks and has too much."""
 
     added: "list[LiveFile]" = field(default_factory=list)
@@ -169,12 +189,13 @@ class Changes:
     rows: int = 0
 
 
-def _changes(place: Place, table: Any, named: "dict[str, Any]", known: "Iterable[Chain]") -> Changes:
+def _changes(place: Place, table: Any, named: "dict[str, Any]", known: "Iterable[Chain]") -> _Changes:
     """What makes a table that names these files one of the chains. Raises: NotFound, Corruption."""
     live = {file.name: file for chain in known for file in chain.live}
-    changes = Changes(removed={name: file for name, file in named.items() if name not in live})
+    changes = _Changes(removed={name: file for name, file in named.items() if name not in live})
     missing = [file for name, file in live.items() if name not in named]
-    for file, data_file in zip(missing, _data_files_of(place, table, missing), strict=True):
+    sizes = ((file.name, file.size) for file in missing)
+    for file, data_file in zip(missing, data_files_of(place, table, sizes), strict=True):
         if data_file.record_count:  # nothing is gained by naming a file without rows
             changes.added.append(file)
             changes.data_files.append(data_file)
@@ -182,20 +203,21 @@ def _changes(place: Place, table: Any, named: "dict[str, Any]", known: "Iterable
     return changes
 
 
-def swapped(table: Any, changes: Changes) -> bool:
-    """Change the table in one step; False where others changed it meanwhile, or may have."""
+def swapped(table: Any, added: "Collection[Any]", removed: "Collection[Any]") -> bool:
+    """Name and no longer name data files in one step; False where others changed the table meanwhile, or may
+    have."""
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
     from sqlalchemy.exc import OperationalError
 
-    if not changes.data_files and not changes.removed:
+    if not added and not removed:
         return True
     try:
         with table.transaction() as transaction:
             update = transaction.update_snapshot()
-            with update.overwrite() if changes.removed else update.merge_append() as snapshot:
-                for data_file in changes.data_files:
+            with update.overwrite() if removed else update.merge_append() as snapshot:
+                for data_file in added:
                     snapshot.append_data_file(data_file)
-                for data_file in changes.removed.values():
+                for data_file in removed:
                     snapshot.delete_data_file(data_file)
     except (CommitFailedException, CommitStateUnknownException, ValidationException, OperationalError):
         return False
@@ -232,13 +254,16 @@ def data_files(place: Place, table: Any, snapshot: Any = None) -> "dict[str, Any
     return {name_at(place, file.file_path): file for file in files}
 
 
-def _data_files_of(place: Place, table: Any, files: "list[LiveFile]") -> "list[Any]":
+def data_files_of(place: Place, table: Any, sizes: "Iterable[tuple[str, int]]") -> "list[Any]":
+    """What a manifest says of Parquet files, given their names and sizes: from their footers alone.
+
+    Raises: NotFound, Corruption.
+    """
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "locus-lake") as pool:
-        return list(pool.map(lambda file: _data_file(place, table, file), files))
+        return list(pool.map(lambda sized: _data_file(place, table, *sized), sizes))
 
 
-def _data_file(place: Place, table: Any, file: LiveFile) -> Any:
-    """What a manifest says of a published file: from its footer alone. Raises: NotFound, Corruption."""
+def _data_file(place: Place, table: Any, name: str, size: int) -> Any:
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
@@ -248,27 +273,22 @@ def _data_file(place: Place, table: Any, file: LiveFile) -> Any:
 
     schema = table.schema()
     statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer_of(place, file.name),
+        parquet_metadata=footer_of(place, name),
         stats_columns=compute_statistics_plan(schema, table.properties),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=place.address(file.name),
+        file_path=place.address(name),
         file_format=FileFormat.PARQUET,
         partition=statistics.partition(table.spec(), schema),
-        file_size_in_bytes=file.size,
+        file_size_in_bytes=size,
         sort_order_id=None,
         spec_id=table.spec().spec_id,
         equality_ids=None,
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
-
-
-def objects_of(name: str) -> str:
-    """Where the objects of a table are, below the place; the data files of `events` are published ones."""
-    return f"tables/{name.removeprefix(f'{NAMESPACE}.')}"
 
 
 def loaded(place: Place, catalog: Any, catalog_uri: str, name: str = TABLE) -> Any:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from eventlog.lake import tables
-from eventlog.lake.folding.stored import CODE, Projected, schema_of
+from eventlog.lake.folding.stored import CODE, KEYS, STORE_ID, Projected, schema_of
 from eventlog.lake.place import Place
 
 WIDE_TABLES = ("wide_calls", "wide_turns", "wide_sessions")
@@ -36,7 +36,7 @@ def projected(
 
 def wide(place: Place, table: str, erasures: int, state: str = "1", *, text: str = "") -> str:
     """Create a file of a wide table, in the columns of the projection; its name."""
-    data = bytes_of(table.replace("wide_calls", "llm_calls").removeprefix("wide_"), b"\0" * 16, text=text)
+    data = bytes_of(projection_of(table), b"\0" * 16, text=text)
     digest = blake3(data).hexdigest()
     name = f"tables/{table}/data/wide/{erasures:08d}-{state * 16}-0001-{digest}.parquet"
     place.create(name, data)
@@ -50,15 +50,16 @@ def name_in_table(place: Place, catalog: str, *names: str) -> None:
             kind = name.split("/")[1]
             identifier = f"{tables.NAMESPACE}.{kind}"
             if not opened.table_exists(identifier):
-                schema = schema_of(kind.replace("wide_calls", "llm_calls").removeprefix("wide_"))
-                location = place.address(f"tables/{kind}")
-                opened.create_table(identifier, schema, location=location, properties=_properties(schema))
-            opened.load_table(identifier).add_files([place.address(name)])
+                of = projection_of(kind)
+                tables.made(place, opened, catalog, identifier, schema_of(of), (STORE_ID, *KEYS[of]))
+            size = len(place.read(name))
+            table = opened.load_table(identifier)
+            assert tables.swapped(table, tables.data_files_of(place, table, [(name, size)]), ())
 
 
-def _properties(schema: "pa.Schema") -> "dict[str, str]":
-    known = {f"write.metadata.metrics.column.{name}" for name in schema.names}
-    return {key: value for key, value in tables.PROPERTIES.items() if ".column." not in key or key in known}
+def projection_of(table: str) -> str:
+    """The projection whose columns a made-up file of a table has."""
+    return table.replace("wide_calls", "llm_calls").removeprefix("wide_")
 
 
 def files_in(place: Place, catalog: str, table: str) -> "list[str]":

@@ -1,17 +1,12 @@
 """What was erased is in no table, snapshot, manifest or object of a lake that was folded."""
 
 import shutil
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eventlog.erasure import erasure
-from eventlog.lake import maintain as maintaining
 from eventlog.lake import tables
-from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
 from tests.lake import canaries

@@ -31,7 +31,7 @@ def held_by(name: str, data: bytes) -> bytes:
 
 
 def _inflated(data: bytes) -> bytes:
-    """The blocks of an Avro file: a header with a map and a mark, then blocks, each with the mark after it."""
+    """The blocks of an Avro file: a header with a map and a mark; the mark again after each block."""
     assert data.startswith(b"Obj\x01")
     at, entries = 4, 0
     while True:

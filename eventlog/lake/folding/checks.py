@@ -15,9 +15,9 @@ from blake3 import blake3
 
 from eventlog.base.errors import PARSE_ERRORS, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.lake.chain import Chain
-from eventlog.lake.erased import last_erasure
 from eventlog.lake.findings import FOLD, FOLD_AGAIN, RESTORE, LakeFinding
 from eventlog.lake.folding import reading
+from eventlog.lake.folding.plan import is_current
 from eventlog.lake.folding.stored import CODE, STORE_ID, TABLES, Projected, schema_of
 from eventlog.lake.place import Place
 from eventlog.projections import definitions as d
@@ -37,14 +37,9 @@ def by_store(names: "Iterable[str]") -> "dict[bytes, list[Projected]]":
     return files
 
 
-def is_current(file: Projected, chain: Chain) -> bool:
-    """Whether a file has all that was published of its store, by the present code."""
-    return file.code == CODE and file.end == chain.end and file.number >= last_erasure(chain)
-
-
 def unfolded(files: "list[Projected]", chain: Chain) -> "list[str]":
     """The tables that do not have the newest state of a store."""
-    current = {file.table for file in files if is_current(file, chain)}
+    current = {file.table for file in files if is_current(file.state, chain)}
     return [table for table in TABLES if chain.end and table not in current]
 
 
@@ -86,7 +81,7 @@ def compare_here(
         con.register("events", events)
         expected = folded(con, "events")
         for file in files:
-            if is_current(file, chain):
+            if is_current(file.state, chain):
                 yield from _differences(con, place, file, expected[file.table], "the log here")
 
 

@@ -82,6 +82,13 @@ class Projected:
         table, store_id, end, number, code, digest = match.groups()
         return Projected(table, bytes.fromhex(store_id), int(end), int(number), code, digest)
 
+    @staticmethod
+    def of(name: str) -> "Projected":
+        """What the name of such a file says."""
+        file = Projected.parse(name)
+        assert file is not None, name
+        return file
+
 
 def prefix_of(table: str, store_id: bytes) -> str:
     """Where the files of a store's projection are."""
