@@ -116,9 +116,8 @@ def difference(con: "duckdb.DuckDBPyConnection", actual: str, expected: str) -> 
     """How many rows the first query gives that the second does not, and the other way round."""
     counts = []
     for one_way in (f"({actual}) EXCEPT ALL ({expected})", f"({expected}) EXCEPT ALL ({actual})"):
-        row = con.execute(f"SELECT count(*) FROM ({one_way})").fetchone()
-        assert row is not None
-        counts.append(int(row[0]))
+        ((count,),) = con.execute(f"SELECT count(*) FROM ({one_way})").fetchall()
+        counts.append(int(count))
     return counts[0], counts[1]
 
 
