@@ -57,8 +57,12 @@ def verify(to: str, catalog: str | None, reads: bool, here: bool, as_json: bool)
 def _tell_verified(result: "LakeVerified") -> None:
     for finding in result.findings:
         say(f"{finding.where}: {finding.what}. To do: {finding.todo}.")
+    if result.unfolded:
+        say(f"Not folded yet: {count(len(result.unfolded), 'store')}. `locus lake fold` does it.")
     rows = "" if result.table_rows is None else f" The table has {count(result.table_rows, 'row')}."
     compared = f" {count(result.compared, 'file')} compared with the log here." if result.compared else ""
+    if result.projected:
+        compared += f" {count(result.projected, 'file')} of projections compared."
     say(
         f"{count(result.stores, 'store')}: {count(result.files, 'file')} with {count(result.rows, 'row')}, "
         f"{count(result.packs, 'pack')}.{rows}{compared} {count(len(result.findings), 'finding')}."
