@@ -16,10 +16,11 @@ from eventlog.base.errors import NotFound, Refused
 from eventlog.lake import tables
 from eventlog.lake.chain import MERGE, decode_rewrite, prefix_of, rewrite_name
 from eventlog.lake.folding import plan as planning
-from eventlog.lake.folding import stored
+from eventlog.lake.folding import stored, wide_driver
 from eventlog.lake.folding.plan import Plan
 from eventlog.lake.folding.stored import Projected
 from eventlog.lake.folding.task import Folded, FoldedFile, Task, run
+from eventlog.lake.folding.wide_driver import WideLake
 from eventlog.lake.place import Place
 
 # Runs tasks wherever it likes, in any order, and gives what each made.
@@ -37,7 +38,8 @@ class FoldedLake:
     """What a fold did.
 
     `folded` stores of all `stores`, `in_full` of these from nothing; names of the files that tables name
-    now and did before, the `rows` of the first by table; and what was `left`, with the reason.
+    now and did before, the `rows` of the first by table; what was `left`, with the reason; and what was done
+    over all stores.
     """
 
     stores: int = 0
@@ -47,6 +49,7 @@ class FoldedLake:
     removed: "list[str]" = field(default_factory=list)
     rows: "dict[str, int]" = field(default_factory=lambda: dict.fromkeys(stored.TABLES, 0))
     left: "list[str]" = field(default_factory=list)
+    wide: WideLake = field(default_factory=WideLake)
 
 
 def in_process(run: "Callable[[Task], list[Folded]]", tasks: "Sequence[Task]") -> "Iterator[list[Folded]]":
@@ -67,8 +70,10 @@ def fold(place: Place, catalog_uri: str, *, runner: Runner = in_process, full: b
         lake.left = [f"store {store_id.hex()}: {reason}" for store_id, reason in plan.problems.items()]
         stale = _carry_out(place, catalog_uri, plan, runner, lake)
         if not stale:
-            return lake
+            break
     lake.left += [f"store {id.hex()}: it changed at each of {_ROUNDS} tries; run this again" for id in stale]
+    lake.wide = wide_driver.fold(place, catalog_uri, full=full)
+    lake.left += lake.wide.left
     return lake
 
 

@@ -100,18 +100,26 @@ def _write(table: str, target: Target, parts: "Iterable[pa.RecordBatch]", path: 
     if table == "sessions_master":
         metadata[MASTER_KEYS] = jsontext.encode(target.master_keys).decode()
     schema = stored.schema_of(table)
-    rows = 0
-    with pq.ParquetWriter(path, schema.with_metadata(metadata), **_options(table)) as writer:
-        for group in _row_groups(parts, schema):
-            rows += len(group)
-            writer.write_table(group, ROW_GROUP_ROWS)
-    with opened(REAL, path) as fd, mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
-        digest, size = blake3(data).hexdigest(), len(data)
+    options = options_of(table, (stored.STORE_ID, *stored.KEYS[table]))
+    digest, size, rows = write(path, schema.with_metadata(metadata), row_groups(parts, schema), options)
     named = stored.Projected(table, target.store_id, target.end, target.number, stored.CODE, digest)
     return Written(target.store_id, path, named.name, size, rows)
 
 
-def _row_groups(parts: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "Iterator[pa.Table]":
+def write(
+    path: str, schema: "pa.Schema", groups: "Iterable[pa.Table]", options: "dict[str, Any]"
+) -> "tuple[str, int, int]":
+    """Write row groups as a Parquet file; the hash of its bytes, its size and its rows."""
+    rows = 0
+    with pq.ParquetWriter(path, schema, **options) as writer:
+        for group in groups:
+            rows += len(group)
+            writer.write_table(group, ROW_GROUP_ROWS)
+    with opened(REAL, path) as fd, mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
+        return blake3(data).hexdigest(), len(data), rows
+
+
+def row_groups(parts: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "Iterator[pa.Table]":
     """Rows in row groups of one size, however they come: so the bytes do not depend on that."""
     waiting = schema.empty_table()
     for part in parts:
@@ -123,7 +131,8 @@ def _row_groups(parts: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "Iter
         yield waiting.combine_chunks()
 
 
-def _options(table: str) -> "dict[str, Any]":
+def options_of(table: str, bounded: "tuple[str, ...]") -> "dict[str, Any]":
+    """How a file with the columns of a projection is written. Args: bounded: columns with bounds."""
     kinds = {name: kind for name, kind, _ in d.COLUMNS_OF[table]}
     repeated = [name for name, kind in kinds.items() if kind == "VARCHAR" and name not in _UNIQUE]
     lists = [f"{name}.list.element" for name, kind in kinds.items() if kind == "VARCHAR[]"]
@@ -134,6 +143,6 @@ def _options(table: str) -> "dict[str, Any]":
         "data_page_size": PAGE_BYTES,
         "use_dictionary": [stored.STORE_ID, *repeated, *lists],
         "column_encoding": dict.fromkeys(figures, "DELTA_BINARY_PACKED"),
-        "write_statistics": [stored.STORE_ID, *stored.KEYS[table]],
+        "write_statistics": list(bounded),
         "write_page_checksum": True,
     }
