@@ -4,18 +4,16 @@ Files of `events` are the published objects, so the chains say it; those of othe
 what they were made of (docs/lake-tables.md §4). One thread.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from eventlog.lake.chain import MERGE, Chain, store_of
-from eventlog.lake.folding import stored
+from eventlog.lake.folding import stored, wide
 from eventlog.lake.folding.stored import Projected
+from eventlog.lake.folding.wide_files import WideFile
 
 # The tables that are made of the published events.
-WIDE = ("wide_calls", "wide_turns", "wide_sessions")
-TABLES = (*stored.TABLES, *WIDE)
-_WIDE_NAME = re.compile(rf"tables/(?:{'|'.join(WIDE)})/data/wide/([0-9]+)-[^/]*\.parquet")
+TABLES = (*stored.TABLES, *wide.TABLES)
 
 
 class Erased:
@@ -66,8 +64,8 @@ def parsed(name: str) -> "MadeOf | None":
     projected = Projected.parse(name)
     if projected is not None:
         return MadeOf(projected.store_id, projected.number)
-    match = _WIDE_NAME.fullmatch(name)
-    return MadeOf(None, int(match[1])) if match else None
+    over_all = WideFile.parse(name)
+    return None if over_all is None else MadeOf(None, over_all.erasures)
 
 
 def clean_names(chain: Chain) -> "set[str]":

@@ -51,7 +51,8 @@ class LakeVerified:
     table_rows: "int | None" = None
     compared: int = 0  # files compared with the store's own log
     projected: int = 0  # files of projections compared with a fold from nothing
-    unfolded: "list[str]" = field(default_factory=list)  # what the next fold brings, which is no finding
+    unfolded: "list[str]" = field(default_factory=list)  # stores that the next fold brings: no finding
+    unfolded_wide: bool = False  # whether that is so of what is over all stores
     findings: "list[LakeFinding]" = field(default_factory=list)
 
 
@@ -249,16 +250,22 @@ def _derived_findings(
         dead = sorted(file for file in rows if erased.has(file))
         if dead:
             yield LakeFinding(f"{name} names {len(dead)} dead files, {dead[0]} first", where, COMMIT)
-    files_of = checks.by_store(file for rows in named.values() for file in rows if not erased.has(file))
+    names = [file for rows in named.values() for file in rows if not erased.has(file)]
+    files_of = checks.by_store(names)
+    differ: list[LakeFinding] = []
     for store_id, chain in chains.items():
         files = files_of.get(store_id, [])
         lag = checks.unfolded(files, chain)
         if lag:
             result.unfolded.append(f"{store_id.hex()}: {', '.join(lag)}")
         result.projected += len(files)
-        yield from checks.compare(place, chain, files)
+        differ += checks.compare(place, chain, files)
         if source is not None and source.store_id == store_id:
-            yield from checks.compare_here(place, chain, files, _events_here(place, chain, source))
+            differ += checks.compare_here(place, chain, files, _events_here(place, chain, source))
+    yield from differ
+    result.unfolded_wide = checks.wide_lags(names, chains)
+    if not (differ or result.unfolded_wide):  # of tables that are not right nothing right can be made
+        yield from checks.compare_wide(place, names, chains)
 
 
 def _events_here(place: Place, chain: Chain, source: "Source") -> "pa.Table":

@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from eventlog.lake import tables
+from eventlog.lake.folding import wide_files
 from eventlog.lake.folding.stored import CODE, KEYS, STORE_ID, Projected, schema_of
+from eventlog.lake.folding.wide_files import WideFile
 from eventlog.lake.place import Place
 
 WIDE_TABLES = ("wide_calls", "wide_turns", "wide_sessions")
@@ -15,7 +17,7 @@ WIDE_TABLES = ("wide_calls", "wide_turns", "wide_sessions")
 
 def bytes_of(table: str, store_id: bytes, *, text: str = "", rows: int = 2) -> bytes:
     """A file of a table, with a text in each of its rows."""
-    schema = schema_of(table)
+    schema = wide_files.schema_of(table) if table in WIDE_TABLES else schema_of(table)
     row: dict[str, Any] = {"store_id": store_id.hex()}
     if "title" in schema.names:
         row["title"] = text
@@ -35,10 +37,9 @@ def projected(
 
 
 def wide(place: Place, table: str, erasures: int, state: str = "1", *, text: str = "") -> str:
-    """Create a file of a wide table, in the columns of the projection; its name."""
-    data = bytes_of(projection_of(table), b"\0" * 16, text=text)
-    digest = blake3(data).hexdigest()
-    name = f"tables/{table}/data/wide/{erasures:08d}-{state * 16}-0001-{digest}.parquet"
+    """Create a file of a wide table; its name."""
+    data = bytes_of(table, b"\0" * 16, text=text)
+    name = WideFile(table, erasures, state * 16, 0, blake3(data).hexdigest()).name
     place.create(name, data)
     return name
 
@@ -50,16 +51,13 @@ def name_in_table(place: Place, catalog: str, *names: str) -> None:
             kind = name.split("/")[1]
             identifier = f"{tables.NAMESPACE}.{kind}"
             if not opened.table_exists(identifier):
-                of = projection_of(kind)
-                tables.made(place, opened, catalog, identifier, schema_of(of), (STORE_ID, *KEYS[of]))
+                is_wide = kind in WIDE_TABLES
+                schema = wide_files.schema_of(kind) if is_wide else schema_of(kind)
+                keys = wide_files.KEYS[kind] if is_wide else (STORE_ID, *KEYS[kind])
+                tables.made(place, opened, catalog, identifier, schema, keys)
             size = len(place.read(name))
             table = opened.load_table(identifier)
             assert tables.swapped(table, tables.data_files_of(place, table, [(name, size)]), ())
-
-
-def projection_of(table: str) -> str:
-    """The projection whose columns a made-up file of a table has."""
-    return table.replace("wide_calls", "llm_calls").removeprefix("wide_")
 
 
 def files_in(place: Place, catalog: str, table: str) -> "list[str]":

@@ -12,6 +12,7 @@ from eventlog.lake import tables
 from eventlog.lake import verify as checking
 from eventlog.lake.folding import driver, stored
 from eventlog.lake.folding.stored import TABLES, Projected
+from eventlog.lake.folding.wide_files import WideFile
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
@@ -64,11 +65,18 @@ def file_of(lake: Lake, table: str, store: Store) -> str:
     return name
 
 
+def wide_file(lake: Lake, table: str) -> str:
+    """The one file that a wide table names."""
+    (name,) = files_in(lake.place, lake.catalog, table)
+    return name
+
+
 def replaced(lake: Lake, name: str, change: "Callable[[pa.Table], pa.Table]", **fields: object) -> str:
     """Put another file in the place of one, whose name is right for its bytes."""
     from dataclasses import replace
 
-    former = Projected.of(name)
+    former = Projected.parse(name) or WideFile.parse(name)
+    assert former is not None
     data = pa.BufferOutputStream()
     pq.write_table(change(pq.read_table(pa.BufferReader(lake.place.read(name)))), data)
     data = bytes(data.getvalue())
@@ -80,6 +88,9 @@ def replaced(lake: Lake, name: str, change: "Callable[[pa.Table], pa.Table]", **
         added = tables.data_files_of(lake.place, table, [(made, len(data))])
         assert tables.swapped(table, added, [removed])
     return made
+
+
+WIDE = {"wide_calls": "llm_calls", "wide_turns": "turns", "wide_sessions": "sessions"}
 
 
 def without_a_row(table: "pa.Table") -> "pa.Table":
@@ -94,7 +105,7 @@ def test_what_was_folded_is_equal(folded: Lake, stores: "list[Store]") -> None:
     """No finding, every file compared; also with the log of the store on this machine."""
     verify = ("lake", "verify", folded.place.uri, "--catalog", folded.catalog)
     checked = answer("--store", stores[0].layout.root, *verify, "--here")["verify"]
-    assert (checked["findings"], checked["unfolded"]) == ([], [])
+    assert (checked["findings"], checked["unfolded"], checked["unfolded_wide"]) == ([], [], False)
     assert checked["projected"] == 2 * len(TABLES)
     done = run(*verify)
     assert "8 files of projections compared" in done.stderr and done.stderr.endswith("0 findings.\n")
@@ -168,7 +179,7 @@ def test_a_state_that_is_not_the_newest_is_no_finding(folded: Lake, stores: "lis
     replaced(folded, name, lambda table: table, code="0" * 8)
     done = run("lake", "verify", folded.place.uri, "--catalog", folded.catalog)
     assert done.returncode == 0, done.stderr
-    assert "Not folded yet: 2 stores. `locus lake fold` does it." in done.stderr
+    assert "Not folded yet: 2 stores and what is over all stores. `locus lake fold` does it." in done.stderr
     unfolded = checking.verify(folded.place, folded.catalog).unfolded
     assert sorted(unfolded) == sorted(
         [f"{hex_of(stores[0])}: {', '.join(TABLES)}", f"{hex_of(stores[1])}: sessions"]
@@ -232,7 +243,8 @@ def test_what_an_erasure_left_is_found(folded: Lake, stores: "list[Store]") -> N
         (where, todo.partition(",")[0]) for _, where, todo in result
     ]
     assert [what for what, _, todo in result if "locus lake commit" in todo and what.startswith("lake.")] == [
-        f"lake.{table} names 1 dead files, {file_of(folded, table, stores[0])} first" for table in TABLES
+        *(f"lake.{table} names 1 dead files, {file_of(folded, table, stores[0])} first" for table in TABLES),
+        *(f"lake.{table} names 1 dead files, {wide_file(folded, table)} first" for table in WIDE),
     ]
     assert any("older snapshots of lake.turns reach rows that were erased" in what for what, _, _ in result)
     assert run("lake", "maintain", folded.place.uri, "--catalog", folded.catalog).returncode == 0
@@ -240,3 +252,29 @@ def test_what_an_erasure_left_is_found(folded: Lake, stores: "list[Store]") -> N
     driver.fold(folded.place, folded.catalog)
     assert checking.verify(folded.place, folded.catalog).unfolded == []
     assert stored.CODE in file_of(folded, "turns", stores[0])
+
+
+@pytest.mark.parametrize("table", WIDE)
+def test_a_wide_row_that_differs_is_found(folded: Lake, table: str) -> None:
+    """P7: Too few in a wide table: which, and how many; `fold --full` mends it."""
+    name = wide_file(folded, table)
+    replaced(folded, name, without_a_row)
+    ((what, where, todo),) = findings(folded)
+    assert (
+        what == f"lake.{table} has 0 rows that a fold of all stores does not give, and lacks 1 that it gives"
+    )
+    assert where == folded.place.uri and "locus lake fold --full" in todo
+    driver.fold(folded.place, folded.catalog, full=True)
+    assert findings(folded) == []
+
+
+def test_wide_tables_that_lag_are_no_finding(folded: Lake) -> None:
+    """Those of another state, or none: what the next fold brings."""
+    name = wide_file(folded, "wide_turns")
+    replaced(folded, name, without_a_row, state="0" * 16)
+    result = checking.verify(folded.place, folded.catalog)
+    assert (result.findings, result.unfolded, result.unfolded_wide) == ([], [], True)
+    with tables.opened(folded.place, folded.catalog) as catalog:
+        catalog.drop_table("lake.wide_calls")
+    result = checking.verify(folded.place, folded.catalog)
+    assert (result.findings, result.unfolded_wide) == ([], True)

@@ -6,7 +6,9 @@ both ways. One thread.
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,9 +18,12 @@ from blake3 import blake3
 from eventlog.base.errors import PARSE_ERRORS, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.lake.chain import Chain
 from eventlog.lake.findings import FOLD, FOLD_AGAIN, RESTORE, LakeFinding
-from eventlog.lake.folding import reading
+from eventlog.lake.folding import reading, wide, wide_driver, wide_files
 from eventlog.lake.folding.plan import is_current
 from eventlog.lake.folding.stored import CODE, STORE_ID, TABLES, Projected, schema_of
+from eventlog.lake.folding.task import connected
+from eventlog.lake.folding.wide_driver import ChangedError, Stores
+from eventlog.lake.folding.wide_files import PROJECTION_OF, WideFile
 from eventlog.lake.place import Place
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
@@ -62,7 +67,7 @@ def compare(place: Place, chain: Chain, files: "list[Projected]") -> "Iterator[L
                     yield LakeFinding(f"it cannot be folded: {error}", chain.store_id.hex(), RESTORE)
                     continue
                 for file in group:
-                    yield from _differences(con, place, file, expected[file.table], "the published events")
+                    yield from _compare_file(con, place, file, expected[file.table], "the published events")
 
 
 def _doubled(files: "list[Projected]") -> "Iterator[LakeFinding]":
@@ -83,7 +88,46 @@ def compare_here(
         expected = folded(con, "events")
         for file in files:
             if is_current(file.state, chain):
-                yield from _differences(con, place, file, expected[file.table], "the log here")
+                yield from _compare_file(con, place, file, expected[file.table], "the log here")
+
+
+def wide_lags(names: "list[str]", chains: "Mapping[bytes, Chain]") -> bool:
+    """Whether the wide tables are not what the tables of the stores are by now."""
+    states = {(file.table, file.state) for file in map(WideFile.parse, names) if file is not None}
+    try:
+        stores = _stores(names)
+        stores.check(chains)
+    except ChangedError:
+        return True
+    return states != {(table, stores.state) for table in wide.TABLES}
+
+
+def compare_wide(
+    place: Place, names: "list[str]", chains: "Mapping[bytes, Chain]"
+) -> "Iterator[LakeFinding]":
+    """What is wrong with the files of the wide tables, which do not lag.
+
+    What they are made of are the tables of the stores, which are compared on their own.
+    """
+    files = sorted(filter(None, map(WideFile.parse, names)), key=attrgetter("table", "part"))
+    with tempfile.TemporaryDirectory(prefix="locus-lake-") as directory, connected(directory) as con:
+        try:
+            wide_driver.folded(con, place, _stores(names), chains, directory)
+        except (EventLogError, *source.ERRORS) as error:
+            yield LakeFinding(f"what is over all stores cannot be folded: {error}", place.uri, FOLD)
+            return
+        for table, parts in groupby(files, key=attrgetter("table")):
+            try:
+                rows = pa.concat_tables(_rows_of_wide(place, file) for file in parts)
+            except (Corruption, NotFound) as error:
+                yield LakeFinding(str(error), place.uri, FOLD_AGAIN)
+                continue
+            yield from _differences(con, f"lake.{table}", rows, f"FROM {table}", "all stores", place.uri)
+
+
+def _stores(names: "list[str]") -> Stores:
+    files = (file for file in map(Projected.parse, names) if file is not None)
+    return Stores.of_files(file for file in files if file.table in PROJECTION_OF.values())
 
 
 def folded(con: "duckdb.DuckDBPyConnection", events: str) -> "dict[str, str]":
@@ -93,27 +137,35 @@ def folded(con: "duckdb.DuckDBPyConnection", events: str) -> "dict[str, str]":
     return expected | {table: f"SELECT {d.all_of(table)} FROM {table}" for table in fold.STORED}
 
 
-def _differences(
+def _compare_file(
     con: "duckdb.DuckDBPyConnection", place: Place, file: Projected, expected: str, of_what: str
 ) -> "Iterator[LakeFinding]":
     try:
-        rows = rows_of(place, file)
+        rows = _rows_of(place, file)
     except (Corruption, NotFound) as error:
         yield LakeFinding(str(error), place.address(file.name), FOLD_AGAIN)
         return
+    yield from _differences(con, f"lake.{file.table}", rows, expected, of_what, file.store_id.hex())
+
+
+def _differences(
+    con: "duckdb.DuckDBPyConnection", table: str, rows: "pa.Table", expected: str, of_what: str, where: str
+) -> "Iterator[LakeFinding]":
     con.register("stored", rows)
-    actual = f"SELECT {d.all_of(file.table)} FROM stored"
-    surplus, missing = difference(con, actual, expected)
+    columns = d.quoted(rows.column_names)
+    surplus, missing = _difference(
+        con, f"SELECT {columns} FROM stored", f"SELECT {columns} FROM ({expected})"
+    )
     con.unregister("stored")
     if surplus or missing:
         what = (
-            f"lake.{file.table} has {surplus} rows that a fold of {of_what} does not give, and lacks "
-            f"{missing} that it gives"
+            f"{table} has {surplus} rows that a fold of {of_what} does not give, and lacks {missing} that it "
+            "gives"
         )
-        yield LakeFinding(what, file.store_id.hex(), FOLD)
+        yield LakeFinding(what, where, FOLD)
 
 
-def difference(con: "duckdb.DuckDBPyConnection", actual: str, expected: str) -> "tuple[int, int]":
+def _difference(con: "duckdb.DuckDBPyConnection", actual: str, expected: str) -> "tuple[int, int]":
     """How many rows the first query gives that the second does not, and the other way round."""
     counts = []
     for one_way in (f"({actual}) EXCEPT ALL ({expected})", f"({expected}) EXCEPT ALL ({actual})"):
@@ -122,18 +174,28 @@ def difference(con: "duckdb.DuckDBPyConnection", actual: str, expected: str) -> 
     return counts[0], counts[1]
 
 
-def rows_of(place: Place, file: Projected) -> "pa.Table":
+def _rows_of(place: Place, file: Projected) -> "pa.Table":
+    """The rows of a file of a store, without its id. Raises: Corruption, NotFound."""
+    table = _read(place, file.name, file.digest, schema_of(file.table))
+    if set(table.column(STORE_ID).to_pylist()) - {file.store_id.hex()}:
+        raise Corruption(place.address(file.name), "it has rows of another store than its name")
+    return table.drop_columns([STORE_ID])
+
+
+def _rows_of_wide(place: Place, file: WideFile) -> "pa.Table":
+    return _read(place, file.name, file.digest, wide_files.schema_of(file.table))
+
+
+def _read(place: Place, name: str, digest: str, schema: "pa.Schema") -> "pa.Table":
     """The rows of a file, every byte of it checked. Raises: Corruption, NotFound."""
-    address = place.address(file.name)
-    data = place.read(file.name)
-    if blake3(data).hexdigest() != file.digest:
+    address = place.address(name)
+    data = place.read(name)
+    if blake3(data).hexdigest() != digest:
         raise Corruption(address, "its bytes are not those of its name")
     try:
         table = pq.read_table(pa.BufferReader(data), use_threads=False)
     except PARSE_ERRORS as error:
         raise Corruption(address, f"it cannot be read: {why_unreadable(error)}") from error
-    if not table.schema.equals(schema_of(file.table)):
+    if not table.schema.equals(schema):
         raise Corruption(address, "its columns are not those of its table")
-    if set(table.column(STORE_ID).to_pylist()) - {file.store_id.hex()}:
-        raise Corruption(address, "it has rows of another store than its name")
     return table
