@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eventlog.base.errors import Refused
 from eventlog.erasure import erasure
 from eventlog.lake import maintain as maintaining
 from eventlog.lake import tables
@@ -23,11 +24,12 @@ from eventlog.lake.policy import Policy
 from eventlog.log.erased_rows import KEPT_TYPES
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from tests.cli.support import Locus
 from tests.conftest import examples
 from tests.lake import canaries
 from tests.lake.conftest import Lake, S3Server
 from tests.lake.killed import KILLED, Killer
-from tests.lake.publishing import CANARY, new_store, send, set_policy
+from tests.lake.publishing import CANARY, new_store, record, send, set_policy
 from tests.lake.small import answer, run
 from tests.lake.test_publish_erasure import erase
 from tests.lake.words import words_in
@@ -341,13 +343,61 @@ def test_a_fold_that_is_held_while_somebody_erases_and_then_killed(
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            while not s3.counts()["held"] and process.poll() is None:
-                time.sleep(0.02)
-            erase_and_publish(store, lake)
-        process.kill()
-        process.wait()
-        s3.reset()
+            try:
+                while not s3.counts()["held"] and process.poll() is None:
+                    time.sleep(0.02)
+                erase_and_publish(store, lake)
+            finally:
+                process.kill()
+                process.wait()
+                s3.reset()
         driver.fold(lake.place, lake.catalog)
         assert named_with_canary(lake) == [], number
         maintaining.maintain(lake.place, lake.catalog)
         assert_all_is_well(lake)
+
+
+def test_a_publisher_is_told_what_tables_still_have(
+    erased: "tuple[Store, Lake]", locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: Without the right to a table: which still has what was erased, and who mends it; exit code 4."""
+    store, lake = erased
+    send(store, lake.place, TEXTS)  # the rewrite; what follows comes after it
+    record(store, 1)
+    former = Place.create
+
+    def create(self: Place, name: str, data: bytes) -> bool:
+        if name.startswith("tables/turns/"):
+            raise Refused(f"{self.address(name)} cannot be created: the storage refuses it.")
+        return former(self, name, data)
+
+    publishing = ("--store", store.layout.root, "publish", lake.place.uri, "--yes")
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "create", create)
+        done = locus(*publishing, "--catalog", lake.catalog)
+    assert done.code == 4
+    assert "Not taken out of all tables:\n  lake.turns may have rows of before an erasure" in done.err
+    assert "Have somebody with the right run `locus lake maintain`." in done.err
+    assert {name.split("/")[1] for name in named_with_canary(lake)} == {"turns"}
+    assert locus(*publishing, "--catalog", lake.catalog).code == 0
+    assert named_with_canary(lake) == []
+
+
+def test_the_commands_name_tables_of_projections(
+    file_place: Place, sqlite_catalog: str, tmp_path: Path, locus: Locus
+) -> None:
+    """The plan of an erasure, the plan of a narrower policy, and what a publish says after each."""
+    lake = Lake(file_place, sqlite_catalog)
+    with secret_store(tmp_path / "a") as store:
+        folded_with_canary(store, lake)
+        options = ("--store", store.layout.root)
+        plan = locus(*options, "store", "erase", "--secret", CANARY).err
+        assert f"`locus lake maintain {lake.place.uri} --catalog URI` out of the tables made of it" in plan
+        erase(store)
+        done = locus(*options, "publish", lake.place.uri, "--yes")
+        assert "tables there, also those of projections, still have what was taken out" in done.err
+        set_policy(store, NOTHING)
+        plan = locus(*options, "publish", lake.place.uri, "--dry-run").text
+        assert "also of projections, lose their rows with `locus lake maintain`" in plan
+        done = locus(*options, "publish", lake.place.uri, "--yes", "--catalog", lake.catalog)
+        assert "Older snapshots of the tables there, also of projections, still reach what" in done.err
