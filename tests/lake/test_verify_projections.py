@@ -199,15 +199,15 @@ def test_an_older_state_is_compared_with_a_fold_up_to_its_end(folded: Lake, stor
     assert what.startswith("lake.turns has 0 rows") and where == hex_of(stores[0])
 
 
-def test_two_files_of_one_store_are_found(folded: Lake, stores: "list[Store]") -> None:
+def test_two_states_of_one_store_are_found(folded: Lake, stores: "list[Store]") -> None:
     """Rows would count twice."""
     name = file_of(folded, "turns", stores[0])
-    made = replaced(folded, name, without_a_row)
+    made = replaced(folded, name, without_a_row, end=Projected.of(name).end - 1)
     with tables.opened(folded.place, folded.catalog) as catalog:
         table = tables.loaded(folded.place, catalog, folded.catalog, "lake.turns")
         size = len(folded.place.read(name))
         assert made and tables.swapped(table, tables.data_files_of(folded.place, table, [(name, size)]), ())
-    assert any(what.startswith("lake.turns names 2 files of one store") for what, _, _ in findings(folded))
+    assert any(what.startswith("lake.turns names 2 states of one store") for what, _, _ in findings(folded))
 
 
 def test_here_compares_with_the_log_of_this_machine(folded: Lake, stores: "list[Store]") -> None:
@@ -252,6 +252,20 @@ def test_what_an_erasure_left_is_found(folded: Lake, stores: "list[Store]") -> N
     driver.fold(folded.place, folded.catalog)
     assert checking.verify(folded.place, folded.catalog).unfolded == []
     assert stored.CODE in file_of(folded, "turns", stores[0])
+
+
+def test_a_part_of_a_large_store_is_compared_with_the_others(folded: Lake, stores: "list[Store]") -> None:
+    """P7: A store that is divided has several files in a table: none may lack."""
+    record(stores[0], 1, "more")
+    send(stores[0], folded.place, ALL)
+    tables.commit(folded.place, folded.catalog)
+    driver.fold(folded.place, folded.catalog, positions_max=20)
+    parts = [name for name in files_in(folded.place, folded.catalog, "turns") if hex_of(stores[0]) in name]
+    assert len(parts) > 1 and findings(folded) == []
+    whole = next(name for name in parts if len(pq.read_table(pa.BufferReader(folded.place.read(name)))))
+    replaced(folded, whole, without_a_row)
+    ((what, _, _),) = findings(folded)
+    assert what.startswith("lake.turns has 0 rows") and "lacks 1" in what
 
 
 @pytest.mark.parametrize("table", WIDE)

@@ -57,7 +57,7 @@ def compare(place: Place, chain: Chain, files: "list[Projected]") -> "Iterator[L
             by_end[file.end].append(file)
     with tempfile.TemporaryDirectory(prefix="locus-lake-") as directory:
         for end, group in sorted(by_end.items()):
-            with source.connect() as con:
+            with connected(directory) as con:
                 try:
                     live = [file for file in chain.live if file.base < end]
                     reading.events(con, place, live, "published", directory=directory)
@@ -66,15 +66,14 @@ def compare(place: Place, chain: Chain, files: "list[Projected]") -> "Iterator[L
                 except (EventLogError, *source.ERRORS) as error:
                     yield LakeFinding(f"it cannot be folded: {error}", chain.store_id.hex(), RESTORE)
                     continue
-                for file in group:
-                    yield from _compare_file(con, place, file, expected[file.table], "the published events")
+                yield from _compare_files(con, place, group, expected, "the published events")
 
 
 def _doubled(files: "list[Projected]") -> "Iterator[LakeFinding]":
     for table in TABLES:
-        count = sum(file.table == table for file in files)
-        if count > 1:
-            what = f"lake.{table} names {count} files of one store, so its rows count more than once"
+        states = {file.state for file in files if file.table == table}
+        if len(states) > 1:
+            what = f"lake.{table} names {len(states)} states of one store, so its rows count more than once"
             yield LakeFinding(what, files[0].store_id.hex(), FOLD)
 
 
@@ -85,10 +84,8 @@ def compare_here(
     with source.connect() as con:
         con.register("log_here", events.select(reading.COLUMNS))
         con.execute("CREATE TABLE events AS FROM log_here")
-        expected = folded(con, "events")
-        for file in files:
-            if is_current(file.state, chain):
-                yield from _compare_file(con, place, file, expected[file.table], "the log here")
+        current = [file for file in files if is_current(file.state, chain)]
+        yield from _compare_files(con, place, current, folded(con, "events"), "the log here")
 
 
 def wide_lags(names: "list[str]", chains: "Mapping[bytes, Chain]") -> bool:
@@ -137,15 +134,29 @@ def folded(con: "duckdb.DuckDBPyConnection", events: str) -> "dict[str, str]":
     return expected | {table: f"SELECT {d.all_of(table)} FROM {table}" for table in fold.STORED}
 
 
-def _compare_file(
-    con: "duckdb.DuckDBPyConnection", place: Place, file: Projected, expected: str, of_what: str
+def _compare_files(
+    con: "duckdb.DuckDBPyConnection",
+    place: Place,
+    files: "list[Projected]",
+    expected: "dict[str, str]",
+    of_what: str,
 ) -> "Iterator[LakeFinding]":
-    try:
-        rows = _rows_of(place, file)
-    except (Corruption, NotFound) as error:
-        yield LakeFinding(str(error), place.address(file.name), FOLD_AGAIN)
-        return
-    yield from _differences(con, f"lake.{file.table}", rows, expected, of_what, file.store_id.hex())
+    """Compare the tables that have files of a store; a large store has several in each, of which none is left
+    out."""
+    for table in TABLES:
+        rows: list[pa.Table] = []
+        damage: list[LakeFinding] = []
+        for file in (file for file in files if file.table == table):
+            try:
+                rows.append(_rows_of(place, file))
+            except (Corruption, NotFound) as error:
+                damage.append(LakeFinding(str(error), place.address(file.name), FOLD_AGAIN))
+        yield from damage
+        if rows and not damage:
+            where = files[0].store_id.hex()
+            yield from _differences(
+                con, f"lake.{table}", pa.concat_tables(rows), expected[table], of_what, where
+            )
 
 
 def _differences(

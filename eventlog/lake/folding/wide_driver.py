@@ -20,7 +20,7 @@ from eventlog.base.errors import Corruption, NotFound, Refused
 from eventlog.lake import tables
 from eventlog.lake.chain import MERGE, Chain, read_chain, stores_in
 from eventlog.lake.folding import stored, touched, wide, wide_files, writing
-from eventlog.lake.folding.stored import Projected, State
+from eventlog.lake.folding.stored import FoldState, Projected
 from eventlog.lake.folding.task import FoldedFile, brought, connected
 from eventlog.lake.folding.touched import Touched
 from eventlog.lake.folding.wide_files import KEYS, PROJECTION_OF, WideFile, schema_of
@@ -111,18 +111,17 @@ class Stores:
     @staticmethod
     def of_files(named: "Iterable[Projected]") -> "Stores":
         """Raises: ChangedError where the tables are of different states: somebody is at work."""
-        files: dict[bytes, dict[str, Projected]] = defaultdict(dict)
+        files: dict[bytes, list[Projected]] = defaultdict(list)
         for file in named:
-            if file.table in files[file.store_id]:
-                raise ChangedError(f"two files of store {file.store_id.hex()} in {_full_name(file.table)}")
-            files[file.store_id][file.table] = file
+            files[file.store_id].append(file)
         for store_id, of_store in files.items():
-            if len(of_store) < len(PROJECTION_OF) or len({file.state for file in of_store.values()}) > 1:
+            is_whole = {file.table for file in of_store} == set(PROJECTION_OF.values())
+            if not is_whole or len({file.state for file in of_store}) > 1:
                 raise ChangedError(f"the tables have different states of store {store_id.hex()}")
-        return Stores({store_id: tuple(of_store.values()) for store_id, of_store in files.items()})
+        return Stores({store_id: tuple(of_store) for store_id, of_store in files.items()})
 
     @property
-    def states(self) -> "dict[bytes, State]":
+    def states(self) -> "dict[bytes, FoldState]":
         return {store_id: files[0].state for store_id, files in self.files.items()}
 
     @property
@@ -178,7 +177,7 @@ def _load_projections(con: "duckdb.DuckDBPyConnection", place: Place, stores: St
     files = [file for of_store in stores.files.values() for file in of_store]
 
     def path_of(file: Projected) -> str:
-        return brought(place, file, f"{directory}/{file.table}-{file.store_id.hex()}.parquet")
+        return brought(place, file, f"{directory}/{file.table}-{file.store_id.hex()}-{file.digest}.parquet")
 
     with ThreadPoolExecutor(_AT_ONCE, "locus-lake") as pool:
         paths = dict(zip(files, pool.map(path_of, files), strict=True))
