@@ -256,10 +256,7 @@ def test_what_an_erasure_left_is_found(folded: Lake, stores: "list[Store]") -> N
 
 def test_a_part_of_a_large_store_is_compared_with_the_others(folded: Lake, stores: "list[Store]") -> None:
     """P7: A store that is divided has several files in a table: none may lack."""
-    record(stores[0], 1, "more")
-    send(stores[0], folded.place, ALL)
-    tables.commit(folded.place, folded.catalog)
-    driver.fold(folded.place, folded.catalog, positions_max=20)
+    driver.fold(folded.place, folded.catalog, full=True, positions_max=20)
     parts = [name for name in files_in(folded.place, folded.catalog, "turns") if hex_of(stores[0]) in name]
     assert len(parts) > 1 and findings(folded) == []
     whole = next(name for name in parts if len(pq.read_table(pa.BufferReader(folded.place.read(name)))))
