@@ -79,7 +79,7 @@ class Served:
             if self._until_held is not None:
                 self._until_held -= 1
                 if self._until_held <= 0:
-                    self._held = True
+                    self._held, self._until_held = True, None
                     while self._held:
                         self._lock.wait()
                     return False

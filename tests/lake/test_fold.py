@@ -361,4 +361,4 @@ def test_a_driver_killed_anywhere_is_mended_by_the_next(killer: Killer, small: L
         shutil.rmtree(shared)
         shutil.copytree(tmp_path / "template", shared)
         shutil.copy(tmp_path / "template.db", catalog)
-    assert changes == {stored.TABLES[:count] for count in range(4)}
+    assert changes == {stored.TABLES[:count] for count in range(5)}
