@@ -51,7 +51,9 @@ def open_lake(lake: str, directory: str, events_max: int, sql: str | None = None
     Raises: as `one_machine.opened`.
     """
     if store_option() is not None:
-        raise usage_error("--store names one store, and --lake what all of a place published; give one of them")
+        raise usage_error(
+            "--store names one store, and --lake what all of a place published; give one of them"
+        )
     from eventlog.lake import one_machine
     from eventlog.lake.place import open_place
 

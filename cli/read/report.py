@@ -7,7 +7,7 @@ import click
 
 from eventlog.exports import files
 from eventlog.query import prices
-from eventlog.reports import figures, overview, page
+from eventlog.reports import overview, page
 
 from ..exits import usage_error
 from ..lake.asking import asked_log, lake_options

@@ -172,7 +172,9 @@ def opened(
     make_directories(REAL, layout)
     reading = _Reading(place, chains, layout, progress)
     with source.connect() as con:
-        con.execute(f"SET temp_directory = {source.literal(directory)}; SET memory_limit = '{_MEMORY_BYTES}B'")
+        con.execute(
+            f"SET temp_directory = {source.literal(directory)}; SET memory_limit = '{_MEMORY_BYTES}B'"
+        )
         reading.settle(con)
         entries = [reading.write(con, number, columns) for number in range(len(chains))]
     entries = [entry for entry in entries if entry.rows]

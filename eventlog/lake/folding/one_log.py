@@ -104,7 +104,10 @@ _TURN_ID = "format('{:03d}', n.number)"
 
 def _renamed(context_id: str) -> str:
     """`turn:SESSION_TURN` or `TYPE:SESSION_TURN_SEQ` with the turn's other number; what has another form stays."""
-    kind, name = f"split_part({context_id}, ':', 1)", f"{context_id}[len(split_part({context_id}, ':', 1)) + 2:]"
+    kind, name = (
+        f"split_part({context_id}, ':', 1)",
+        f"{context_id}[len(split_part({context_id}, ':', 1)) + 2:]",
+    )
     begins = "e.session_id || '_' || e.turn_id"
     return (
         f"CASE WHEN {name} = {begins} OR starts_with({name}, {begins} || '_') THEN "
