@@ -31,7 +31,8 @@ def command(
     """Write a page of figures and charts to open in a browser.
 
     One file that needs no network and runs no script: cost and tokens by day and model, tools and errors,
-    hot files, agents and sessions. With --lake it is of all stores that published to a place. Titles and paths that are recorded stand in it, contents of files do not.
+    hot files, agents and sessions. Titles and paths that are recorded stand in it, contents of files do not.
+    With --lake it is of all stores that published to a place.
     """
     if path == "-" and as_json:
         raise usage_error("--json reports on stdout, where the page goes; give --to FILE")

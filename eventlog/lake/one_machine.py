@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -80,7 +80,7 @@ class _View:
     manifest: Manifest
     segment_paths: list[str]
     prefix: "Prefix | None" = None
-    journals: "tuple[int, ...]" = ()
+    journals: list[int] = field(default_factory=list)
     tail_count_raw: int = 0
     tail_count: int = 0
 
@@ -139,13 +139,20 @@ class _LakeAnswers(StoreAnswers):
     def contents(self, *_: "of_files.Texts") -> Any:
         raise _no_contents()
 
-    trees = diffs = histories = contents
+    def trees(self, *_: "of_files.Texts") -> Any:
+        raise _no_contents()
+
+    def diffs(self, *_: "of_files.Texts") -> Any:
+        raise _no_contents()
+
+    def histories(self, *_: "of_files.Texts") -> Any:
+        raise _no_contents()
 
 
 def _no_contents() -> Refused:
     return Refused(
-        "file_at, blob_at, tree_at, diff_between and history_of read contents of files, and a question to a lake "
-        "reads events alone. `locus lake replay TO TURN --to DIR` puts the files of a turn into a directory."
+        "file_at, blob_at, tree_at, diff_between and history_of read contents of files, and a question to a "
+        "lake reads events alone. `locus lake replay TO TURN --to DIR` brings back the files of a turn."
     )
 
 
@@ -155,12 +162,12 @@ def opened(
     sql: "str | None" = None,
     *,
     events_max: int = EVENTS_MAX,
-    progress: Progressing = lambda done, total: None,
+    progress: "Progressing | None" = None,
 ) -> LakeLog:
     """The stores of a place as one log, read into `directory`, an empty one that the caller deletes.
 
-    Args: sql: the only question that will be asked, of which only what it needs is read. Raises: NotFound where nobody
-    published; Refused for more than `events_max` positions or too little room; QueryError; Corruption.
+    Args: sql: the only question that will be asked; only what it needs is read. Raises: NotFound where
+    nobody published; Refused for more than `events_max` positions or too little room; QueryError; Corruption.
     """
     columns = _ALL if sql is None else _needed(sql)
     chains = [chain.read_chain(place, store_id) for store_id in chain.stores_in(place)]
@@ -190,16 +197,16 @@ def _refuse_large(place: Place, chains: "Sequence[Chain]", directory: str, event
     positions = sum(state.end for state in chains)
     if positions > events_max:
         raise Refused(
-            f"{place.uri} has up to {positions:,} events, more than the {events_max:,} that are read into one "
-            "machine. Ask the tables of the lake (`locus lake fold`, docs/lake-questions.md), or allow more with "
+            f"{place.uri} has up to {positions:,} events, more than the {events_max:,} that are read here. "
+            "Ask the tables of the lake (`locus lake fold`, docs/lake-questions.md), or allow more with "
             "--lake-events."
         )
     size = sum(file.size for state in chains for file in state.live)
     free = shutil.disk_usage(directory).free
     if 2 * size > free:
         raise Refused(
-            f"{place.uri} has {size:,} bytes of events, and below {directory} are {free:,} free: twice as much as "
-            "there is must fit. Set TMPDIR to a directory with more room, or ask the tables of the lake "
+            f"{place.uri} has {size:,} bytes of events, and {directory} has room for {free:,}; twice as many "
+            "must fit. Set TMPDIR to a directory with more room, or ask the tables of the lake "
             "(docs/lake-questions.md)."
         )
 
@@ -225,7 +232,7 @@ class _Reading:
     """Published files, read column by column into segments of the one log."""
 
     def __init__(
-        self, place: Place, chains: "Sequence[Chain]", layout: Layout, progress: Progressing
+        self, place: Place, chains: "Sequence[Chain]", layout: Layout, progress: "Progressing | None"
     ) -> None:
         self._place = place
         self._chains = chains
@@ -237,20 +244,22 @@ class _Reading:
         self._failure: Exception | None = None  # DuckDB only quotes it
 
     def settle(self, con: "duckdb.DuckDBPyConnection") -> None:
-        """Decide which copies of events count, where there can be any, and which numbers turns get."""
-        columns = ", ".join(f"{name} {kind}" for name, kind in one_log.KEYS.items())
-        con.execute(f"CREATE TABLE keys (store INTEGER, {columns})")
-        names = list(one_log.KEYS)
-        for number in range(len(self._chains)) if len(self._chains) > 1 else ():
-            self._run(con, number, names, f"INSERT INTO keys SELECT {number}, {', '.join(names)} FROM part")
-        one_log.settle(con, "keys")
+        """Decide which copies of events count, and what numbers turns get, where there are several stores."""
+        if len(self._chains) == 1:
+            return
+        for number, state in enumerate(self._chains):
+            keys = f"SELECT {one_log.KEYS} FROM (SELECT *, {_id_of(state)} AS store_id FROM part)"
+            self._run(
+                con, number, one_log.READ, f"INSERT INTO keys {keys}" if number else _TABLE.format(keys)
+            )
+        one_log.settle(con)
         con.execute("DROP TABLE keys")
 
     def write(self, con: "duckdb.DuckDBPyConnection", number: int, columns: "frozenset[str]") -> SegmentEntry:
         """Write the events of a store that count as a segment."""
-        path = self._layout.tmp("segment")
+        path, store_id = self._layout.tmp("segment"), self._chains[number].store_id.hex()
         present = [name for name in FILE_SCHEMA.names if name in columns]
-        events = one_log.moved("part", present, str(number), len(self._chains))
+        events = one_log.moved("part", present, store_id, number, len(self._chains))
         copy = f"COPY ({events}) TO {source.literal(path)} (FORMAT parquet, COMPRESSION lz4_raw)"
         self._run(con, number, present, copy)
         return self._placed(path, number, pq.read_metadata(path).num_rows)
@@ -265,8 +274,8 @@ class _Reading:
         REAL.rename(path, self._layout.segment(name))
         return SegmentEntry(name, base, end, rows, size, digest, None, None, 0)
 
-    def _run(self, con: "duckdb.DuckDBPyConnection", number: int, columns: "list[str]", sql: str) -> None:
-        """Run a statement over `part`: these columns of the events of a store."""
+    def _run(self, con: "duckdb.DuckDBPyConnection", number: int, columns: "Sequence[str]", sql: str) -> None:
+        """Run a statement over `part`: these columns of the events of a store, read once."""
         state = self._chains[number]
         schema = pa.schema([FILE_SCHEMA.field(name) for name in columns])
         con.register("part", pa.RecordBatchReader.from_batches(schema, self._batches(state, schema)))
@@ -283,13 +292,14 @@ class _Reading:
         try:
             for file, parquet in self._files(state):
                 yield from self._batches_of(file, parquet, state, schema)
-                self._progress(next(self._done), self._total)
+                if self._progress is not None:
+                    self._progress(next(self._done), self._total)
         except Exception as error:  # raised where the statement ends, whatever it is
             self._failure = error
             raise
 
     def _files(self, state: Chain) -> "Iterator[tuple[LiveFile, Any]]":
-        """The files of a store as pyarrow reads them: small ones are fetched whole, some ahead of the reader."""
+        """The files of a store as pyarrow reads them: small ones whole, some ahead of the reader."""
         with ThreadPoolExecutor(_AHEAD) as pool:
             waiting: deque[tuple[LiveFile, Future[Any]]] = deque()
             for file in state.live:
@@ -320,6 +330,13 @@ class _Reading:
             raise
         except PARSE_ERRORS as error:
             raise Corruption(address, f"it cannot be read ({why_unreadable(error)})", None, VERIFY) from error
+
+
+_TABLE = "CREATE TABLE keys AS {}"
+
+
+def _id_of(state: Chain) -> str:
+    return source.literal(state.store_id.hex())
 
 
 def _first(waiting: "deque[tuple[LiveFile, Future[Any]]]") -> "tuple[LiveFile, Any]":

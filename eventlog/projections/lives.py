@@ -29,8 +29,8 @@ MAY_GO_ON = (
 # The column `continues` of a session folded alone: empty where no event began it, so another may have.
 NOT_BEGUN = "CASE WHEN {} IS NOT TRUE THEN '' END"
 
-# Which log a session is of. In one log it is 0: of several that are asked as one each has so many positions, and
-# what is over in one says nothing of another (docs/lake-questions.md).
+# Which log a session is of. In one log that is 0. Of several that are asked as one (docs/lake-questions.md)
+# each has so many positions, and what is over in one says nothing of another.
 POSITION_BITS = 40
 OF_LOG = f"first_position >> {POSITION_BITS}"
 

@@ -62,9 +62,7 @@ def fold_wide(
 
     Args: events: at least the events of `work.touched`, of all stores, with EVENT_COLUMNS.
     """
-    con.execute(f"CREATE TABLE work.homes AS {_homes(sessions)}")
-    con.execute(f"CREATE TABLE work.copies AS {_copies(events)}")
-    con.execute(f"CREATE TABLE work.numbers AS {_numbers()}")
+    settle(con, events, sessions)
     con.execute(f"CREATE TABLE work.events AS {_events(events)}")
     con.execute(f"CREATE TABLE work.counting AS {_counting(calls)}")
     counted = "(SELECT * FROM work.events WHERE event_id IN (SELECT event_id FROM work.counting))"
@@ -73,6 +71,17 @@ def fold_wide(
     con.execute(f"CREATE VIEW {schema}.wide_calls AS {_wide_calls(calls)}")
     con.execute(f"CREATE VIEW {schema}.wide_turns AS {_wide_turns(turns)}")
     con.execute(f"CREATE VIEW {schema}.wide_sessions AS {_wide_sessions(sessions)}")
+
+
+def settle(con: "duckdb.DuckDBPyConnection", events: str, sessions: str) -> None:
+    """Make `work.homes`, `work.copies` and `work.numbers` of the sessions in `work.touched`.
+
+    Args: as for `fold_wide`; of `events` store_id, position, event_id, session_id, event_type, agent_turn_id and
+    turn, of `sessions` store_id, session_id, events and started_at.
+    """
+    con.execute(f"CREATE TABLE work.homes AS {_homes(sessions)}")
+    con.execute(f"CREATE TABLE work.copies AS {_copies(events)}")
+    con.execute(f"CREATE TABLE work.numbers AS {_numbers()}")
 
 
 def _shared(calls: str) -> str:
