@@ -1,0 +1,171 @@
+"""`locus sql`, `stats` and `report` with `--lake`: what many stores published, asked as one log
+(docs/lake-questions.md)."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from eventlog.base.errors import Refused
+from eventlog.lake import one_machine
+from eventlog.lake.folding import wide
+from eventlog.lake.one_machine import LakeLog
+from eventlog.lake.place import Place, open_place
+from eventlog.projections import definitions, fold, source
+from eventlog.query import views
+from eventlog.query.results import Result
+from eventlog.store import Store
+from tests.conftest import examples
+from tests.golden import stores as golden
+from tests.lake.publishing import ALL, live_table, send
+from tests.lake.shared_sessions import Row, event, homes_of, publish_rows, stores, table_of, tokens_of
+from tests.lake.small import answer, run
+
+STORES = [bytes([number]) * 16 for number in (1, 2, 3)]
+# Columns in which paths of a machine stand, and lines that a store counts from contents.
+LOCAL = ("cwd", "worktree", "payload", "title")
+COUNTED = ("lines_added", "lines_removed")
+
+
+@contextlib.contextmanager
+def lake_of(logs: "list[list[Row]]", sql: "str | None" = None) -> "Iterator[LakeLog]":
+    """The stores with these logs as one log."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ("place", "here"):
+            os.mkdir(f"{directory}/{name}")
+        place = open_place(f"file://{directory}/place")
+        for store_id, log in zip(STORES, logs, strict=False):
+            publish_rows(place, store_id, log, cuts=(5,))
+        yield one_machine.opened(place, f"{directory}/here", sql)
+
+
+def rows_of(asked: "Result") -> "list[dict[str, object]]":
+    return [dict(zip(asked.columns, row, strict=True)) for row in asked.rows]
+
+
+@pytest.mark.parametrize("name", ["hooks-first", "transcripts-first", "restored"])
+def test_a_lake_of_one_store_answers_as_the_store(name: str, tmp_path: Path, file_place: Place) -> None:
+    """All views, rows and columns are those of the store, as far as a full policy lets them leave it."""
+    (tmp_path / "here").mkdir()
+    with Store.open(golden.unpack(name, tmp_path).store) as store:
+        send(store, file_place, ALL)
+        log = one_machine.opened(file_place, str(tmp_path / "here"))
+        left = {row["position"]: row for row in live_table(store, file_place).to_pylist()}
+        for view, columns in views.COLUMNS_OF.items():
+            order = "position" if any(column == "position" for column, _, _ in columns) else "all"
+            question = f"select * from {view} order by {order}"
+            own, published = rows_of(store.query(question)), rows_of(log.query(question))
+            if view in ("events", "llm_calls", "turns", "sessions"):
+                assert {row.pop("store_id") for row in published} <= {store.identity.store_id.hex()}
+            assert list(map(list, published)) == list(map(list, own)), view
+            for mine, theirs in zip(own, published, strict=True):
+                event = left.get(mine.get("position"), {})
+                for column, value in mine.items():
+                    expected = _left(event, column) if column in LOCAL else value
+                    is_counted = column in COUNTED and theirs[column] is None and event.get(column) is None
+                    assert theirs[column] in (value, expected) or is_counted, (view, column)
+                    assert theirs[column] == value or column in (*LOCAL, *COUNTED), (view, column)
+
+
+def _left(event: Row, column: str) -> object:
+    """The value of a column that left with an event."""
+    return event["payload"] or event["anchor_payload"] if column == "payload" else event.get(column)
+
+
+@settings(max_examples=examples(12, 200))
+@given(logs=stores())
+def test_each_event_and_each_call_counts_once(logs: "list[list[Row]]") -> None:
+    """Over all stores: every event once and as its home has it, every call once, by a slow count in Python."""
+    ids = {row["event_id"] for log in logs for row in log}
+    calls, prompt, completion = tokens_of(logs)
+    homes = homes_of(logs)
+    with lake_of(logs) as log:
+        events = rows_of(log.query("select * from events"))
+        assert sorted(row["event_id"] for row in events) == sorted(ids)
+        assert len({row["position"] for row in events}) == len(events)
+        (figures,) = log.query(
+            "select count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0) from llm_calls"
+        ).rows
+        assert figures == (calls, prompt, completion)
+        for row in events:
+            session, at = row["session_id"], int(str(row["position"])) & (1 << 40) - 1
+            having = [n for n, rows in enumerate(logs) if any(r["event_id"] == row["event_id"] for r in rows)]
+            home = homes[str(session)] if session is not None and homes[str(session)] in having else having[0]
+            if home in having and (session is None or homes[str(session)] == home):
+                assert row["store_id"] == STORES[home].hex()
+                assert logs[home][at]["event_id"] == row["event_id"]
+                assert row["turn"] == logs[home][at]["turn"]
+
+
+@settings(max_examples=examples(12, 200))
+@given(logs=stores())
+def test_the_one_log_folds_to_the_wide_tables(logs: "list[list[Row]]") -> None:
+    """Turns, sessions and calls of `--lake` are those of the tables over all stores, but for positions."""
+    with lake_of(logs) as log, source.connect() as con:
+        folded_apart(con, logs)
+        wide.touch(con, "calls", "turns", "sessions")
+        wide.fold_wide(con, "events", "calls", "turns", "sessions")
+        for name, key, lacking in (
+            ("turns", "session_id, turn", {*definitions.ASKED_FOR}),
+            ("sessions", "session_id", {*definitions.ASKED_FOR, "status", "end_reason", "ended_at", "title",
+                                         "extends", "continues", "opened_position"}),
+        ):  # fmt: skip
+            names = definitions.names_of(definitions.COLUMNS_OF[name])
+            shown = [n for n in names if n not in lacking and not n.endswith("position")]
+            columns = definitions.quoted(shown)
+            wanted = con.sql(f"select {columns} from wide_{name} order by {key}").to_arrow_table().to_pylist()
+            assert log.sql(f"select {columns} from {name} order by {key}").to_pylist() == wanted, name
+        sums = ", ".join(
+            f"sum({name})" for name in ("prompt_tokens", "completion_tokens", "cache_read_tokens")
+        )
+        wanted = con.execute(f"select count(*), {sums} from wide_calls").fetchall()
+        assert log.query(f"select count(*), {sums} from llm_calls").rows == wanted
+
+
+def folded_apart(con: Any, logs: "list[list[Row]]") -> None:
+    """Make `events` of all stores with `store_id`, and what the fold of each store makes of its own."""
+    tables = [table_of(store_id, log) for store_id, log in zip(STORES, logs, strict=False)]
+    con.register("given", pa.concat_tables(tables))
+    con.execute("create table events as from given")
+    for number, table in enumerate(tables):
+        con.execute(f"create schema s{number}")
+        with source.connect() as apart:
+            apart.register("own", table)
+            apart.execute("create table own_events as from own")
+            fold.fold(apart, "own_events", fold.PROJECTIONS)
+            for name in ("turns", "sessions"):
+                con.register("made", apart.sql(f"from {name}").to_arrow_table())
+                con.execute(f"create table s{number}.{name} as from made")
+            con.register(
+                "made", apart.sql(definitions.llm_calls("own_events", "from beaten")).to_arrow_table()
+            )
+            con.execute(f"create table s{number}.calls as from made")
+    for name in ("calls", "turns", "sessions"):
+        union = " union all ".join(
+            f"select '{store_id.hex()}' as store_id, * from s{number}.{name}"
+            for number, store_id in enumerate(STORES[: len(tables)])
+        )
+        con.execute(f"create table {name} as {union}")
+
+
+def test_what_is_read_is_enough_for_each_question() -> None:
+    """A question for which payloads are not read has the answer that it has with all columns."""
+
+
+def test_a_lake_too_large_is_refused(file_place: Place, tmp_path: Path) -> None:
+    """Above the limit nothing is read, and the message says what to do."""
+    publish_rows(file_place, STORES[0], [event(n, "action", "session1", 1) for n in range(5)])
+    with pytest.raises(Refused, match="--lake-events"):
+        one_machine.opened(file_place, str(tmp_path), events_max=4)
+    assert list(tmp_path.iterdir()) == [Path(file_place.uri.removeprefix("file://"))]
+    done = run("sql", "--lake", file_place.uri, "--lake-events", 4, "select 1")
+    assert (done.returncode, "locus lake fold" in done.stderr) == (3, True)
+    assert answer(
+        "sql", "--lake", file_place.uri, "--lake-events", 5, "select count(*) as n from events"
+    ) == [{"n": 5}]
