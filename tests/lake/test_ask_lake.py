@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,18 @@ from eventlog.store import Store
 from tests.conftest import examples
 from tests.golden import stores as golden
 from tests.lake.publishing import ALL, live_table, send
-from tests.lake.shared_sessions import Row, event, homes_of, publish_rows, stores, table_of, tokens_of
+from tests.lake.conftest import S3Server
+from tests.lake.shared_sessions import (
+    AT,
+    WEEK,
+    Row,
+    event,
+    homes_of,
+    publish_rows,
+    stores,
+    table_of,
+    tokens_of,
+)
 from tests.lake.small import answer, run
 
 STORES = [bytes([number]) * 16 for number in (1, 2, 3)]
@@ -78,7 +90,7 @@ def _left(event: Row, column: str) -> object:
     return event["payload"] or event["anchor_payload"] if column == "payload" else event.get(column)
 
 
-@settings(max_examples=examples(12, 200))
+@settings(max_examples=examples(8, 200))
 @given(logs=stores())
 def test_each_event_and_each_call_counts_once(logs: "list[list[Row]]") -> None:
     """Over all stores: every event once and as its home has it, every call once, by a slow count in Python."""
@@ -103,7 +115,7 @@ def test_each_event_and_each_call_counts_once(logs: "list[list[Row]]") -> None:
                 assert row["turn"] == logs[home][at]["turn"]
 
 
-@settings(max_examples=examples(12, 200))
+@settings(max_examples=examples(8, 200))
 @given(logs=stores())
 def test_the_one_log_folds_to_the_wide_tables(logs: "list[list[Row]]") -> None:
     """Turns, sessions and calls of `--lake` are those of the tables over all stores, but for positions."""
@@ -154,8 +166,148 @@ def folded_apart(con: Any, logs: "list[list[Row]]") -> None:
         con.execute(f"create table {name} as {union}")
 
 
-def test_what_is_read_is_enough_for_each_question() -> None:
-    """A question for which payloads are not read has the answer that it has with all columns."""
+TEAM = {"Ann <ann@example.org>": "desk", "Ben <ben@example.org>": "lap"}
+
+
+def work(number: int, person: str, repo: str, week: int) -> "list[Row]":
+    """A session of a person with two turns of one call each, in a week."""
+    name, _, email = person.rstrip(">").partition(" <")
+    said = {"person": {"name": name, "email": email}, "host": TEAM[person]}
+    columns: Row = {"repo": repo, "occurred_at": AT + week * WEEK, "recorded_at": AT + week * WEEK}
+    rows = [event(number, "session", f"session{number}", operation="start", payload=said, **columns)]
+    for turn in (1, 2):
+        at = number + 3 * turn
+        spent = {"model": "m", "message_id": f"m{at}", "prompt_tokens": number, "completion_tokens": turn}
+        rows.append(event(at, "turn", f"session{number}", turn, operation="start", **columns))
+        rows.append(event(at + 1, "llm", f"session{number}", turn, **spent, **columns))
+    return rows
+
+
+@pytest.fixture
+def team(place: Place) -> "tuple[Place, list[tuple[str, str, int, list[Row]]]]":
+    """Two people on two machines and two repositories; one session of each is on both machines."""
+    ann, ben = TEAM
+    made = [
+        (person, repo, week, work(number, person, repo, week))
+        for number, (person, repo, week) in enumerate(
+            [(ann, "a" * 12, 0), (ann, "b" * 12, 1), (ben, "a" * 12, 1), (ben, "a" * 12, 2)], start=1
+        )
+    ]
+    made = [
+        (person, repo, week, work(100 * n, person, repo, week))
+        for n, (person, repo, week, _) in enumerate(made)
+    ]
+    publish_rows(place, STORES[1], [row for n in (0, 1, 2) for row in made[n][3]], cuts=(4,))
+    publish_rows(place, STORES[0], [row for n in (2, 3, 1) for row in made[n][3]])
+    return place, made
+
+
+@pytest.mark.parametrize("by", ["person", "host", "repo", "week"])
+def test_figures_of_a_team_count_once(
+    team: "tuple[Place, list[tuple[str, str, int, list[Row]]]]", by: str
+) -> None:
+    """`locus stats --lake TO --by …` has the sessions, turns, calls and tokens of each, those of two stores once."""
+    place, made = team
+    expected: dict[str, list[int]] = {}
+    for person, repo, week, rows in made:
+        key = {"person": person, "host": TEAM[person], "repo": repo, "week": f"2026-W{6 + week:02d}"}[by]
+        sums = expected.setdefault(key, [0, 0, 0, 0])
+        calls = [row for row in rows if row["event_type"] == "llm"]
+        tokens = sum(row["prompt_tokens"] + row["completion_tokens"] for row in calls)
+        for index, value in enumerate((1, 2, len(calls), tokens)):
+            sums[index] += value
+    stats = answer("stats", "--lake", place.uri, "--by", by)["stats"]
+    figures = {
+        row["key"]: [
+            row["sessions"],
+            row["turns"],
+            row["llm_calls"],
+            row["prompt_tokens"] + row["completion_tokens"],
+        ]
+        for row in stats["rows"]
+    }
+    assert figures == expected
+    assert stats["total"]["llm_calls"] == 8 and stats["total"]["sessions"] == 4
+
+
+def test_every_door_answers_and_nothing_is_left(
+    team: "tuple[Place, list[tuple[str, str, int, list[Row]]]]",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Questions, a report, functions and errors leave no file; a function of contents says what to do."""
+    place, _ = team
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    question = "select person, host, sum(tokens_used) as tokens from sessions group by all order by all"
+    assert answer("sql", "--lake", place.uri, question) == [
+        {"person": "Ann <ann@example.org>", "host": "desk", "tokens": 206},
+        {"person": "Ben <ben@example.org>", "host": "lap", "tokens": 1006},
+    ]
+    homes = answer("sql", "--lake", place.uri, "select session_id, store_id from sessions order by all")
+    assert [row["store_id"][:2] for row in homes] == ["02", "01", "01", "01"]
+    page = run("report", "--lake", place.uri, "--html", "-")
+    assert page.returncode == 0 and "<h1>team</h1>" in page.stdout.replace("shared", "team")
+    (first, *_) = answer("sql", "--lake", place.uri, "select event_type from timeline('session300_001')")
+    assert first == {"event_type": "turn"}
+    for function in ("file_at('a', 'last')", "blob_at('a', 'last')", "(select count(*) from tree_at('last'))",
+                     "(select count(*) from diff_between('last'))", "(select count(*) from history_of('a'))"):  # fmt: skip
+        done = run("sql", "--lake", place.uri, f"select {function}")
+        assert done.returncode == 3 and "locus lake replay" in done.stderr, (function, done.stderr)
+    for words in (("sql", "select nothing"), ("sql", "--all-stores", "select 1"), ("stats", "--all-stores")):
+        assert run(*words, "--lake", place.uri).returncode in (1, 2)
+    assert run("--store", ".", "sql", "--lake", place.uri, "select 1").returncode == 2
+    assert run("sql", "--lake", f"{place.uri}/nothing", "select 1").returncode == 1
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_question_of_figures_reads_no_payloads(s3_place: Place, s3: S3Server) -> None:
+    """Of a bucket the columns are read that a question can need; its answer is that of all columns."""
+    texts = Random(0)
+    rows = [
+        event(n, "llm", "session1", 1, model="m", prompt_tokens=n, completion_tokens=1, message_id=f"m{n}",
+              payload={"text": texts.randbytes(20_000).hex()})
+        for n in range(60)
+    ]  # fmt: skip
+    publish_rows(s3_place, STORES[0], rows)
+    received = {}
+    for question in QUESTIONS_OF_FIGURES:
+        s3.reset()
+        figures = answer("sql", "--lake", s3_place.uri, question)
+        received[question] = s3.counts()["sent"]
+        with lake_of([rows]) as log:
+            assert rows_of(log.query(question)) == figures
+    s3.reset()
+    assert len(answer("sql", "--lake", s3_place.uri, "select * from events")) == 60
+    assert max(received.values()) * 3 < s3.counts()["sent"], received
+
+
+QUESTIONS_OF_FIGURES = (
+    "select sum(prompt_tokens)::bigint as n from llm_calls",
+    "select session_id, tokens_used, llm_calls, started_at::varchar as at from sessions",
+    "select turn, tokens_used, cost_usd, unpriced_calls, title from turns order by all",
+    "select event_id, schema_version, seq from events order by all limit 3",
+)
+
+
+def test_every_question_has_the_columns_that_it_needs(tmp_path: Path, file_place: Place) -> None:
+    """A question for which only some columns are read has the answer that it has with all of them."""
+    with Store.open(golden.unpack("transcripts-first", tmp_path).store) as store:
+        send(store, file_place, ALL)
+    for name in ("all", *views.NAMES):
+        (tmp_path / name).mkdir()
+    log = one_machine.opened(file_place, str(tmp_path / "all"))
+    lean = 0
+    for view, columns in views.COLUMNS_OF.items():
+        names = [f'"{name}"' for name, _, _ in columns]
+        few = [name for name in names if "payload" not in one_machine._needed(f"select {name} from {view}")]
+        if few:
+            question = f"select {', '.join(few)} from {view} order by all"
+            asked = one_machine.opened(file_place, str(tmp_path / view), question)
+            assert asked.query(question).rows == log.query(question).rows, view
+            lean += len(few)
+    assert lean > 120
 
 
 def test_a_lake_too_large_is_refused(file_place: Place, tmp_path: Path) -> None:
