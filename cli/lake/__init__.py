@@ -8,6 +8,7 @@ SECTIONS: Sections = (
     "Tables",
     Entry("init", "lake.tables:init", "Make the Iceberg tables of a place."),
     Entry("commit", "lake.tables:commit", "Bring the tables up to what was published."),
+    Entry("fold", "lake.fold", "Make tables of turns, sessions and model calls."),
     "Keep",
     Entry("verify", "lake.care:verify", "Check what was published, and the tables of it."),
     Entry("maintain", "lake.care:maintain", "Merge small files, and delete what nothing needs any more."),

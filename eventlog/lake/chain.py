@@ -120,6 +120,11 @@ class Chain:
     def next_rewrite(self) -> int:
         return self.number + 1
 
+    @property
+    def last_erasure(self) -> int:
+        """The number of the last rewrite by an erasure or a narrower policy; 0 where there is none."""
+        return max((rewrite.number for rewrite in self.rewrites if rewrite.reason != MERGE), default=0)
+
 
 def read_chain(place: Place, store_id: bytes) -> Chain:
     """The chain of a store as it is now.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from mmap import mmap
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -44,7 +45,7 @@ class Place:
         """The URI of an object, as engines read it."""
         return f"{self.uri}/{name}"
 
-    def create(self, name: str, data: bytes) -> bool:
+    def create(self, name: str, data: "bytes | mmap") -> bool:
         """Make an object that is not there yet; False when it is. It is there whole, or not at all.
 
         Where an answer was lost and the request was repeated, False may mean that this call made it: whoever

@@ -10,7 +10,7 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ from eventlog.lake.place import Place
 CATALOG = "locus"
 NAMESPACE = "lake"
 TABLE = f"{NAMESPACE}.events"
-TABLE_OBJECTS = "tables/events"  # where its metadata are, below the place
+TABLE_OBJECTS = "tables/events"  # where its metadata are, below the place, as `objects_of` gives it
 
 _BOUNDED = ("store_id", "position", "event_type", "session_id", "occurred_at")
-PROPERTIES = {
+_SETTINGS = {
     "format-version": "2",
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
@@ -37,7 +37,6 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "5",
     "write.metadata.metrics.default": "none",
-    **{f"write.metadata.metrics.column.{name}": "full" for name in _BOUNDED},
 }
 
 TRIES = 40
@@ -57,38 +56,59 @@ class Committed:
 
 
 def init(place: Place, catalog_uri: str) -> bool:
-    """Make the namespace and the table, or bring the columns of those that are there up to date.
+    """Make the namespace and the table of events, or bring the columns of the one that is there up to date.
 
     Returns: whether the table was made. Raises: Refused where the catalog has tables of another place.
+    """
+    with opened(place, catalog_uri, makes=True) as catalog:
+        return made(place, catalog, catalog_uri, TABLE, SCHEMA, _BOUNDED)
+
+
+def made(
+    place: Place, catalog: Any, catalog_uri: str, name: str, schema: Any, bounded: "Collection[str]"
+) -> bool:
+    """Make a table, or bring the columns and settings of the one that is there up to those of this version.
+
+    Args: name: with the namespace; schema: Arrow's; bounded: the columns whose bounds manifests have.
+    Returns and raises: as `init`.
     """
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
     from sqlalchemy.exc import IntegrityError
 
+    settings = properties_of(bounded)
     is_new = False
-    with opened(place, catalog_uri, makes=True) as catalog:
-        for _ in range(TRIES):
-            try:
-                catalog.create_namespace_if_not_exists(NAMESPACE)
-                _bring_up(loaded(place, catalog, catalog_uri))
-                return is_new
-            except NotFound:
-                location = place.address(TABLE_OBJECTS)
-                with contextlib.suppress(TableAlreadyExistsError):
-                    catalog.create_table(TABLE, SCHEMA, location=location, properties=dict(PROPERTIES))
-                    is_new = True
-            except (CommitFailedException, IntegrityError):  # another process did the same
-                continue
+    for _ in range(TRIES):
+        try:
+            catalog.create_namespace_if_not_exists(NAMESPACE)
+            _bring_up(loaded(place, catalog, catalog_uri, name), schema, settings)
+            return is_new
+        except NotFound:
+            location = place.address(objects_of(name))
+            with contextlib.suppress(TableAlreadyExistsError):
+                catalog.create_table(name, schema, location=location, properties=dict(settings))
+                is_new = True
+        except (CommitFailedException, IntegrityError):  # another process did the same
+            continue
     raise Refused(f"the tables in {shown(catalog_uri)} changed at each of {TRIES} tries. Run this again.")
 
 
-def _bring_up(table: Any) -> None:
-    """Give the table the columns and settings of this version."""
+def properties_of(bounded: "Collection[str]") -> "dict[str, str]":
+    """The settings of a table with bounds of these columns, and of no other."""
+    return _SETTINGS | {f"write.metadata.metrics.column.{name}": "full" for name in bounded}
+
+
+def objects_of(name: str) -> str:
+    """Where the objects of a table are, below the place."""
+    return f"tables/{name.removeprefix(f'{NAMESPACE}.')}"
+
+
+def _bring_up(table: Any, schema: Any, properties: "dict[str, str]") -> None:
     with table.transaction() as transaction:
         with transaction.update_schema() as update:
-            update.union_by_name(SCHEMA)
-        # Published files have no ids of columns: this says which name is which.
+            update.union_by_name(schema)
+        # Data files have no ids of columns: this says which name is which.
         names = transaction.table_metadata.schema().name_mapping.model_dump_json()
-        settings = {**PROPERTIES, "schema.name-mapping.default": names}
+        settings = {**properties, "schema.name-mapping.default": names}
         del settings["format-version"]
         changed = {key: value for key, value in settings.items() if table.properties.get(key) != value}
         if changed:
@@ -112,7 +132,7 @@ def commit(
             except NotFound:  # a file was removed after the chain had named it
                 pause(random.uniform(0, _PAUSE_S_MAX))
                 continue
-            if _swapped(table, changes):
+            if swapped(table, changes.data_files, changes.removed.values()):
                 added, removed, rows = changes.added, changes.removed, changes.rows
                 return Committed([f.name for f in added], sorted(removed), rows, number)
             pause(random.uniform(0, _PAUSE_S_MAX))
@@ -136,7 +156,8 @@ def _changes(place: Place, table: Any) -> _Changes:
     live = {file.name: file for chain in chains(place) for file in chain.live}
     changes = _Changes(removed={name: file for name, file in named.items() if name not in live})
     missing = [file for name, file in live.items() if name not in named]
-    for file, data_file in zip(missing, _data_files_of(place, table, missing), strict=True):
+    sizes = ((file.name, file.size) for file in missing)
+    for file, data_file in zip(missing, data_files_of(place, table, sizes), strict=True):
         if data_file.record_count:  # nothing is gained by naming a file without rows
             changes.added.append(file)
             changes.data_files.append(data_file)
@@ -144,20 +165,21 @@ def _changes(place: Place, table: Any) -> _Changes:
     return changes
 
 
-def _swapped(table: Any, changes: _Changes) -> bool:
-    """Change the table in one step; False where others changed it meanwhile, or may have."""
+def swapped(table: Any, added: "Collection[Any]", removed: "Collection[Any]") -> bool:
+    """Name and no longer name data files in one step; False where others changed the table meanwhile, or may
+    have."""
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
     from sqlalchemy.exc import OperationalError
 
-    if not changes.data_files and not changes.removed:
+    if not added and not removed:
         return True
     try:
         with table.transaction() as transaction:
             update = transaction.update_snapshot()
-            with update.overwrite() if changes.removed else update.merge_append() as snapshot:
-                for data_file in changes.data_files:
+            with update.overwrite() if removed else update.merge_append() as snapshot:
+                for data_file in added:
                     snapshot.append_data_file(data_file)
-                for data_file in changes.removed.values():
+                for data_file in removed:
                     snapshot.delete_data_file(data_file)
     except (CommitFailedException, CommitStateUnknownException, ValidationException, OperationalError):
         return False
@@ -184,13 +206,16 @@ def data_files(place: Place, table: Any, snapshot: Any = None) -> "dict[str, Any
     return {name_at(place, file.file_path): file for file in files}
 
 
-def _data_files_of(place: Place, table: Any, files: "list[LiveFile]") -> "list[Any]":
+def data_files_of(place: Place, table: Any, sizes: "Iterable[tuple[str, int]]") -> "list[Any]":
+    """What a manifest says of Parquet files, given their names and sizes: from their footers alone.
+
+    Raises: NotFound, Corruption.
+    """
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "locus-lake") as pool:
-        return list(pool.map(lambda file: _data_file(place, table, file), files))
+        return list(pool.map(lambda sized: _data_file(place, table, *sized), sizes))
 
 
-def _data_file(place: Place, table: Any, file: LiveFile) -> Any:
-    """What a manifest says of a published file: from its footer alone. Raises: NotFound, Corruption."""
+def _data_file(place: Place, table: Any, name: str, size: int) -> Any:
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
@@ -200,16 +225,16 @@ def _data_file(place: Place, table: Any, file: LiveFile) -> Any:
 
     schema = table.schema()
     statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer_of(place, file.name),
+        parquet_metadata=footer_of(place, name),
         stats_columns=compute_statistics_plan(schema, table.properties),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=place.address(file.name),
+        file_path=place.address(name),
         file_format=FileFormat.PARQUET,
         partition=statistics.partition(table.spec(), schema),
-        file_size_in_bytes=file.size,
+        file_size_in_bytes=size,
         sort_order_id=None,
         spec_id=table.spec().spec_id,
         equality_ids=None,
@@ -218,19 +243,19 @@ def _data_file(place: Place, table: Any, file: LiveFile) -> Any:
     )
 
 
-def loaded(place: Place, catalog: Any, catalog_uri: str) -> Any:
-    """The table as it is now. Raises: NotFound without it, Refused where it is that of another place."""
+def loaded(place: Place, catalog: Any, catalog_uri: str, name: str = TABLE) -> Any:
+    """A table as it is now. Raises: NotFound without it, Refused where it is that of another place."""
     from pyiceberg.exceptions import NoSuchTableError
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
     try:
-        table = catalog.load_table(TABLE)
+        table = catalog.load_table(name)
     except (NoSuchTableError, OperationalError, ProgrammingError) as error:
         if not isinstance(error, NoSuchTableError) and "iceberg_tables" not in str(error):
             raise
         raise _without_tables(place, catalog_uri) from None
-    if table.location() != place.address(TABLE_OBJECTS):
-        other = table.location().removesuffix(f"/{TABLE_OBJECTS}")
+    if table.location() != place.address(objects_of(name)):
+        other = table.location().removesuffix(f"/{objects_of(name)}")
         raise Refused(
             f"the tables in {shown(catalog_uri)} are those of {other}, not of {place.uri}. Name the "
             "place that they were made for, or a catalog of its own for this one."

@@ -23,9 +23,13 @@ The fold has two steps, because a call's key may occur in several sessions:
    of two parts is the best of both.
 2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls that count in those sessions.
 `sessions_master` then folds the `sessions` rows. `llm_calls` is the rows that count, read from the events.
+
+With `keys` (keyed.py) each text folds the logs of many stores, every one as if it were alone: the relations
+that go in have these columns, and so has what comes out, the tables of `COLUMNS_OF` in front.
 """
 
 from eventlog.projections.happened import IMPORTED_AGENTS
+from eventlog.projections.keyed import Keys, led, same, whole
 from eventlog.projections.lives import NOT_BEGUN, lived
 from eventlog.projections.lives import safe as _safe
 
@@ -240,6 +244,7 @@ CALL_KEY = (
     "request_id",
     "CASE WHEN message_id IS NULL AND request_id IS NULL THEN position END",
 )
+_CALL_KEY = ", ".join(CALL_KEY)
 # Of events with one key, which counts: the first in this order.
 _LARGEST = "greatest(coalesce({0}, -1), -1) DESC"
 CALL_ORDER = f"{_LARGEST.format('completion_tokens')}, {_LARGEST.format('prompt_tokens')}, position"
@@ -262,47 +267,51 @@ def names_of(columns: Columns) -> "tuple[str, ...]":
     return tuple(name for name, _, _ in columns)
 
 
-def call_rows(events: str) -> str:
+def call_rows(events: str, keys: Keys = ()) -> str:
     """The rows of `events` that speak of model calls: a hash of the call's key, place and figures.
 
     The hash only says which rows may speak of one call; `superseded_calls` compares the keys themselves.
     """
+    first = led(keys)
     return f"""
-        SELECT hash({", ".join(CALL_KEY)}) AS key, position, session_id, turn, {", ".join(_SUMMED)}
+        SELECT {first}hash({first}{_CALL_KEY}) AS key, position, session_id, turn, {", ".join(_SUMMED)}
         FROM {events} WHERE event_type = 'llm'"""
 
 
-def superseded_calls(events: str, positions: str) -> str:
-    """Those of `positions` whose row another one supersedes, as the row of one call.
+def superseded_calls(events: str, positions: str, keys: Keys = ()) -> str:
+    """Those of the query `positions` whose row another one supersedes, as the row of one call.
 
     The most completion tokens win, null being fewer than none; then the most prompt tokens, then the lowest
     position.
     """
+    first = led(keys)
     return f"""
-        SELECT position FROM (
-            SELECT position,
-                row_number() OVER (PARTITION BY {", ".join(CALL_KEY)} ORDER BY {CALL_ORDER}) AS place
-            FROM {events} WHERE event_type = 'llm' AND position IN ({positions}))
+        SELECT {first}position FROM (
+            SELECT {first}position,
+                row_number() OVER (PARTITION BY {first}{_CALL_KEY} ORDER BY {CALL_ORDER}) AS place
+            FROM {events} WHERE event_type = 'llm' AND {whole(keys, "position")} IN ({positions}))
         WHERE place > 1"""
 
 
-def llm_calls(events: str, superseded: str) -> str:
+def llm_calls(events: str, superseded: str, keys: Keys = ()) -> str:
     """The calls: rows of `events` but those at the positions of the query `superseded`, few or none."""
+    first = led(keys)
     return f"""
-        SELECT {quoted(names_of(LLM_CALLS))} FROM {events}
-        WHERE event_type = 'llm' AND position NOT IN ({superseded})"""
+        SELECT {first}{quoted(names_of(LLM_CALLS))} FROM {events}
+        WHERE event_type = 'llm' AND {whole(keys, "position")} NOT IN ({superseded})"""
 
 
 # A session and a turn are their agent's: what another posts into them ranks below what they say themselves.
 _AGENT_AT = f"position - CASE WHEN event_type IN ('session', 'turn') THEN 0 ELSE {1 << 62} END"
 
 
-def event_rows(events: str) -> str:
+def event_rows(events: str, keys: Keys = ()) -> str:
     """What the typed columns say of each (session_id, turn); turn is null for what lies outside turns."""
+    first = led(keys)
     return f"""
         SELECT session_id,
             CASE WHEN event_type <> 'session' THEN turn END AS turn,
-            arg_max(agent, {_AGENT_AT}) AS agent,
+            {first}arg_max(agent, {_AGENT_AT}) AS agent,
             max(CASE WHEN agent IS NOT NULL THEN {_AGENT_AT} END) AS agent_at,
             arg_max(agent_session_id, position) AS agent_session_id,
             max(CASE WHEN agent_session_id IS NOT NULL THEN position END) AS agent_session_id_at,
@@ -320,10 +329,10 @@ def event_rows(events: str) -> str:
             max(position) AS last_position
         FROM {events}
         WHERE session_id IS NOT NULL AND event_type <> 'sessions'
-        GROUP BY 1, 2"""
+        GROUP BY {first}1, 2"""
 
 
-def lifecycle_rows(events: str) -> str:
+def lifecycle_rows(events: str, keys: Keys = ()) -> str:
     """What events say of each (session_id, turn) in words: lifecycle events and snapshots.
 
     They are few, so only theirs are read of the columns of texts. Fewer still have something to
@@ -333,9 +342,10 @@ def lifecycle_rows(events: str) -> str:
     A payload that is no JSON object of these shapes gives nulls: a key of the wrong type is an
     unknown key (P7), never a query that fails.
     """
+    first = led(keys)
     return f"""
         SELECT session_id, CASE WHEN event_type <> 'session' THEN turn END AS turn,
-            arg_max(CASE WHEN event_type = 'turn' THEN context_id END, position) AS context_id,
+            {first}arg_max(CASE WHEN event_type = 'turn' THEN context_id END, position) AS context_id,
             arg_max(CASE WHEN event_type = 'turn' THEN title END, position) AS title,
             arg_max(CASE WHEN event_type = 'turn' THEN state END, position) AS status,
             min(CASE WHEN event_type = 'turn' AND operation = 'start' THEN "at" END) AS started_at,
@@ -358,25 +368,26 @@ def lifecycle_rows(events: str) -> str:
                 FILTER (event_type = 'session') AS of_session
         FROM (
             SELECT session_id, turn, position, event_type, operation, title, context_id, extends, tree_hash,
-                success,
+                {first}success,
                 {HAPPENED_AT} AS "at", {STATE} AS state,
                 CASE WHEN anchor_payload <> '{{}}'
                     THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS said
             FROM {events}
             WHERE event_type IN ('session', 'turn', 'snapshot'))
-        GROUP BY 1, 2"""
+        GROUP BY {first}1, 2"""
 
 
-def token_sums(calls: str) -> str:
+def token_sums(calls: str, keys: Keys = ()) -> str:
     """What the calls of each (session_id, turn) used, from the `call_rows` that count."""
-    return _sums("session_id, turn", "count(*)", calls)
+    return _sums(f"{led(keys)}session_id, turn", "count(*)", calls)
 
 
-def turns(rows: str, lifecycle: str, tokens: str) -> str:
+def turns(rows: str, lifecycle: str, tokens: str, keys: Keys = ()) -> str:
     """The anchors of the sessions whose `event_rows`, `lifecycle_rows` and `token_sums` are given."""
+    turn, p = f"{led(keys)}session_id, turn", led(keys, "p")
     return f"""
         WITH said AS (
-            SELECT session_id, turn,
+            SELECT {turn},
                 arg_max(user_request, position) AS user_request,
                 arg_max(user_message, position) AS user_message,
                 arg_max(outcome, position) AS outcome,
@@ -385,12 +396,12 @@ def turns(rows: str, lifecycle: str, tokens: str) -> str:
                 arg_max(files_modified, position) AS files_modified,
                 arg_max(files_read, position) AS files_read,
                 arg_max(line_place, position) AS line_place
-            FROM (SELECT session_id, turn, unnest(of_turn, recursive := true) FROM {lifecycle}
+            FROM (SELECT {turn}, unnest(of_turn, recursive := true) FROM {lifecycle}
                 WHERE of_turn IS NOT NULL)
-            GROUP BY session_id, turn
+            GROUP BY {turn}
         )
         SELECT
-            coalesce(t.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
+            {p}coalesce(t.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
             p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
             p.agent, p.repo, p.branch, p."commit",
             coalesce(t.title, {_first_line("coalesce(s.user_request, s.user_message)")}) AS title,
@@ -409,21 +420,22 @@ def turns(rows: str, lifecycle: str, tokens: str) -> str:
             CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM {_REWRITTEN} END AS rewritten,
             s.line_place, p.first_position, p.last_position
         FROM {rows} p
-        LEFT JOIN {lifecycle} t ON t.session_id = p.session_id AND t.turn = p.turn
-        LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
-        LEFT JOIN {tokens} u ON u.session_id = p.session_id AND u.turn = p.turn
+        LEFT JOIN {lifecycle} t ON {same(keys, "t", "p")}t.session_id = p.session_id AND t.turn = p.turn
+        LEFT JOIN said s ON {same(keys, "s", "p")}s.session_id = p.session_id AND s.turn = p.turn
+        LEFT JOIN {tokens} u ON {same(keys, "u", "p")}u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 
 
-def sessions(rows: str, lifecycle: str, tokens: str, turns: str) -> str:
+def sessions(rows: str, lifecycle: str, tokens: str, turns: str, keys: Keys = ()) -> str:
     """The sessions of which these are given, as for `turns`, and their turns."""
+    session, w = f"{led(keys)}session_id", led(keys, "w")
     return f"""
         WITH own AS (
-            SELECT *, lag(operation, 1, 'end') OVER (PARTITION BY session_id ORDER BY position) AS before
-            FROM (SELECT session_id, unnest(of_session, recursive := true)
+            SELECT *, lag(operation, 1, 'end') OVER (PARTITION BY {session} ORDER BY position) AS before
+            FROM (SELECT {session}, unnest(of_session, recursive := true)
                 FROM {lifecycle} WHERE turn IS NULL)
         ), said AS (
-            SELECT session_id,
+            SELECT {session},
                 arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")}) AS named,
                 arg_max(title, position) AS title,
                 arg_max(state, position) AS status,
@@ -435,15 +447,15 @@ def sessions(rows: str, lifecycle: str, tokens: str, turns: str) -> str:
                 bool_or(operation = 'start') AS began
             FROM own GROUP BY ALL
         ), links AS (
-            SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
-                SELECT session_id, link, min({{'event': position, 'rank': rank}}) AS first_place FROM (
-                    SELECT session_id, position, unnest(extends) AS link,
+            SELECT {session}, list(link ORDER BY first_place) AS extends FROM (
+                SELECT {session}, link, min({{'event': position, 'rank': rank}}) AS first_place FROM (
+                    SELECT {session}, position, unnest(extends) AS link,
                         generate_subscripts(extends, 1) AS rank
                     FROM own)
                 WHERE link IS NOT NULL GROUP BY ALL)
             GROUP BY ALL
         ), whole AS (
-            SELECT session_id,
+            SELECT {session},
                 arg_max(agent, agent_at) AS agent,
                 arg_max(agent_session_id, agent_session_id_at) AS agent_session_id,
                 arg_max(repo, repo_at) AS repo,
@@ -456,11 +468,11 @@ def sessions(rows: str, lifecycle: str, tokens: str, turns: str) -> str:
                 min(first_position) AS first_position, max(last_position) AS last_position
             FROM {rows} GROUP BY ALL
         ), changed AS (
-            SELECT session_id, flatten(list(files_modified)) AS files, arg_max(outcome, turn) AS outcome
+            SELECT {session}, flatten(list(files_modified)) AS files, arg_max(outcome, turn) AS outcome
             FROM {turns} GROUP BY ALL
-        ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", tokens)})
+        ), spent AS ({_sums(session, "sum(calls)::BIGINT", tokens)})
         SELECT
-            coalesce(s.named, {default_context("w.session_id")}) AS context_id, w.session_id,
+            {w}coalesce(s.named, {default_context("w.session_id")}) AS context_id, w.session_id,
             {_slug("context_id", "w.session_id")} AS slug,
             w.agent, w.agent_session_id, w.repo, s.title, s.status,
             CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
@@ -475,10 +487,10 @@ def sessions(rows: str, lifecycle: str, tokens: str, turns: str) -> str:
             w.first_position, w.last_position,
             coalesce(s.opened_position, w.first_position) AS opened_position
         FROM whole w
-        LEFT JOIN said s ON s.session_id = w.session_id
-        LEFT JOIN links l ON l.session_id = w.session_id
-        LEFT JOIN changed c ON c.session_id = w.session_id
-        LEFT JOIN spent u ON u.session_id = w.session_id"""
+        LEFT JOIN said s ON {same(keys, "s", "w")}s.session_id = w.session_id
+        LEFT JOIN links l ON {same(keys, "l", "w")}l.session_id = w.session_id
+        LEFT JOIN changed c ON {same(keys, "c", "w")}c.session_id = w.session_id
+        LEFT JOIN spent u ON {same(keys, "u", "w")}u.session_id = w.session_id"""
 
 
 def rewritten(events: str) -> str:
@@ -488,20 +500,22 @@ def rewritten(events: str) -> str:
         GROUP BY session_id, turn HAVING arg_max({_TURN_STATE}, position) = {_REWRITTEN}"""
 
 
-def master_rows(events: str) -> str:
+def master_rows(events: str, keys: Keys = ()) -> str:
     """The master's own events, with the columns of `master_keys`."""
+    first = led(keys)
     return f"""
-        SELECT repo, context_id, title AS project_name, extends, position
+        SELECT {first}repo, context_id, title AS project_name, extends, position
         FROM {events} WHERE event_type = 'sessions' AND repo IS NOT NULL"""
 
 
-def master_keys(rows: str) -> str:
+def master_keys(rows: str, keys: Keys = ()) -> str:
     """What the master's own events say; `rows` are `master_rows`, `master_keys`, or both."""
+    first = led(keys)
     return f"""
-        SELECT repo, arg_max(context_id, position) AS context_id,
+        SELECT {first}repo, arg_max(context_id, position) AS context_id,
             arg_max(project_name, position) AS project_name,
             arg_max(extends, position) AS extends, max(position) AS position
-        FROM {rows} GROUP BY repo"""
+        FROM {rows} GROUP BY {first}repo"""
 
 
 def default_context(session_id: str) -> str:
@@ -510,21 +524,22 @@ def default_context(session_id: str) -> str:
     return f"('session:' || {slug} || '_' || {session_id})"
 
 
-def sessions_master(sessions: str, master_keys: str) -> str:
+def sessions_master(sessions: str, master_keys: str, keys: Keys = ()) -> str:
     """The master of each repository out of all `sessions` and all `master_keys`.
 
     A master without links, as earlier hooks wrote it, extends the anchor of its project all the same.
     """
+    first = led(keys)
     return f"""
         WITH folded AS (
-            SELECT repo,
+            SELECT {first}repo,
                 arg_max(context_id, opened_position) FILTER (status = 'active') AS active_session,
                 count(*) FILTER (status = 'active') AS active_sessions,
                 count(*) AS total_sessions, sum(turn_count)::BIGINT AS total_turns,
                 max(last_position) AS last_position
-            FROM {lived(sessions)} WHERE repo IS NOT NULL GROUP BY repo
+            FROM {lived(sessions, keys=keys)} WHERE repo IS NOT NULL GROUP BY {first}repo
         )
-        SELECT coalesce(k.context_id, {_safe("repo")} || ':sessions') AS context_id, repo,
+        SELECT {first}coalesce(k.context_id, {_safe("repo")} || ':sessions') AS context_id, repo,
             k.project_name,
             coalesce(nullif(k.extends, []), CASE WHEN k.project_name IS NOT NULL THEN
                 ['knowledge:' || {_safe("k.project_name")} || '_' || {_safe("repo")}] END) AS extends,
@@ -533,7 +548,7 @@ def sessions_master(sessions: str, master_keys: str) -> str:
             coalesce(f.total_sessions, 0) AS total_sessions,
             coalesce(f.total_turns, 0) AS total_turns,
             greatest(f.last_position, k.position) AS last_position
-        FROM folded f FULL JOIN {master_keys} k USING (repo)"""
+        FROM folded f FULL JOIN {master_keys} k USING ({first}repo)"""
 
 
 # Of a `session` event, with the operation of the one `before`: whether the session is opened.
@@ -608,9 +623,9 @@ def _first_line(text: str) -> str:
     return f"nullif(CASE WHEN len({line}) > 80 THEN {line}[:79] || '…' ELSE {line} END, '')"
 
 
-def _sums(keys: str, count: str, rows: str) -> str:
+def _sums(of: str, count: str, rows: str) -> str:
     sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in _SUMMED)
-    return f"SELECT {keys}, {count} AS calls, {sums} FROM {rows} WHERE session_id IS NOT NULL GROUP BY {keys}"
+    return f"SELECT {of}, {count} AS calls, {sums} FROM {rows} WHERE session_id IS NOT NULL GROUP BY {of}"
 
 
 def _token_columns(tokens: str) -> str:

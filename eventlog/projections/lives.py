@@ -11,6 +11,8 @@ Pure text. One text serves the view `sessions` and the master, so there is one a
 active.
 """
 
+from eventlog.projections.keyed import Keys, led, same
+
 # Groups of commits: nobody is at work in them.
 _HISTORY = "agent IS NOT DISTINCT FROM 'git'"
 
@@ -38,18 +40,19 @@ OF_LOG = f"first_position >> {POSITION_BITS}"
 _CONVERSATION = "repo, agent, agent_session_id, CASE WHEN agent_session_id IS NULL THEN session_id END"
 
 
-def lived(sessions: str, idle_hours: "float | None" = None) -> str:
+def lived(sessions: str, idle_hours: "float | None" = None, keys: Keys = ()) -> str:
     """All sessions with what they are to each other.
 
     Args: sessions: a relation with the columns of `definitions.SESSIONS`, each folded alone; idle_hours:
-    how long nothing may happen in an active session; None for any time.
+    how long nothing may happen in an active session; None for any time; keys: see keyed.py.
     """
+    first = led(keys)
     idle = "false"
     if idle_hours is not None:
         idle = f"epoch_us(now()) - epoch_us(last_at) > {round(idle_hours * 3_600_000_000)}::HUGEINT"
     return f"""(
         WITH placed AS (
-            SELECT session_id, repo, agent, agent_session_id, status, extends, last_at, first_position,
+            SELECT {first}session_id, repo, agent, agent_session_id, status, extends, last_at, first_position,
                 last_position, opened_position,
                 lag(session_id) OVER told AS before,
                 lag(context_id) OVER told AS before_context,
@@ -60,14 +63,14 @@ def lived(sessions: str, idle_hours: "float | None" = None) -> str:
                 lead(opened_position) OVER opened AS next_opened,
                 lead(started_at) OVER opened AS next_started
             FROM {sessions}
-            WINDOW told AS (PARTITION BY {_CONVERSATION} ORDER BY first_position),
-                opened AS (PARTITION BY repo, agent, {OF_LOG} ORDER BY opened_position)
+            WINDOW told AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position),
+                opened AS (PARTITION BY {first}repo, agent, {OF_LOG} ORDER BY opened_position)
         ), parted AS (
             SELECT *, coalesce(lead(is_part) OVER told, false)
                 AND lead(first_position) OVER told > opened_position AS goes_on
-            FROM placed WINDOW told AS (PARTITION BY {_CONVERSATION} ORDER BY first_position)
+            FROM placed WINDOW told AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position)
         ), ended AS (
-            SELECT session_id, is_part, before, before_context, title_told, next_started,
+            SELECT {first}session_id, is_part, before, before_context, title_told, next_started,
                 CASE WHEN is_part THEN status_told ELSE status END AS state,
                 CASE WHEN state IS DISTINCT FROM 'active' OR {_HISTORY} THEN NULL
                     WHEN goes_on THEN 'rollover'
@@ -86,15 +89,17 @@ def lived(sessions: str, idle_hours: "float | None" = None) -> str:
                 ELSE list_concat(CASE WHEN len(s.extends) > 0 OR s.repo IS NULL THEN s.extends
                     ELSE [{safe("s.repo")} || ':sessions'] END, [e.before_context]) END AS extends,
             CASE WHEN e.is_part THEN e.before END AS continues)
-        FROM {sessions} AS s JOIN ended AS e ON e.session_id = s.session_id)"""
+        FROM {sessions} AS s JOIN ended AS e ON {same(keys, "e", "s")}e.session_id = s.session_id)"""
 
 
-def master(masters: str, sessions: str, idle_hours: float) -> str:
+def master(masters: str, sessions: str, idle_hours: float, keys: Keys = ()) -> str:
     """The masters, folded without an idle limit, with one."""
+    first = led(keys)
     return f"""
         SELECT m.* REPLACE (
             a.active_session AS active_session, coalesce(a.active_sessions, 0) AS active_sessions)
         FROM {masters} AS m LEFT JOIN (
-            SELECT repo, arg_max(context_id, opened_position) AS active_session, count(*) AS active_sessions
-            FROM {lived(sessions, idle_hours)}
-            WHERE status = 'active' GROUP BY repo) AS a ON a.repo = m.repo"""
+            SELECT {first}repo,
+                arg_max(context_id, opened_position) AS active_session, count(*) AS active_sessions
+            FROM {lived(sessions, idle_hours, keys)}
+            WHERE status = 'active' GROUP BY {first}repo) AS a ON {same(keys, "a", "m")}a.repo = m.repo"""

@@ -98,7 +98,7 @@ def test_tries_are_bounded(file_place: Place, sqlite_catalog: str, monkeypatch: 
     """P7: Where others commit at each try, it ends with what to do; each pause is random and short."""
     tables.init(file_place, sqlite_catalog)
     publish(file_place, A, 0, 10)
-    monkeypatch.setattr(tables, "_swapped", lambda table, changes: False)
+    monkeypatch.setattr(tables, "swapped", lambda table, added, removed: False)
     pauses: list[float] = []
     with pytest.raises(Refused, match=r"at each of 3 tries.*Run `locus lake commit` again"):
         tables.commit(file_place, sqlite_catalog, tries=3, pause=pauses.append)

@@ -1,13 +1,36 @@
-"""Bringing the projections of a lake up to what was published (docs/lake-tables.md §2)."""
+"""Bringing the projections of a lake up to what was published (docs/lake-tables.md §2).
 
-from collections.abc import Callable, Iterator, Sequence
+What was folded is what the tables name, so nothing keeps books beside them: any number of drivers may be at
+work at once, and each may be killed anywhere.
+"""
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
-from eventlog.lake.folding.task import Folded, Task
+from eventlog.base.errors import NotFound, Refused
+from eventlog.lake import tables
+from eventlog.lake.chain import MERGE, decode_rewrite, prefix_of, rewrite_name
+from eventlog.lake.folding import plan as planning
+from eventlog.lake.folding import stored, wide_driver
+from eventlog.lake.folding.plan import Plan
+from eventlog.lake.folding.stored import Projected
+from eventlog.lake.folding.task import Folded, FoldedFile, Task, run
+from eventlog.lake.folding.wide_driver import WideLake
 from eventlog.lake.place import Place
 
 # Runs tasks wherever it likes, in any order, and gives what each made.
 Runner = Callable[[Callable[[Task], "list[Folded]"], Sequence[Task]], Iterator["list[Folded]"]]
+
+# How many stores one commit brings: what is killed after it does not fold these again.
+_STORES_AT_ONCE = 2_000
+_ROUNDS = 3  # for stores from which something is erased meanwhile
+_LISTS_AT_ONCE = 16
+_PAUSE_S_MAX = 0.4
 
 
 @dataclass(slots=True)
@@ -15,7 +38,8 @@ class FoldedLake:
     """What a fold did.
 
     `folded` stores of all `stores`, `in_full` of these from nothing; names of the files that tables name
-    now and did before, the `rows` of the first by table; and what was `left`, with the reason.
+    now and did before, the `rows` of the first by table; what was `left`, with the reason; and what was done
+    over all stores.
     """
 
     stores: int = 0
@@ -23,8 +47,9 @@ class FoldedLake:
     in_full: int = 0
     added: "list[str]" = field(default_factory=list)
     removed: "list[str]" = field(default_factory=list)
-    rows: "dict[str, int]" = field(default_factory=dict)
+    rows: "dict[str, int]" = field(default_factory=lambda: dict.fromkeys(stored.TABLES, 0))
     left: "list[str]" = field(default_factory=list)
+    wide: WideLake = field(default_factory=WideLake)
 
 
 def in_process(run: "Callable[[Task], list[Folded]]", tasks: "Sequence[Task]") -> "Iterator[list[Folded]]":
@@ -38,4 +63,158 @@ def fold(place: Place, catalog_uri: str, *, runner: Runner = in_process, full: b
     Args: full: fold every store from nothing. Raises: NotFound without the tables; Refused where others
     changed them at each try; EventLogError of the storage or the catalog.
     """
-    raise NotImplementedError
+    lake = FoldedLake()
+    for number in range(_ROUNDS):
+        plan = planning.planned(place, _named(place, catalog_uri), full=full and not number)
+        lake.stores = plan.stores
+        lake.left = [f"store {store_id.hex()}: {reason}" for store_id, reason in plan.problems.items()]
+        stale = _carry_out(place, catalog_uri, plan, runner, lake)
+        if not stale:
+            break
+    lake.left += [f"store {id.hex()}: it changed at each of {_ROUNDS} tries; run this again" for id in stale]
+    lake.wide = wide_driver.fold(place, catalog_uri, full=full)
+    lake.left += lake.wide.left
+    return lake
+
+
+def _named(place: Place, catalog_uri: str) -> "set[str]":
+    """The files that our tables name. Tables that are not there are made."""
+    names: set[str] = set()
+    with tables.opened(place, catalog_uri) as catalog:
+        tables.loaded(place, catalog, catalog_uri)  # a catalog without the events is another lake's, or none
+        for table in stored.TABLES:
+            names |= tables.data_files(place, _made(place, catalog, catalog_uri, table)).keys()
+    return names
+
+
+def _made(place: Place, catalog: Any, catalog_uri: str, table: str) -> Any:
+    """A table of ours with the columns of this version; made where it is not there."""
+    schema = stored.schema_of(table)
+    try:
+        loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
+        if set(schema.names) <= set(loaded.schema().column_names):
+            return loaded
+    except NotFound:
+        pass
+    bounded = (stored.STORE_ID, *stored.KEYS[table])
+    tables.made(place, catalog, catalog_uri, _full_name(table), schema, bounded)
+    return tables.loaded(place, catalog, catalog_uri, _full_name(table))
+
+
+def _carry_out(place: Place, catalog_uri: str, plan: Plan, runner: Runner, lake: FoldedLake) -> "set[bytes]":
+    """Fold and commit what a plan says; the stores from which something was erased meanwhile."""
+    stale: set[bytes] = set()
+    if plan.ready or any(map(plan.is_dead, plan.seen)):
+        stale |= _bring(place, catalog_uri, plan, plan.ready, lake)
+    for results in _batches(runner(run, list(planning.tasks_of(place, plan.works)))):
+        stale |= _bring(place, catalog_uri, plan, results, lake)
+    return stale
+
+
+def _batches(results: "Iterable[list[Folded]]") -> "Iterator[list[Folded]]":
+    waiting: list[Folded] = []
+    for folded in results:
+        waiting += folded
+        if len(waiting) >= _STORES_AT_ONCE:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
+def _bring(
+    place: Place, catalog_uri: str, plan: Plan, results: "list[Folded]", lake: FoldedLake
+) -> "set[bytes]":
+    """Commit what came of some stores; those of which it is dead, since something was erased meanwhile.
+
+    An erasure makes its rewrite and then commits. So one that the second question does not see finds in the
+    tables what this committed.
+    """
+    lake.left += [f"store {folded.store_id.hex()} {folded.problem}" for folded in results if folded.problem]
+    before = _erased_meanwhile(place, plan, results)
+    live = [folded for folded in results if folded.files and folded.store_id not in before]
+    _commit(place, catalog_uri, plan, live, lake)
+    after = _erased_meanwhile(place, plan, live)
+    if after:
+        _commit(place, catalog_uri, plan, (), lake)
+    done = [folded for folded in live if folded.store_id not in after]
+    lake.folded += len(done)
+    lake.in_full += sum(folded.full for folded in done)
+    return before | after
+
+
+def _erased_meanwhile(place: Place, plan: Plan, results: "Iterable[Folded]") -> "set[bytes]":
+    """The stores with a rewrite that is no merge and newer than their files; notes it in the plan."""
+
+    def last_erasure(folded: Folded) -> "tuple[bytes, int]":
+        number = Projected.of(folded.files[0].name).number
+        listed = place.list(f"{prefix_of(folded.store_id)}/rewrites", rewrite_name(folded.store_id, number))
+        rewrites = (decode_rewrite(place.read(e.name), place.address(e.name)) for e in listed)
+        return folded.store_id, max((r.number for r in rewrites if r.reason != MERGE), default=0)
+
+    with ThreadPoolExecutor(_LISTS_AT_ONCE, "locus-lake") as pool:
+        erased = dict(pool.map(last_erasure, (folded for folded in results if folded.files)))
+    erased = {store_id: number for store_id, number in erased.items() if number}
+    plan.erased |= erased
+    return set(erased)
+
+
+def _commit(
+    place: Place, catalog_uri: str, plan: Plan, results: "Sequence[Folded]", lake: FoldedLake
+) -> None:
+    """Bring each table to the files of these stores, and take out what is dead."""
+    with tables.opened(place, catalog_uri) as catalog:
+        for table in stored.TABLES:
+            for _ in range(tables.TRIES):
+                loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
+                changes = _changes(place, loaded, table, plan, results)
+                if tables.swapped(loaded, changes.added.values(), changes.removed.values()):
+                    break
+                time.sleep(random.uniform(0, _PAUSE_S_MAX))
+            else:
+                raise Refused(
+                    f"the table {_full_name(table)} in {tables.shown(catalog_uri)} changed at each of "
+                    f"{tables.TRIES} tries. Run `locus lake fold` again."
+                )
+            lake.added += changes.added
+            lake.removed += changes.removed
+            lake.rows[table] += sum(data_file.record_count for data_file in changes.added.values())
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What pyiceberg knows of data files, by their names."""
+
+    added: "dict[str, Any]" = field(default_factory=dict)
+    removed: "dict[str, Any]" = field(default_factory=dict)
+
+
+def _changes(place: Place, loaded: Any, table: str, plan: Plan, results: "Sequence[Folded]") -> _Changes:
+    """What a table lacks of these stores, and what it names that is dead or older."""
+    named = tables.data_files(place, loaded)
+    removed = {name for name in named if plan.is_dead(name)}
+    of_store: dict[bytes, list[Projected]] = defaultdict(list)
+    for file in map(Projected.of, named.keys() - removed):
+        of_store[file.store_id].append(file)
+    missing: list[FoldedFile] = []
+    for folded in results:
+        files = {file.name: file for file in folded.files if Projected.of(file.name).table == table}
+        others = [file for file in of_store[folded.store_id] if file.name not in files]
+        ours = Projected.of(next(iter(files)))
+        if not any(_supersedes(file, ours, plan) for file in others):
+            removed.update(file.name for file in others)
+            missing += [file for name, file in files.items() if name not in named]
+    data_files = tables.data_files_of(place, loaded, [(file.name, file.size) for file in missing])
+    added = {file.name: data for file, data in zip(missing, data_files, strict=True)}
+    return _Changes(added, {name: named[name] for name in sorted(removed)})
+
+
+def _supersedes(file: Projected, ours: Projected, plan: Plan) -> bool:
+    """Whether another driver has just brought what is as new as ours, by the same code."""
+    if file.name in plan.seen or file.code != ours.code:
+        return False
+    return (file.number, file.end) >= (ours.number, ours.end)
+
+
+def _full_name(table: str) -> str:
+    return f"{tables.NAMESPACE}.{table}"

@@ -16,13 +16,20 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog.base.errors import PARSE_ERRORS, Corruption, EventLogError, NotFound, Unsupported, why_unreadable
+from eventlog.base.errors import (
+    PARSE_ERRORS,
+    Corruption,
+    EventLogError,
+    NotFound,
+    Unsupported,
+    why_unreadable,
+)
 from eventlog.base.fs import REAL, opened, write_all
+from eventlog.base.types import COLUMN_KINDS, TEXT
 from eventlog.lake.chain import LiveFile, store_of
 from eventlog.lake.outgoing import SCHEMA
 from eventlog.lake.place import Place
 from eventlog.lake.source import FORMAT
-from eventlog.base.types import COLUMN_KINDS, TEXT
 from eventlog.log.segment import ANCHOR_PAYLOAD
 from eventlog.projections.source import SQL_TYPE_OF, literal
 

@@ -40,8 +40,8 @@ _IN_TOUCHED = "session_id IN (SELECT session_id FROM work.touched)"
 
 
 def touch(con: "duckdb.DuckDBPyConnection", calls: str, turns: str, sessions: str) -> None:
-    """Make `work.shared`, rows of calls that several stores have, and `work.touched`, the sessions to fold once
-    more: at least those whose wide row may differ from the row of their only store.
+    """Make `work.shared`, rows of calls that several stores have, and `work.touched`, the sessions to fold
+    once more: at least those whose wide row may differ from the row of their only store.
 
     Args: calls, turns, sessions: the rows of all stores, as the fold makes them, with `store_id`.
     """
@@ -67,7 +67,7 @@ def fold_wide(
     con.execute(f"CREATE TABLE work.counting AS {_counting(calls)}")
     counted = "(SELECT * FROM work.events WHERE event_id IN (SELECT event_id FROM work.counting))"
     con.execute(f"CREATE TABLE work.used AS {d.token_sums(f'({d.call_rows(counted)})')}")
-    fold._fold_events(con, "work.events", "work", ("turns", "sessions"))
+    fold.fold_sessions(con, "work.events", "work.used", "work", ("turns", "sessions"))
     con.execute(f"CREATE VIEW {schema}.wide_calls AS {_wide_calls(calls)}")
     con.execute(f"CREATE VIEW {schema}.wide_turns AS {_wide_turns(turns)}")
     con.execute(f"CREATE VIEW {schema}.wide_sessions AS {_wide_sessions(sessions)}")
@@ -76,12 +76,18 @@ def fold_wide(
 def settle(con: "duckdb.DuckDBPyConnection", events: str, sessions: str) -> None:
     """Make `work.homes`, `work.copies` and `work.numbers` of the sessions in `work.touched`.
 
-    Args: as for `fold_wide`; of `events` store_id, position, event_id, session_id, event_type, agent_turn_id and
-    turn, of `sessions` store_id, session_id, events and started_at.
+    Args: as for `fold_wide`; of `events` store_id, position, event_id, session_id, event_type, agent_turn_id
+    and turn, of `sessions` store_id, session_id, events and started_at.
     """
     con.execute(f"CREATE TABLE work.homes AS {_homes(sessions)}")
     con.execute(f"CREATE TABLE work.copies AS {_copies(events)}")
     con.execute(f"CREATE TABLE work.numbers AS {_numbers()}")
+
+
+def texts() -> "list[str]":
+    """The statements, of which the hash of their code is made."""
+    parts = (_shared("c"), _copied_turns("t"), _homes("s"), _copies("e"), _numbers(), _events("e"))
+    return [*parts, _counting("c"), _wide_calls("c"), _wide_turns("t"), _wide_sessions("s")]
 
 
 def _shared(calls: str) -> str:
@@ -118,10 +124,11 @@ def _copies(events: str) -> str:
     """Every event of touched sessions in every store, and whether it counts: of one id only one does."""
     return f"""
         SELECT e.store_id, e.position, e.event_id, e.session_id, h.rank, e.event_type, e.agent_turn_id,
-            CASE WHEN e.event_type NOT IN ('session', 'sessions') THEN e.turn END AS turn,
+            CASE WHEN e.event_type <> 'session' THEN e.turn END AS turn,
             row_number() OVER (
                 PARTITION BY e.event_id ORDER BY h.began NULLS LAST, e.session_id, h.rank) = 1 AS counts
-        FROM {events} e JOIN work.homes h ON h.store_id = e.store_id AND h.session_id = e.session_id"""
+        FROM {events} e JOIN work.homes h ON h.store_id = e.store_id AND h.session_id = e.session_id
+        WHERE e.event_type <> 'sessions'"""
 
 
 def _numbers() -> str:
