@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ def publish_rows(place: Place, store_id: bytes, rows: "Iterable[Row]", cuts: "It
     """Publish events at the positions 0, 1, …; in several files where there are cuts."""
     placed = table_of(store_id, rows)
     bounds = sorted({0, len(placed), *(cut for cut in cuts if cut < len(placed))})
-    for base, end in zip(bounds, bounds[1:], strict=False):
+    for base, end in pairwise(bounds):
         table = placed.slice(base, end - base)
         identity = identity_of([table])
         keys = {
@@ -140,3 +141,39 @@ def homes_of(logs: "list[list[Row]]") -> "dict[str, int]":
                 is_counted = row["event_type"] not in LIFECYCLE_TYPES
                 events.setdefault(row["session_id"], Counter())[number] += is_counted
     return {session: min(c, key=lambda store: (-c[store], store)) for session, c in events.items()}
+
+
+TEAM = {"Ann <ann@example.org>": "desk", "Ben <ben@example.org>": "lap"}
+STORES = [bytes([number]) * 16 for number in (1, 2, 3)]
+# Who worked, in which repository and week, and the events of it.
+Work = tuple[str, str, int, "list[Row]"]
+
+
+def work(number: int, person: str, repo: str, week: int) -> "list[Row]":
+    """A session of a person with two turns of one call each, in a week."""
+    name, _, email = person.rstrip(">").partition(" <")
+    who = {"person": {"name": name, "email": email}, "host": TEAM[person]}
+    who_worked = {"actor": person, "host": TEAM[person]}
+    columns: Row = {
+        **who_worked,
+        "repo": repo,
+        "occurred_at": AT + week * WEEK,
+        "recorded_at": AT + week * WEEK,
+    }
+    rows = [event(number, "session", f"session{number}", operation="start", payload=who, **columns)]
+    for turn in (1, 2):
+        at = number + 3 * turn
+        spent = {"model": "m", "message_id": f"m{at}", "prompt_tokens": number, "completion_tokens": turn}
+        rows.append(event(at, "turn", f"session{number}", turn, operation="start", **columns))
+        rows.append(event(at + 1, "llm", f"session{number}", turn, **spent, **columns))
+    return rows
+
+
+def publish_team(place: Place) -> "list[Work]":
+    """Publish four sessions of two people from two machines; the second and the third are on both."""
+    ann, ben = TEAM
+    plan = [(ann, "a" * 12, 0), (ann, "b" * 12, 1), (ben, "a" * 12, 1), (ben, "a" * 12, 2)]
+    made = [(*cell, work(100 * number, *cell)) for number, cell in enumerate(plan)]
+    for store_id, numbers in ((STORES[1], (0, 1, 2)), (STORES[0], (2, 3, 1))):
+        publish_rows(place, store_id, [row for number in numbers for row in made[number][3]], cuts=(4,))
+    return made

@@ -24,22 +24,23 @@ from eventlog.query.results import Result
 from eventlog.store import Store
 from tests.conftest import examples
 from tests.golden import stores as golden
-from tests.lake.publishing import ALL, live_table, send
 from tests.lake.conftest import S3Server
+from tests.lake.publishing import ALL, live_table, send
 from tests.lake.shared_sessions import (
-    AT,
-    WEEK,
+    STORES,
+    TEAM,
     Row,
+    Work,
     event,
     homes_of,
     publish_rows,
+    publish_team,
     stores,
     table_of,
     tokens_of,
 )
 from tests.lake.small import answer, run
 
-STORES = [bytes([number]) * 16 for number in (1, 2, 3)]
 # Columns in which paths of a machine stand, and lines that a store counts from contents.
 LOCAL = ("cwd", "worktree", "payload", "title")
 COUNTED = ("lines_added", "lines_removed")
@@ -93,7 +94,7 @@ def _left(event: Row, column: str) -> object:
 @settings(max_examples=examples(8, 200))
 @given(logs=stores())
 def test_each_event_and_each_call_counts_once(logs: "list[list[Row]]") -> None:
-    """Over all stores: every event once and as its home has it, every call once, by a slow count in Python."""
+    """Over all stores: every event as its home has it, every call once, by a slow count in Python."""
     ids = {row["event_id"] for log in logs for row in log}
     calls, prompt, completion = tokens_of(logs)
     homes = homes_of(logs)
@@ -101,9 +102,8 @@ def test_each_event_and_each_call_counts_once(logs: "list[list[Row]]") -> None:
         events = rows_of(log.query("select * from events"))
         assert sorted(row["event_id"] for row in events) == sorted(ids)
         assert len({row["position"] for row in events}) == len(events)
-        (figures,) = log.query(
-            "select count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0) from llm_calls"
-        ).rows
+        sums = "coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)"
+        (figures,) = log.query(f"select count(*), {sums} from llm_calls").rows
         assert figures == (calls, prompt, completion)
         for row in events:
             session, at = row["session_id"], int(str(row["position"])) & (1 << 40) - 1
@@ -136,8 +136,8 @@ def test_the_one_log_folds_to_the_wide_tables(logs: "list[list[Row]]") -> None:
         sums = ", ".join(
             f"sum({name})" for name in ("prompt_tokens", "completion_tokens", "cache_read_tokens")
         )
-        wanted = con.execute(f"select count(*), {sums} from wide_calls").fetchall()
-        assert log.query(f"select count(*), {sums} from llm_calls").rows == wanted
+        counted = con.execute(f"select count(*), {sums} from wide_calls").fetchall()
+        assert log.query(f"select count(*), {sums} from llm_calls").rows == counted
 
 
 def folded_apart(con: Any, logs: "list[list[Row]]") -> None:
@@ -166,47 +166,15 @@ def folded_apart(con: Any, logs: "list[list[Row]]") -> None:
         con.execute(f"create table {name} as {union}")
 
 
-TEAM = {"Ann <ann@example.org>": "desk", "Ben <ben@example.org>": "lap"}
-
-
-def work(number: int, person: str, repo: str, week: int) -> "list[Row]":
-    """A session of a person with two turns of one call each, in a week."""
-    name, _, email = person.rstrip(">").partition(" <")
-    said = {"person": {"name": name, "email": email}, "host": TEAM[person]}
-    columns: Row = {"repo": repo, "occurred_at": AT + week * WEEK, "recorded_at": AT + week * WEEK}
-    rows = [event(number, "session", f"session{number}", operation="start", payload=said, **columns)]
-    for turn in (1, 2):
-        at = number + 3 * turn
-        spent = {"model": "m", "message_id": f"m{at}", "prompt_tokens": number, "completion_tokens": turn}
-        rows.append(event(at, "turn", f"session{number}", turn, operation="start", **columns))
-        rows.append(event(at + 1, "llm", f"session{number}", turn, **spent, **columns))
-    return rows
-
-
 @pytest.fixture
-def team(place: Place) -> "tuple[Place, list[tuple[str, str, int, list[Row]]]]":
-    """Two people on two machines and two repositories; one session of each is on both machines."""
-    ann, ben = TEAM
-    made = [
-        (person, repo, week, work(number, person, repo, week))
-        for number, (person, repo, week) in enumerate(
-            [(ann, "a" * 12, 0), (ann, "b" * 12, 1), (ben, "a" * 12, 1), (ben, "a" * 12, 2)], start=1
-        )
-    ]
-    made = [
-        (person, repo, week, work(100 * n, person, repo, week))
-        for n, (person, repo, week, _) in enumerate(made)
-    ]
-    publish_rows(place, STORES[1], [row for n in (0, 1, 2) for row in made[n][3]], cuts=(4,))
-    publish_rows(place, STORES[0], [row for n in (2, 3, 1) for row in made[n][3]])
-    return place, made
+def team(place: Place) -> "tuple[Place, list[Work]]":
+    """Two people on two machines and two repositories; two sessions are on both machines."""
+    return place, publish_team(place)
 
 
 @pytest.mark.parametrize("by", ["person", "host", "repo", "week"])
-def test_figures_of_a_team_count_once(
-    team: "tuple[Place, list[tuple[str, str, int, list[Row]]]]", by: str
-) -> None:
-    """`locus stats --lake TO --by …` has the sessions, turns, calls and tokens of each, those of two stores once."""
+def test_figures_of_a_team_count_once(team: "tuple[Place, list[Work]]", by: str) -> None:
+    """`locus stats --lake TO --by …` has sessions, turns, calls and tokens of each, shared ones once."""
     place, made = team
     expected: dict[str, list[int]] = {}
     for person, repo, week, rows in made:
@@ -231,7 +199,7 @@ def test_figures_of_a_team_count_once(
 
 
 def test_every_door_answers_and_nothing_is_left(
-    team: "tuple[Place, list[tuple[str, str, int, list[Row]]]]",
+    team: "tuple[Place, list[Work]]",
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -251,9 +219,10 @@ def test_every_door_answers_and_nothing_is_left(
     assert page.returncode == 0 and "<h1>team</h1>" in page.stdout.replace("shared", "team")
     (first, *_) = answer("sql", "--lake", place.uri, "select event_type from timeline('session300_001')")
     assert first == {"event_type": "turn"}
-    for function in ("file_at('a', 'last')", "blob_at('a', 'last')", "(select count(*) from tree_at('last'))",
-                     "(select count(*) from diff_between('last'))", "(select count(*) from history_of('a'))"):  # fmt: skip
-        done = run("sql", "--lake", place.uri, f"select {function}")
+    scalars = [f"select {name}('a', 'last')" for name in ("file_at", "blob_at")]
+    tables = [f"from {name}('last')" for name in ("tree_at", "diff_between", "history_of")]
+    for function in scalars + tables:
+        done = run("sql", "--lake", place.uri, function)
         assert done.returncode == 3 and "locus lake replay" in done.stderr, (function, done.stderr)
     for words in (("sql", "select nothing"), ("sql", "--all-stores", "select 1"), ("stats", "--all-stores")):
         assert run(*words, "--lake", place.uri).returncode in (1, 2)
