@@ -1,10 +1,14 @@
 """`--lake TO` of the verbs that ask: a place instead of a store (docs/lake-questions.md)."""
 
+import contextlib
+import fcntl
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from eventlog.query.lookup import Query
 
 _EVENTS_MAX = 20_000_000
+_PREFIX, _LOCK = "locus-ask-", "lock"
+_LOCKED_WITHIN_S = 60.0
 
 lake_options: Callable[[Any], Any] = options(
     click.option(
@@ -34,15 +40,31 @@ lake_options: Callable[[Any], Any] = options(
 
 @contextmanager
 def lake_directory(lake: str | None) -> Iterator[str]:
-    """A directory of this machine's temporary files, gone afterwards; none without a lake."""
+    """A directory of this machine's temporary files, gone afterwards; none without a lake.
+
+    That of a command which was killed is deleted by the next: nobody holds its lock any more.
+    """
     if lake is None:
         yield ""
         return
-    directory = tempfile.mkdtemp(prefix="locus-lake-")
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    _delete_abandoned()
+    directory = tempfile.mkdtemp(prefix=_PREFIX)
+    with open(f"{directory}/{_LOCK}", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _delete_abandoned() -> None:
+    """Delete what killed commands of this user left. A directory of this minute may not have its lock yet."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _LOCKED_WITHIN_S:
+                with open(path / _LOCK, "rb") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def open_lake(lake: str, directory: str, events_max: int, sql: str | None = None) -> "LakeLog":

@@ -328,7 +328,7 @@ class _Reading:
             raise Corruption(address, error.what, error.offset, VERIFY) from error
         except EventLogError:
             raise
-        except PARSE_ERRORS as error:
+        except (OSError, *PARSE_ERRORS) as error:
             raise Corruption(address, f"it cannot be read ({why_unreadable(error)})", None, VERIFY) from error
 
 

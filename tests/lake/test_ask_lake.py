@@ -2,6 +2,7 @@
 (docs/lake-questions.md)."""
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -290,3 +291,78 @@ def test_a_lake_too_large_is_refused(file_place: Place, tmp_path: Path) -> None:
     assert answer(
         "sql", "--lake", file_place.uri, "--lake-events", 5, "select count(*) as n from events"
     ) == [{"n": 5}]
+
+
+def test_what_a_killed_command_left_goes_with_the_next(
+    file_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory whose command was killed is deleted by the next one; that of one at work stays."""
+    publish_rows(file_place, STORES[0], [event(1, "action", "session1", 1)])
+    scratch = tmp_path / "scratch"
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    for name in ("locus-ask-dead", "locus-ask-live", "locus-ask-new", "other"):
+        (scratch / name).mkdir(parents=True)
+        (scratch / name / "lock").touch()
+        os.utime(scratch / name, (0, 0) if name != "locus-ask-new" else None)
+    with open(scratch / "locus-ask-live/lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run("sql", "--lake", file_place.uri, "select 1").returncode == 0
+    assert sorted(path.name for path in scratch.iterdir()) == ["locus-ask-live", "locus-ask-new", "other"]
+
+
+def test_sessions_of_two_machines_do_not_end_each_other() -> None:
+    """An active session stays active when its agent opens another elsewhere; in one store it would not."""
+    logs = [[event(n, "session", f"session{n}", operation="start")] for n in (0, 1)]
+    question = "select status, end_reason from sessions order by first_position"
+    with lake_of(logs) as log:
+        assert log.query(question).rows == [("active", None)] * 2
+        assert log.query("select active_sessions, total_sessions from sessions_master").rows == [(2, 2)]
+    with lake_of([logs[0] + logs[1]]) as log:
+        assert log.query(question).rows == [("closed", "superseded"), ("active", None)]
+
+
+def test_a_declared_focus_stays_on_its_machine() -> None:
+    """What was declared before an agent came holds for the session that it opens there, not elsewhere."""
+    said = {"focus": "the kettle"}
+    logs = [
+        [event(0, "session", "declared", operation="start", payload=said)],
+        [event(1, "session", "session1", operation="start", agent_session_id="x1")],
+    ]
+    question = "select focus from sessions where session_id = 'session1'"
+    with lake_of(logs) as log:
+        assert log.query(question).rows == [(None,)]
+    with lake_of([logs[0] + logs[1]]) as log:
+        assert log.query(question).rows == [("the kettle",)]
+
+
+def test_a_turn_of_another_store_gets_its_number_everywhere() -> None:
+    """A turn that the home lacks is numbered after those of the home, in all ids that name it."""
+    start = event(0, "session", "session0", operation="start")
+    home = [event(n, "action", "session0", 1, agent_turn_id="key1") for n in (1, 2, 3)]
+    names = {"context_id": "action:session0_001_004", "extends": ["turn:session0_001", "session:x_session0"]}
+    elsewhere = [
+        event(1, "action", "session0", 2, agent_turn_id="key1"),
+        event(4, "action", "session0", 1, agent_turn_id="key4", **names),
+    ]
+    question = "select event_id, turn, turn_id, context_id, extends from events where event_type = 'action'"
+    with lake_of([elsewhere, [start, *home]]) as log:
+        rows = {int(row[0], 16): row[1:] for row in log.query(question).rows}
+        turns = log.query("select turn, context_id, event_count, store_id from turns order by turn").rows
+    assert {n: row[0] for n, row in rows.items()} == {1: 1, 2: 1, 3: 1, 4: 2}
+    assert rows[4] == (2, "002", "action:session0_002_004", ["turn:session0_002", "session:x_session0"])
+    assert turns == [
+        (1, "turn:session0_001", 3, STORES[1].hex()),
+        (2, "turn:session0_002", 1, STORES[0].hex()),
+    ]
+
+
+def test_a_damaged_publication_is_named(file_place: Place) -> None:
+    """A flipped bit in a page is found by its checksum; the message has the object, and what to run."""
+    rows = [event(n, "action", "session1", 1, tool=f"tool{n}") for n in range(50)]
+    publish_rows(file_place, STORES[0], rows)
+    (path,) = Path(file_place.uri.removeprefix("file://")).rglob("*.parquet")
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    done = run("sql", "--lake", file_place.uri, "select * from events")
+    assert done.returncode == 12 and path.name in done.stderr and "locus lake verify" in done.stderr

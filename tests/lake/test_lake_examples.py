@@ -69,7 +69,7 @@ def test_polars_reads_the_tables(tables: "tuple[Place, str]") -> None:
 def test_the_notebook_has_the_weeks_of_the_team(
     tables: "tuple[Place, str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cells of the notebook run in order, and count what `locus stats --lake` counts by week and person."""
+    """The cells of the notebook run in order, and count what `locus stats --lake` counts."""
     place, catalog = tables
     monkeypatch.setenv("LAKE_CATALOG", catalog)
     names: dict[str, Any] = {}
