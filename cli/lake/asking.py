@@ -1,14 +1,9 @@
 """`--lake TO` of the verbs that ask: a place instead of a store (docs/lake-questions.md)."""
 
 import contextlib
-import fcntl
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -47,6 +42,10 @@ def lake_directory(lake: str | None) -> Iterator[str]:
     if lake is None:
         yield ""
         return
+    import fcntl
+    import shutil
+    import tempfile
+
     _delete_abandoned()
     directory = tempfile.mkdtemp(prefix=_PREFIX)
     with open(f"{directory}/{_LOCK}", "wb") as lock:
@@ -59,6 +58,12 @@ def lake_directory(lake: str | None) -> Iterator[str]:
 
 def _delete_abandoned() -> None:
     """Delete what killed commands of this user left. A directory of this minute may not have its lock yet."""
+    import fcntl
+    import shutil
+    import tempfile
+    import time
+    from pathlib import Path
+
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _LOCKED_WITHIN_S:
@@ -67,11 +72,8 @@ def _delete_abandoned() -> None:
                     shutil.rmtree(path, ignore_errors=True)
 
 
-def open_lake(lake: str, directory: str, events_max: int, sql: str | None = None) -> "LakeLog":
-    """The stores of a place as one log. Args: sql: the only question, where there is one.
-
-    Raises: as `one_machine.opened`.
-    """
+def open_lake(lake: str, directory: str, events_max: int, **asked: Any) -> "LakeLog":
+    """The stores of a place as one log. Args: asked: of `one_machine.opened`. Raises: as that."""
     if store_option() is not None:
         raise usage_error(
             "--store names one store, and --lake what all of a place published; give one of them"
@@ -81,7 +83,7 @@ def open_lake(lake: str, directory: str, events_max: int, sql: str | None = None
 
     place = open_place(lake)
     with Progress("reading the lake") as progress:
-        return one_machine.opened(place, directory, sql, events_max=events_max, progress=progress)
+        return one_machine.opened(place, directory, events_max=events_max, progress=progress, **asked)
 
 
 class _Log(NamedTuple):

@@ -103,7 +103,9 @@ def command(
         go_on_in_child(memory, timeout or None)
         asking: AbstractContextManager[_Asked] = _asking(stores, all_stores)
         if lake is not None:
-            asking = nullcontext(_asked_by(open_lake(lake, directory, lake_events, text)))
+            asking = nullcontext(
+                _asked_by(open_lake(lake, directory, lake_events, sql=text, memory_bytes=memory))
+            )
         with asking as (query_of, table_of), Progress("asking"):
             ask = partial(table_of if form in BINARY else query_of, text, parameters, limits=limits)
             data = _asked(text, limits, lambda: encoded(ask(), form, to_file=output is not None))

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from eventlog.log.numbering import Prefix
     from eventlog.query.lookup import Query
 
-EVENTS_MAX = 20_000_000
-
 # The columns that the fold of projections reads, and those by which their rows are joined.
 _OF_PROJECTIONS = frozenset(
     "position event_id event_type session_id turn turn_id context_id extends agent agent_session_id "
@@ -161,27 +159,29 @@ def opened(
     directory: str,
     sql: "str | None" = None,
     *,
-    events_max: int = EVENTS_MAX,
+    events_max: "int | None" = None,
+    memory_bytes: int = _MEMORY_BYTES,
     progress: "Progressing | None" = None,
 ) -> LakeLog:
-    """The stores of a place as one log, read into `directory`, an empty one that the caller deletes.
+    """The stores of a place as one log, read into a directory that the caller deletes.
 
     Args: sql: the only question that will be asked; only what it needs is read. Raises: NotFound where
     nobody published; Refused for more than `events_max` positions or too little room; QueryError; Corruption.
     """
     columns = _ALL if sql is None else _needed(sql)
-    chains = [chain.read_chain(place, store_id) for store_id in chain.stores_in(place)]
-    chains = [state for state in chains if state.live]
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        known = pool.map(partial(chain.read_chain, place), chain.stores_in(place))
+        chains = [state for state in known if state.live]
     if not chains:
         raise NotFound(f"no store has published to {place.uri}. `locus publish {place.uri}` does.")
     _refuse_large(place, chains, directory, events_max)
     layout = Layout(f"{directory}/log")
     make_directories(REAL, layout)
     reading = _Reading(place, chains, layout, progress)
+    memory_bytes = min(memory_bytes, _MEMORY_BYTES)
     with source.connect() as con:
-        con.execute(
-            f"SET temp_directory = {source.literal(directory)}; SET memory_limit = '{_MEMORY_BYTES}B'"
-        )
+        con.execute(f"SET temp_directory = {source.literal(directory)}")
+        con.execute(f"SET memory_limit = '{memory_bytes}B'")
         reading.settle(con)
         entries = [reading.write(con, number, columns) for number in range(len(chains))]
     entries = [entry for entry in entries if entry.rows]
@@ -192,10 +192,10 @@ def opened(
     return LakeLog(name, layout, view, [state.store_id.hex() for state in chains])
 
 
-def _refuse_large(place: Place, chains: "Sequence[Chain]", directory: str, events_max: int) -> None:
+def _refuse_large(place: Place, chains: "Sequence[Chain]", directory: str, events_max: "int | None") -> None:
     """Refuse what one machine should not read. A position that was erased or collected counts, too."""
     positions = sum(state.end for state in chains)
-    if positions > events_max:
+    if events_max is not None and positions > events_max:
         raise Refused(
             f"{place.uri} has up to {positions:,} events, more than the {events_max:,} that are read here. "
             "Ask the tables of the lake (`locus lake fold`, docs/lake-questions.md), or allow more with "
