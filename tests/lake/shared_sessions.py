@@ -163,7 +163,8 @@ def work(number: int, person: str, repo: str, week: int) -> "list[Row]":
     rows = [event(number, "session", f"session{number}", operation="start", payload=who, **columns)]
     for turn in (1, 2):
         at = number + 3 * turn
-        spent = {"model": "m", "message_id": f"m{at}", "prompt_tokens": number, "completion_tokens": turn}
+        own_id = f"m{at}" if turn == 1 else None  # a call without an id of its provider is its event
+        spent = {"model": "m", "message_id": own_id, "prompt_tokens": number, "completion_tokens": turn}
         rows.append(event(at, "turn", f"session{number}", turn, operation="start", **columns))
         rows.append(event(at + 1, "llm", f"session{number}", turn, **spent, **columns))
     return rows
