@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from eventlog.agents.kit.call import is_global
 from tests.projections import oracle
 
 Row = dict[str, Any]
@@ -167,19 +168,28 @@ def _calls(stores: Stores) -> "dict[str, tuple[Row, str, list[str]]]":
     """By the id of the event that counts: a row of it, its store, and the stores that have the call."""
     rows: dict[Any, list[tuple[Row, str]]] = defaultdict(list)
     for store in sorted(stores):
+        counting = {row["position"] for row in oracle._calls(stores[store]).values()}
         for event in stores[store]:
-            if event["event_type"] == "llm":
-                ids = event["message_id"], event["request_id"]
-                key = event["event_id"] if ids == (None, None) else (event["agent"], *ids)
-                rows[key].append((event, store))
-    found = {}
+            if event["position"] in counting:
+                rows[_call_key(event)].append((event, store))
+    found: dict[str, tuple[Row, str, list[str]]] = {}
     for copies in rows.values():
         best = copies[0]
         for copy in copies[1:]:
             if oracle._weight(copy[0]) > oracle._weight(best[0]):
                 best = copy
-        found[best[0]["event_id"]] = (*best, sorted({store for _, store in copies}))
+        event_id = best[0]["event_id"]
+        known = found[event_id][2] if event_id in found else []  # by the key that it has in another session
+        found[event_id] = (*best, sorted({*known, *(store for _, store in copies)}))
     return found
+
+
+def _call_key(event: Row) -> Any:
+    ids = [id for id in (event["message_id"], event["request_id"]) if id is not None]
+    if not ids:
+        return event["event_id"]
+    session = None if any(map(is_global, ids)) else event["session_id"]
+    return event["agent"], event["message_id"], event["request_id"], session
 
 
 def _call(event: Row) -> Row:

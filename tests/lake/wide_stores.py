@@ -51,6 +51,8 @@ def _fact(draw: st.DrawFn, event_type: "str | None", **columns: Any) -> Row:
         event |= {"operation": draw(st.sampled_from(["end", "resume", None]))}
     if event["event_type"] == "session":
         event["context_id"] = event["context_id"] or f"session:session-{event['session_id']}_"
+    if event["message_id"] == "m1":
+        event["message_id"] = "msg_01a2b"  # unique by itself, unlike the others
     return event | {"payload": json.dumps(event["payload"])}
 
 
@@ -102,18 +104,17 @@ def folded(stores: Stores) -> "dict[str, dict[Any, Row]]":
             "WHERE session_id IN (SELECT session_id FROM work.touched)"
         )
         wide.fold_wide(con, "of_touched", "llm_calls", "turns", "sessions")
-        tables = {
-            name: con.sql(f"FROM {name}").to_arrow_table().to_pylist()
-            for name in (*wide.TABLES, "work.touched")
-        }
-    found: dict[str, dict[Any, Row]] = {}
-    for name, keys in _KEYS.items():
-        found[name] = {_key(row, keys): row for row in tables[name]}
-        assert len(found[name]) == len(tables[name]), f"{name} has two rows of one key"
+        return {name: by_key(name, con.sql(f"FROM {name}").to_arrow_table().to_pylist()) for name in KEYS}
+
+
+def by_key(table: str, rows: "list[Row]") -> "dict[Any, Row]":
+    """The rows of a wide table by what tells them apart."""
+    found = {_key(row, KEYS[table]): row for row in rows}
+    assert len(found) == len(rows), f"{table} has two rows of one key"
     return found
 
 
-_KEYS = {
+KEYS = {
     "wide_calls": ("event_id",),
     "wide_turns": ("session_id", "turn"),
     "wide_sessions": ("session_id",),

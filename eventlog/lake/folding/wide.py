@@ -29,10 +29,24 @@ EVENT_COLUMNS = (
     "cache_write_1h_tokens", "duration_ms", "success", "tree_hash", "anchor_payload",
 )  # fmt: skip
 
-# What makes two rows one call, and which of them counts: as in one store, but positions of several stores are
-# no places in one log. This order does not depend on what is compared first, so only rows that count in their
-# own store can count here.
-_CALL_KEY = ", ".join(part.replace("position", "event_id") for part in d.CALL_KEY)
+
+def _is_global(column: str) -> str:
+    """`agents.kit.call.is_global` in SQL: whether an id is unique by itself."""
+    word = f"regexp_extract({column}, '[A-Za-z0-9]*$')"
+    return f"""CASE WHEN regexp_full_match({word}, '[A-Za-z]*')
+            THEN len({word}) >= 12 AND {word} <> lower({word}) AND {word} <> upper({word})
+            WHEN regexp_full_match({word}, '[0-9]*') THEN len({word}) >= 12 ELSE len({word}) >= 5 END"""
+
+
+# What makes two rows of several stores one call: as in one store, but ids that programs use again (`m0`) name
+# a call of their session alone, since the programs of two stores know nothing of each other. And which of
+# these rows counts: positions of several stores are no places in one log.
+_OF_SESSION = (
+    f"NOT (coalesce({_is_global('message_id')}, false) OR coalesce({_is_global('request_id')}, false))"
+)
+_WITHIN = f"""CASE WHEN message_id IS NULL AND request_id IS NULL THEN event_id
+            WHEN {_OF_SESSION} THEN session_id END"""
+_CALL_KEY = f"agent, message_id, request_id, {_WITHIN}"
 _CALL_ORDER = f"{d.CALL_ORDER.removesuffix('position')}store_id, position"
 
 _HOME_AND_STORES = "arg_min(store_id, rank) AS home, list_sort(list_distinct(list(store_id))) AS stores"
@@ -92,12 +106,13 @@ def texts() -> "list[str]":
 
 def _shared(calls: str) -> str:
     """Of the rows of calls that several stores have: whether it counts over all, and the stores."""
+    several = "GROUP BY 1 HAVING min(store_id) <> max(store_id)"
     return f"""
         SELECT store_id, position, event_id, session_id,
             row_number() OVER (PARTITION BY {_CALL_KEY} ORDER BY {_CALL_ORDER}) = 1 AS counts,
             list_sort(list_distinct(list(store_id) OVER (PARTITION BY {_CALL_KEY}))) AS stores
-        FROM {calls} WHERE hash({_CALL_KEY}) IN (
-            SELECT hash({_CALL_KEY}) FROM {calls} GROUP BY 1 HAVING min(store_id) <> max(store_id))"""
+        FROM {calls} WHERE hash({_CALL_KEY}) IN (SELECT hash({_CALL_KEY}) FROM {calls} {several})
+        OR event_id IN (SELECT event_id FROM {calls} WHERE {_OF_SESSION} {several})"""
 
 
 def _copied_turns(turns: str) -> str:
