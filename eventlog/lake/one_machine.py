@@ -181,8 +181,10 @@ def opened(
     memory_bytes = min(memory_bytes, _MEMORY_BYTES)
     with source.connect() as con:
         con.execute(f"SET temp_directory = {source.literal(directory)}")
-        con.execute(f"SET memory_limit = '{memory_bytes}B'")
+        con.execute(f"SET memory_limit = '{memory_bytes}B'; SET preserve_insertion_order = false")
         reading.settle(con)
+        # How many events come is not known to it, and it would hold all of them to join a few.
+        con.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
         entries = [reading.write(con, number, columns) for number in range(len(chains))]
     entries = [entry for entry in entries if entry.rows]
     until = max((entry.end for entry in entries), default=0)
