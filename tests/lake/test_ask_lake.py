@@ -96,7 +96,7 @@ def _left(event: Row, column: str) -> object:
 @settings(max_examples=examples(8, 200))
 @given(logs=stores())
 def test_each_event_and_each_call_counts_once(logs: "list[list[Row]]") -> None:
-    """Over all stores: every event as its home has it, every call once, by a slow count in Python."""
+    """P3: over all stores every event as its home has it, every call once, by a slow count in Python."""
     ids = {row["event_id"] for log in logs for row in log}
     calls, prompt, completion = tokens_of(logs)
     homes = homes_of(logs)
@@ -176,7 +176,7 @@ def team(place: Place) -> "tuple[Place, list[Work]]":
 
 @pytest.mark.parametrize("by", ["person", "host", "repo", "week"])
 def test_figures_of_a_team_count_once(team: "tuple[Place, list[Work]]", by: str) -> None:
-    """`locus stats --lake TO --by …` has sessions, turns, calls and tokens of each, shared ones once."""
+    """P3: `locus stats --lake TO --by …` has sessions, turns, calls and tokens of each, shared ones once."""
     place, made = team
     expected: dict[str, list[int]] = {}
     for person, repo, week, rows in made:
@@ -205,7 +205,7 @@ def test_every_door_answers_and_nothing_is_left(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Questions, a report, functions and errors leave no file; a function of contents says what to do."""
+    """P5, P7: questions, a report and errors leave no file; a function of contents says what to do."""
     place, _ = team
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -263,7 +263,7 @@ QUESTIONS_OF_FIGURES = (
 
 
 def test_every_question_has_the_columns_that_it_needs(tmp_path: Path, file_place: Place) -> None:
-    """A question for which only some columns are read has the answer that it has with all of them."""
+    """P7: a question for which only some columns are read has the answer that it has with all of them."""
     with Store.open(golden.unpack("transcripts-first", tmp_path).store) as store:
         send(store, file_place, ALL)
     for name in ("all", *views.NAMES):
@@ -297,7 +297,7 @@ def test_a_lake_too_large_is_refused(file_place: Place, tmp_path: Path) -> None:
 def test_what_a_killed_command_left_goes_with_the_next(
     file_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory whose command was killed is deleted by the next one; that of one at work stays."""
+    """P5: a directory whose command was killed is deleted by the next; that of one at work stays."""
     publish_rows(file_place, STORES[0], [event(1, "action", "session1", 1)])
     scratch = tmp_path / "scratch"
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -359,7 +359,7 @@ def test_a_turn_of_another_store_gets_its_number_everywhere() -> None:
 
 
 def test_a_damaged_publication_is_named(file_place: Place) -> None:
-    """A bit that flipped inside of a page is found by its checksum; the message names the object."""
+    """I11: a bit that flipped inside of a page is found by its checksum; the message names the object."""
     texts = Random(0)
     rows = [event(n, "action", "session1", 1, payload={"text": texts.randbytes(50).hex()}) for n in range(99)]
     publish_rows(file_place, STORES[0], rows)
@@ -381,7 +381,7 @@ def unnoticed(data: bytes) -> bytes:
 
 
 def test_a_file_of_another_store_is_named(file_place: Place) -> None:
-    """A publication under the name of another store is damage, not that store's events."""
+    """I11: a publication under the name of another store is damage, not that store's events."""
     publish_rows(file_place, STORES[0], [event(1, "action", "session1", 1)])
     names = [f"stores/{store_id.hex()}/events/{0:020d}.parquet" for store_id in STORES[:2]]
     file_place.create(names[1], file_place.read(names[0]))
