@@ -234,7 +234,7 @@ def test_every_door_answers_and_nothing_is_left(
 
 
 def test_a_question_of_figures_reads_no_payloads(s3_place: Place, s3: S3Server) -> None:
-    """Of a bucket the columns are read that a question can need; its answer is that of all columns."""
+    """I35: of a bucket the columns are read that a question can need; the answer is that of all columns."""
     texts = Random(0)
     rows = [
         event(n, "llm", "session1", 1, model="m", prompt_tokens=n, completion_tokens=1, message_id=f"m{n}",
@@ -282,7 +282,7 @@ def test_every_question_has_the_columns_that_it_needs(tmp_path: Path, file_place
 
 
 def test_a_lake_too_large_is_refused(file_place: Place, tmp_path: Path) -> None:
-    """Above the limit nothing is read, and the message says what to do."""
+    """I35: above the limit nothing is read, and the message says what to do."""
     publish_rows(file_place, STORES[0], [event(n, "action", "session1", 1) for n in range(5)])
     with pytest.raises(Refused, match="--lake-events"):
         one_machine.opened(file_place, str(tmp_path), events_max=4)
@@ -297,7 +297,7 @@ def test_a_lake_too_large_is_refused(file_place: Place, tmp_path: Path) -> None:
 def test_what_a_killed_command_left_goes_with_the_next(
     file_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P5: a directory whose command was killed is deleted by the next; that of one at work stays."""
+    """P5, I5: a directory whose command was killed goes with the next; that of one at work stays."""
     publish_rows(file_place, STORES[0], [event(1, "action", "session1", 1)])
     scratch = tmp_path / "scratch"
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -312,7 +312,7 @@ def test_what_a_killed_command_left_goes_with_the_next(
 
 
 def test_sessions_of_two_machines_do_not_end_each_other() -> None:
-    """An active session stays active when its agent opens another elsewhere; in one store it would not."""
+    """P7: an active session stays so when its agent opens another elsewhere; in one store it would not."""
     logs = [[event(n, "session", f"session{n}", operation="start")] for n in (0, 1)]
     question = "select status, end_reason from sessions order by first_position"
     with lake_of(logs) as log:
@@ -323,7 +323,7 @@ def test_sessions_of_two_machines_do_not_end_each_other() -> None:
 
 
 def test_a_declared_focus_stays_on_its_machine() -> None:
-    """What was declared before an agent came holds for the session that it opens there, not elsewhere."""
+    """P7: what was declared before an agent came holds for the session that it opens there, not elsewhere."""
     said = {"focus": "the kettle"}
     logs = [
         [event(0, "session", "declared", operation="start", payload=said)],
@@ -337,7 +337,7 @@ def test_a_declared_focus_stays_on_its_machine() -> None:
 
 
 def test_a_turn_of_another_store_gets_its_number_everywhere() -> None:
-    """A turn that the home lacks is numbered after those of the home, in all ids that name it."""
+    """I19: a turn that the home lacks is numbered after those of the home, in all ids that name it."""
     start = event(0, "session", "session0", operation="start")
     home = [event(n, "action", "session0", 1, agent_turn_id="key1") for n in (1, 2, 3)]
     names = {"context_id": "action:session0_001_004", "extends": ["turn:session0_001", "session:x_session0"]}
