@@ -229,16 +229,28 @@ def _created(
     scratch: str,
 ) -> "dict[bytes, tuple[FoldedFile, ...]]":
     """Write the files of each store, and create them in the place."""
-    said = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
-    keys = {key: list(rows) for key, rows in groupby(said, key=itemgetter("store_id"))}
+    own = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
+    keys = {key: list(rows) for key, rows in groupby(own, key=itemgetter("store_id"))}
     targets = [
         writing.Target(work.store_id, work.end, work.number, keys.get(work.store_id.hex(), []))
         for work in stores
     ]
     files: dict[bytes, tuple[FoldedFile, ...]] = {work.store_id: () for work in stores}
     for table in stored.TABLES:
-        written = list(writing.written(con, table, made.rows[table], targets, scratch))
-        writing.create(place, written)
-        for file in written:
+        for file in created(con, place, table, made.rows[table], targets, scratch):
             files[file.store_id] += (FoldedFile(file.name, file.size, file.rows),)
+    return files
+
+
+def created(
+    con: "duckdb.DuckDBPyConnection",
+    place: Place,
+    table: str,
+    rows: str,
+    targets: "Sequence[writing.Target]",
+    scratch: str,
+) -> "list[writing.Written]":
+    """Write the rows of a query as files of a table, one for each store, and create them in the place."""
+    files = list(writing.written(con, table, rows, targets, scratch))
+    writing.create(place, files)
     return files

@@ -20,7 +20,7 @@ from eventlog.base.errors import Corruption, NotFound, Refused
 from eventlog.lake import tables
 from eventlog.lake.chain import MERGE, Chain, read_chain, stores_in
 from eventlog.lake.folding import stored, touched, wide, wide_files, writing
-from eventlog.lake.folding.stored import Projected, State
+from eventlog.lake.folding.stored import FoldState, Projected
 from eventlog.lake.folding.task import FoldedFile, brought, connected
 from eventlog.lake.folding.touched import Touched
 from eventlog.lake.folding.wide_files import KEYS, PROJECTION_OF, WideFile, schema_of
@@ -103,20 +103,19 @@ class _Stores:
     @staticmethod
     def of(place: Place, catalog: Any, catalog_uri: str) -> "_Stores":
         """Raises: _ChangedError where the tables are of different states: somebody is at work."""
-        files: dict[bytes, dict[str, Projected]] = defaultdict(dict)
+        files: dict[bytes, list[Projected]] = defaultdict(list)
         for table in PROJECTION_OF.values():
             loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
             for file in map(Projected.of, tables.data_files(place, loaded)):
-                if file.table in files[file.store_id]:
-                    raise _ChangedError(f"two files of store {file.store_id.hex()} in {_full_name(table)}")
-                files[file.store_id][file.table] = file
+                files[file.store_id].append(file)
         for store_id, of_store in files.items():
-            if len(of_store) < len(PROJECTION_OF) or len({file.state for file in of_store.values()}) > 1:
+            made = {file.table for file in of_store}
+            if len(made) < len(PROJECTION_OF) or len({file.state for file in of_store}) > 1:
                 raise _ChangedError(f"the tables have different states of store {store_id.hex()}")
-        return _Stores({store_id: tuple(of_store.values()) for store_id, of_store in files.items()})
+        return _Stores({store_id: tuple(of_store) for store_id, of_store in files.items()})
 
     @property
-    def states(self) -> "dict[bytes, State]":
+    def states(self) -> "dict[bytes, FoldState]":
         return {store_id: files[0].state for store_id, files in self.files.items()}
 
     @property
@@ -174,7 +173,7 @@ def _load_projections(
     files = [file for of_store in stores.files.values() for file in of_store]
 
     def path_of(file: Projected) -> str:
-        return brought(place, file, f"{directory}/{file.table}-{file.store_id.hex()}.parquet")
+        return brought(place, file, f"{directory}/{file.table}-{file.store_id.hex()}-{file.digest}.parquet")
 
     with ThreadPoolExecutor(_AT_ONCE, "locus-lake") as pool:
         paths = dict(zip(files, pool.map(path_of, files), strict=True))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from blake3 import blake3
 
 from eventlog.lake.folding import stored, wide, writing
-from eventlog.lake.folding.stored import STORE_ID, State
+from eventlog.lake.folding.stored import STORE_ID, FoldState
 from eventlog.lake.folding.writing import Written
 from eventlog.log.segment import ROW_GROUP_ROWS
 from eventlog.projections import definitions as d
@@ -79,7 +79,7 @@ def schema_of(table: str) -> "pa.Schema":
     return pa.schema([columns[0], pa.field(STORES, pa.list_(pa.string())), *columns[1:]])
 
 
-def state_of(states: "Mapping[bytes, State]") -> str:
+def state_of(states: "Mapping[bytes, FoldState]") -> str:
     """The hash of what was folded of every store, and of the code that folds all of them together."""
     lines = (f"{id.hex()} {state.end} {state.number} {state.code}" for id, state in sorted(states.items()))
     return blake3("\0".join([_code(), *lines]).encode()).hexdigest(_STATE_DIGITS // 2)
