@@ -34,6 +34,8 @@ def in_all_stores(command: Command) -> Command:
     def run(*arguments: Any, all_stores: bool, **options: Any) -> int | None:
         if not all_stores:
             return command(*arguments, **options)
+        if options.get("lake") is not None:
+            raise usage_error("--lake means all stores of a place; give it without --all-stores")
         if options.get("follow"):
             raise usage_error("--follow goes on in one store; name it with `locus --store DIR`")
         if click.get_current_context().find_root().obj is not None:

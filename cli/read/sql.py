@@ -4,7 +4,7 @@ import datetime
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import eventlog
 from ..access import open_store
 from ..confine import ends_within, go_on_in_child
 from ..exits import usage_error
+from ..lake.asking import lake_directory, lake_options, open_lake
 from ..options import force_option
 from ..output import BINARY, FORMATS, encoded, put
 from ..progress import Progress
@@ -35,6 +36,7 @@ _HOW_TO_ASK = "`locus sql 'describe events'` lists the columns of a view, `locus
 )  # fmt: skip
 @click.option("--store", "stores", metavar="DIR", multiple=True, help="Ask this store; repeatable.")
 @click.option("--all-stores", is_flag=True, help="Ask every store that you have made or recorded into.")
+@lake_options
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--to", "--output", "-o", "output", metavar="FILE", type=click.Path(), help="Write to FILE.")
 @force_option
@@ -61,6 +63,8 @@ def command(
     assignments: tuple[str, ...],
     stores: tuple[str, ...],
     all_stores: bool,
+    lake: str | None,
+    lake_events: int,
     form: str,
     output: str | None,
     force: bool,
@@ -75,6 +79,7 @@ def command(
     docs/sql.md has the views and functions: events, sessions, turns, actions, files, file_versions,
     llm_calls, decisions, errors; file_at(path, turn) and more. `describe turns` shows the columns of a
     view. Nothing can be changed this way. With --store or --all-stores each view has a column store.
+    With --lake each event counts once, however many stores published it (docs/lake-questions.md).
 
     \b
     locus sql "select title, event_count from turns order by event_count desc limit 5"
@@ -89,14 +94,21 @@ def command(
         from eventlog.exports import files
 
         files.check_free(output, force=force)
+    if lake is not None and (stores or all_stores):
+        raise usage_error("--lake means all stores of a place; give it without --store and --all-stores")
     text = _question(query, source)
     parameters = _parameters(assignments)
-    go_on_in_child(memory, timeout or None)
-
     limits = eventlog.Limits(rows_max=rows, timeout_s=timeout or None, memory_bytes=memory)
-    with _asking(stores, all_stores) as (query_of, table_of), Progress("asking"):
-        ask = partial(table_of if form in BINARY else query_of, text, parameters, limits=limits)
-        data = _asked(text, limits, lambda: encoded(ask(), form, to_file=output is not None))
+    with lake_directory(lake) as directory:
+        go_on_in_child(memory, timeout or None)
+        asking: AbstractContextManager[_Asked] = _asking(stores, all_stores)
+        if lake is not None:
+            asking = nullcontext(
+                _asked_by(open_lake(lake, directory, lake_events, sql=text, memory_bytes=memory))
+            )
+        with asking as (query_of, table_of), Progress("asking"):
+            ask = partial(table_of if form in BINARY else query_of, text, parameters, limits=limits)
+            data = _asked(text, limits, lambda: encoded(ask(), form, to_file=output is not None))
     _write(data, output, size, force)
 
 
@@ -104,12 +116,16 @@ def command(
 _Asked = tuple[Callable[..., Any], Callable[..., Any]]
 
 
+def _asked_by(log: Any) -> _Asked:
+    return log.query, log.sql
+
+
 @contextmanager
 def _asking(stores: tuple[str, ...], all_stores: bool) -> Iterator[_Asked]:
     """What gives rows, and what gives an Arrow table: of this store, or of several."""
     if not (stores or all_stores):
         with open_store() as store:
-            yield store.query, store.sql
+            yield _asked_by(store)
         return
     from eventlog import multi_store
 

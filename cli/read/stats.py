@@ -12,9 +12,9 @@ from eventlog.query.prices import PriceSource
 from eventlog.reports import figures, zones
 from eventlog.reports.figures import Figures
 
-from ..access import open_store
 from ..all_stores import in_all_stores
 from ..exits import usage_error
+from ..lake.asking import asked_log, lake_options
 from ..options import json_option, limit_option, rewritten_option, since_option
 from ..output import (
     bars,
@@ -53,18 +53,20 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
 @limit_option(30, most=100_000)
 @rewritten_option
+@lake_options
 @json_option
 @in_all_stores
 def command(
-    dimension: str | None, since: int | None, zone: str, plot: bool, limit: int, want_all: bool, as_json: bool
-) -> None:
+    dimension: str | None, since: int | None, zone: str, plot: bool, limit: int, want_all: bool,
+    lake: str | None, lake_events: int, as_json: bool,
+) -> None:  # fmt: skip
     """Count sessions, turns, tool calls, errors, tokens, and what they cost.
 
     Each model call counts once. Cost is an estimate by public list prices, those of the installed version
     of genai-prices; an unknown model has no cost, and the share of tokens without a price is shown. Weeks
     are those of ISO 8601. A window has five hours, as with subscriptions: it begins with the full hour (UTC)
     of the first call after the last window. A commit counts for its author, a session for the person who
-    worked in it (docs/people.md).
+    worked in it (docs/people.md). With --lake each event counts once, however many stores published it.
     """
     try:
         clock = None if zone == "UTC" else zones.named(zone)
@@ -72,7 +74,7 @@ def command(
         raise usage_error(f"{error}.") from None
     price_list = prices.load()
     dimension = dimension or ("day" if plot else None)
-    with open_store() as store, figures.asking(store) as query, Progress("counting"):
+    with asked_log(lake, lake_events) as log, Progress("counting"), log.asking() as query:
         wanted = (None, dimension) if dimension else (None,)
         rows_by_dimension = figures.tell(query, wanted, price_list, since, rewritten=want_all, zone=clock)
         left_out = 0 if want_all else figures.rewritten_since(query, since)

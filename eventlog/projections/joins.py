@@ -10,7 +10,7 @@ from collections.abc import Callable
 from eventlog.base.types import COMMAND_ARGUMENTS
 from eventlog.projections import asked, calls, fates, resolutions, spans
 from eventlog.projections import definitions as d
-from eventlog.projections.lives import lived
+from eventlog.projections.lives import OF_LOG, lived
 
 MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
 SUBAGENT: d.Columns = (("subagent_type", "VARCHAR", "what kind of subagent; null for the main agent"),)
@@ -251,7 +251,7 @@ def sessions(
         SELECT s.*{replaced}, i.* EXCLUDE (session_id) FROM {stored} AS s{joins} LEFT JOIN (
             SELECT i.session_id, {own} FROM {declared} AS i ASOF LEFT JOIN {handed_on} AS g
                 ON coalesce(g.repo, '') = coalesce(i.repo, '') AND g.agent = i.agent
-                AND g.opened_position < i.opened_position
+                AND (g.{OF_LOG}) = (i.{OF_LOG}) AND g.opened_position < i.opened_position
         ) AS i ON i.session_id = s.session_id"""
 
 

@@ -31,6 +31,11 @@ MAY_GO_ON = (
 # The column `continues` of a session folded alone: empty where no event began it, so another may have.
 NOT_BEGUN = "CASE WHEN {} IS NOT TRUE THEN '' END"
 
+# Which log a session is of. In one log that is 0. Of several that are asked as one (docs/lake-questions.md)
+# each has so many positions, and what is over in one says nothing of another.
+POSITION_BITS = 40
+OF_LOG = f"first_position >> {POSITION_BITS}"
+
 # What one agent calls one session; a session of nobody's name is one by itself.
 _CONVERSATION = "repo, agent, agent_session_id, CASE WHEN agent_session_id IS NULL THEN session_id END"
 
@@ -59,7 +64,7 @@ def lived(sessions: str, idle_hours: "float | None" = None, keys: Keys = ()) -> 
                 lead(started_at) OVER opened AS next_started
             FROM {sessions}
             WINDOW told AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position),
-                opened AS (PARTITION BY {first}repo, agent ORDER BY opened_position)
+                opened AS (PARTITION BY {first}repo, agent, {OF_LOG} ORDER BY opened_position)
         ), parted AS (
             SELECT *, coalesce(lead(is_part) OVER told, false)
                 AND lead(first_position) OVER told > opened_position AS goes_on

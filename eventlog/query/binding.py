@@ -21,7 +21,7 @@ from eventlog.base.layout import Layout
 from eventlog.base.types import COLUMN_NAMES
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
-from eventlog.projections import fold, index, joins, settled, source
+from eventlog.projections import fold, index, joins, lives, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import added, costs, derived, safe, views
 from eventlog.query import functions as of_files
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from eventlog.log.numbering import Prefix
 
 _COLUMNS = frozenset(COLUMN_NAMES)
+
+# The views that say of which log a row is, and the position that shows it.
+_POSITIONS = {
+    "events": "position",
+    "llm_calls": "position",
+    "turns": "first_position",
+    "sessions": "first_position",
+}
 
 # A row of the tail costs some 50 µs through Python; importing pyarrow takes 60 ms.
 _TAIL_BY_ROW_MAX = 3_000
@@ -94,6 +102,8 @@ class Snapshot:
     cache: "ConnectionCache[Bound] | None" = None
     counting: "Counting | None" = None
     people: People = EVERYBODY
+    # Of several logs that are asked as one the name of each: views of `_POSITIONS` have it as `store_id`.
+    homes: "tuple[str, ...]" = ()
 
     def key(self, limits: Limits) -> Hashable:
         """Equal for equal snapshots: they have the same events, whatever the files became meanwhile (I5)."""
@@ -105,7 +115,7 @@ class Snapshot:
         self, con: duckdb.DuckDBPyConnection, *, use_index: bool = True, timeout_s: "float | None" = None
     ) -> "Binding":
         """A first question on a new connection. Args: as `Binding`."""
-        bound = Bound(con, self.view.segment_paths, self.people, is_index_known=not use_index)
+        bound = Bound(con, self.view.segment_paths, self.people, self.homes, is_index_known=not use_index)
         return Binding(bound, self, timeout_s)
 
     def ensure(self) -> None:
@@ -132,6 +142,7 @@ class Bound:
     con: duckdb.DuckDBPyConnection
     files: "list[str]"  # all segments; the connection may read no other files
     people: People = EVERYBODY
+    homes: "tuple[str, ...]" = ()
     generation: "index.Generation | None" = None  # the index that is attached
     is_index_known: bool = False  # whether an index was sought: a locked connection can attach none
     made: set[str] = field(default_factory=set)  # names of the views
@@ -179,7 +190,7 @@ class Bound:
                 select = self._projection(name)
             else:
                 select = views.over_events(name, counts=self.counts, extras=self.extras)
-            self.con.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+            self.con.execute(f"CREATE OR REPLACE VIEW {name} AS {self._with_home(name, select)}")
             self.made.add(name)
 
     def _grow(self, extras: frozenset[str]) -> None:
@@ -208,8 +219,16 @@ class Bound:
             self.has_people = True
         relation = settled.events(relation) if views.SETTLED in self.extras else relation
         shown = added.events(relation, self.people, named=views.PEOPLE in self.extras)
-        self.con.execute(f"CREATE OR REPLACE VIEW events AS {shown}")
+        self.con.execute(f"CREATE OR REPLACE VIEW events AS {self._with_home('events', shown)}")
         self.made.add("events")
+
+    def _with_home(self, name: str, select: str) -> str:
+        """A view with the column `store_id`, where several logs are asked as one (lives.POSITION_BITS)."""
+        if not self.homes or name not in _POSITIONS:
+            return select
+        homes = ", ".join(map(source.literal, self.homes))
+        number = f"({_POSITIONS[name]} >> {lives.POSITION_BITS}) % {len(self.homes)}"
+        return f"SELECT *, ([{homes}])[{number} + 1] AS store_id FROM ({select})"
 
     def plain(self, name: str) -> str:
         """The query of a projection without the columns of `added`."""
