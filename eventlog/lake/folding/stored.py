@@ -98,14 +98,35 @@ def prefix_of(table: str, store_id: bytes) -> str:
 @cache
 def schema_of(table: str) -> "pa.Schema":
     """The columns of a table: `store_id`, then those that the fold makes."""
-    columns = [(name, _ARROW_OF_SQL[kind]) for name, kind, _ in d.COLUMNS_OF[table]]
-    return pa.schema([(STORE_ID, pa.string()), *columns])
+    return arrow_schema(d.COLUMNS_OF[table])
+
+
+def arrow_schema(columns: d.Columns) -> "pa.Schema":
+    """Columns of a projection, with `store_id` before them."""
+    types = [(name, _ARROW_OF_SQL[kind]) for name, kind, _ in columns]
+    return pa.schema([(STORE_ID, pa.string()), *types])
 
 
 def _code() -> str:
     """What defines the fold: its texts, the columns of the tables, and the format of their files."""
-    schemas = [str(schema_of(table)) for table in TABLES]
-    texts = [FORMAT, index.code8(), d.llm_calls("e", "p"), repr(KEYS), *schemas]
+    keys = (STORE_ID,)
+    texts = [
+        FORMAT,
+        index.code8(),
+        d.call_rows("e", keys),
+        d.superseded_calls("e", "p", keys),
+        d.llm_calls("e", "p", keys),
+        d.event_rows("e", keys),
+        d.lifecycle_rows("e", keys),
+        d.token_sums("c", keys),
+        d.turns("p", "t", "u", keys),
+        d.sessions("p", "t", "u", "a", keys),
+        d.master_rows("e", keys),
+        d.master_keys("r", keys),
+        d.sessions_master("s", "k", keys),
+        repr(KEYS),
+        *(str(schema_of(table)) for table in TABLES),
+    ]
     return blake3("\0".join(texts).encode()).hexdigest(_CODE_DIGITS // 2)
 
 

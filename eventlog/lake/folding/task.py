@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
 # What DuckDB may hold before it writes to the task's directory.
 MEMORY_BYTES = 2 << 30
 
-_MASTER_KEYS = pa.schema(
-    [(name, pa.list_(pa.string()) if kind == "VARCHAR[]" else pa.string()) for name, kind, _ in d.MASTER_KEYS]
-).set(len(d.MASTER_KEYS) - 1, pa.field("position", pa.int64()))
+# What tells the events of stores apart, before every key.
+KEYS = (stored.STORE_ID,)
+
+_MASTER_KEYS = stored.arrow_schema(d.MASTER_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,10 @@ def run(task: Task) -> "list[Folded]":
 
 
 def _groups(stores: "Sequence[StoreWork]") -> "Iterator[tuple[StoreWork, ...]]":
-    """The stores that one call of the fold takes."""
-    for work in stores:
-        yield (work,)
+    """The stores that one call of the fold takes: those in full, and those that go on from files."""
+    for group in ([w for w in stores if not w.previous], [w for w in stores if w.previous]):
+        if group:
+            yield tuple(group)
 
 
 def _folded(local: LocalEvents, directory: str, stores: "tuple[StoreWork, ...]") -> "list[Folded]":
@@ -142,8 +146,8 @@ class _Made:
 def _in_full(con: "duckdb.DuckDBPyConnection", local: LocalEvents, stores: "tuple[StoreWork, ...]") -> _Made:
     spans = [(file, 0) for work in stores for file in work.files]
     con.execute(f"CREATE VIEW events AS FROM {local.relation(spans)}")
-    fold.fold(con, "events", fold.STORED)
-    rows = {"llm_calls": d.llm_calls("events", "FROM beaten")}
+    fold.fold(con, "events", fold.STORED, keys=KEYS)
+    rows = {"llm_calls": d.llm_calls("events", "FROM beaten", KEYS)}
     rows |= {table: f"FROM {table}" for table in fold.STORED}
     return _Made(rows, "FROM master_keys")
 
@@ -161,10 +165,10 @@ def _onto_previous(
             return "fresh"
         return local.relation((file, first) for work in stores for file in work.files if file.end > first)
 
-    fold.update(con, "old", "fresh", history)
-    beaten = "SELECT position FROM work.beaten"
-    former = f"SELECT {d.all_of('llm_calls')} FROM old.llm_calls WHERE position NOT IN ({beaten})"
-    rows = {"llm_calls": f"{former} UNION ALL {d.llm_calls('fresh', beaten)}"}
+    fold.update(con, "old", "fresh", history, KEYS)
+    beaten = "SELECT store_id, position FROM work.beaten"
+    former = f"FROM old.llm_calls WHERE (store_id, position) NOT IN ({beaten})"
+    rows = {"llm_calls": f"{former} UNION ALL {d.llm_calls('fresh', beaten, KEYS)}"}
     rows |= {table: f"FROM old.{table}" for table in fold.STORED}
     return _Made(rows, "FROM old.master_keys")
 
@@ -182,10 +186,11 @@ def _load_previous(
     for table in stored.TABLES:
         kind = "VIEW" if table == "llm_calls" else "TABLE"
         files = ", ".join(map(source.literal, paths[table]))
-        con.execute(f"CREATE {kind} old.{table} AS SELECT {d.all_of(table)} FROM read_parquet([{files}])")
-    calls = "(SELECT *, 'llm' AS event_type FROM old.llm_calls)"
-    con.execute(f"CREATE TABLE old.calls AS SELECT key, position, session_id FROM ({d.call_rows(calls)})")
-    con.execute("CREATE TABLE old.beaten AS SELECT position FROM old.calls WHERE false")
+        columns = d.quoted(stored.schema_of(table).names)
+        con.execute(f"CREATE {kind} old.{table} AS SELECT {columns} FROM read_parquet([{files}])")
+    calls = d.call_rows("(SELECT *, 'llm' AS event_type FROM old.llm_calls)", KEYS)
+    con.execute(f"CREATE TABLE old.calls AS SELECT store_id, key, position, session_id FROM ({calls})")
+    con.execute("CREATE TABLE old.beaten AS SELECT store_id, position FROM old.calls WHERE false")
     keys = pa.concat_tables([_MASTER_KEYS.empty_table(), *map(_master_keys_in, paths["sessions_master"])])
     con.register("keys_of_files", keys)
     con.execute("CREATE TABLE old.master_keys AS FROM keys_of_files")
@@ -224,13 +229,15 @@ def _created(
     scratch: str,
 ) -> "dict[bytes, tuple[FoldedFile, ...]]":
     """Write the files of each store, and create them in the place."""
-    work = stores[0]
-    keys = con.sql(f"{made.master_keys} ORDER BY repo").to_arrow_table().to_pylist()
-    targets = [writing.Target(work.store_id, work.end, work.number, keys)]
+    said = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
+    keys = {key: list(rows) for key, rows in groupby(said, key=itemgetter("store_id"))}
+    targets = [
+        writing.Target(work.store_id, work.end, work.number, keys.get(work.store_id.hex(), []))
+        for work in stores
+    ]
     files: dict[bytes, tuple[FoldedFile, ...]] = {work.store_id: () for work in stores}
     for table in stored.TABLES:
-        rows = f"SELECT '{work.store_id.hex()}' AS store_id, * FROM ({made.rows[table]})"
-        written = list(writing.written(con, table, rows, targets, scratch))
+        written = list(writing.written(con, table, made.rows[table], targets, scratch))
         writing.create(place, written)
         for file in written:
             files[file.store_id] += (FoldedFile(file.name, file.size, file.rows),)
