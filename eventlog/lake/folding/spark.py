@@ -185,13 +185,13 @@ def _stop(context: Any) -> None:
 def _stderr_in(log: "IO[bytes]") -> "Iterator[None]":
     """What processes started meanwhile write to stderr goes there: Spark says much while it starts."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     try:
         os.dup2(log.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 @contextmanager
@@ -202,8 +202,8 @@ def _errors(master: str, log: "IO[bytes] | None" = None) -> "Iterator[None]":
     except EventLogError:
         raise
     except Exception as error:  # those of py4j and pyspark have no other common class
-        said = _said(error, log)
-        reason = _reason(said)
+        report = _report(error, log)
+        reason = _reason(report)
         if reason.startswith(_LACKS_PACKAGE):
             text = (
                 f"the workers of {master} lack a package, or have it in another version ({reason}). Install "
@@ -213,20 +213,20 @@ def _errors(master: str, log: "IO[bytes] | None" = None) -> "Iterator[None]":
             text = (
                 f"Spark at {master} ended the work: {reason.rstrip('.')}. Run it again when that is mended."
             )
-        raise EventLogError(text) from RuntimeError(said)
+        raise EventLogError(text) from RuntimeError(report)
 
 
-def _said(error: Exception, log: "IO[bytes] | None") -> str:
-    """All that Spark said of an error. Without its Java process there is only what it printed before."""
-    said = str(error)
+def _report(error: Exception, log: "IO[bytes] | None") -> str:
+    """All that Spark says of an error. Without its Java process there is only what it printed before."""
+    report = str(error)
     if log is not None:
         log.seek(0)
-        said += "\n" + log.read().decode(errors="replace")
-    return said
+        report += "\n" + log.read().decode(errors="replace")
+    return report
 
 
-def _reason(said: str) -> str:
+def _reason(report: str) -> str:
     for pattern in (_OF_PYTHON, _OF_TASK, _OF_JAVA):
-        if found := pattern.findall(said):
+        if found := pattern.findall(report):
             return str(found[-1]).strip()
-    return said.strip().partition("\n")[0]
+    return report.strip().partition("\n")[0]
