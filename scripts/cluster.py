@@ -179,7 +179,8 @@ def free_port():
 def main(arguments):
     options = dict(OPTIONS)
     while len(arguments) > 1 and arguments[0] in options:
-        options[arguments.pop(0)] = arguments.pop(0)
+        name = arguments.pop(0)
+        options[name] = arguments.pop(0)
     if (arguments and arguments[0].startswith("-")) or not options["--workers"].isdigit():
         print(__doc__)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2

@@ -210,9 +210,7 @@ def _errors(master: str, log: "IO[bytes] | None" = None) -> "Iterator[None]":
                 "'locus-eventlog[lake]' there as it is here, for the Python that PYSPARK_PYTHON names."
             )
         else:
-            text = (
-                f"Spark at {master} ended the work: {reason.rstrip('.')}. Run it again when that is mended."
-            )
+            text = f"Spark at {master} ended the work: {reason.rstrip('.')}. Mend that, and run it again."
         raise EventLogError(text) from RuntimeError(report)
 
 
@@ -227,6 +225,6 @@ def _report(error: Exception, log: "IO[bytes] | None") -> str:
 
 def _reason(report: str) -> str:
     for pattern in (_OF_PYTHON, _OF_TASK, _OF_JAVA):
-        if found := pattern.findall(report):
-            return str(found[-1]).strip()
+        if reasons := pattern.findall(report):
+            return str(reasons[-1]).strip()
     return report.strip().partition("\n")[0]
