@@ -110,11 +110,9 @@ def _stored(name: str, value: Any) -> Any:
     return value
 
 
-def publish_rows(place: Place, store_id: bytes, base: int, rows: "list[dict[str, Any]]") -> int:
-    """Create a publication of events without gaps from `base` on; its end."""
-    end = base + len(rows)
+def publish_rows(place: Place, store_id: bytes, base: int, end: int, rows: "list[dict[str, Any]]") -> None:
+    """Create a publication of these events, which have positions in [base, end)."""
     assert place.create(publication_name(store_id, base), file_of_rows(store_id, base, end, rows))
-    return end
 
 
 def rewrite_rows(

@@ -58,9 +58,9 @@ class Killer:
 
 
 def _serve() -> None:
-    for name in ("lake.publish", "lake.place", "store", "query.engine"):
+    for name in ("lake.publish", "lake.place", "lake.folding.driver", "store", "query.engine"):
         import_module(f"eventlog.{name}")
-    for name in ("obstore.store", "locus_cli.main", "locus_cli.lake.publish"):
+    for name in ("obstore.store", "pyiceberg.catalog.sql", "locus_cli.main", "locus_cli.lake.publish"):
         import_module(name)
     out = os.dup(1)
     os.dup2(2, 1)
