@@ -57,7 +57,7 @@ class Fold:
     def done(self) -> "dict[str, Any]":
         """What it did. It prints its answer and nothing else."""
         out, err = self.process.communicate(timeout=_WAIT_S)
-        assert (self.process.returncode, err) == (0, ""), err
+        assert (self.process.returncode, err) == (0, ""), out + err
         answer: dict[str, Any] = json.loads(out)["fold"]
         assert not answer["left"]
         return answer
@@ -131,20 +131,20 @@ def test_after_a_killed_driver_the_next_fold_ends_the_work(
 def test_beside_an_erasure(
     stores: "list[Store]", s3_place: Place, sqlite_catalog: str, s3: S3Server, tmp_path: Path
 ) -> None:
-    """What is erased and published while tasks run is in no row of any table."""
+    """What is erased and published after a task folded it is in no row: the store is folded again."""
     store = stores[-1]
     secret = f"canary-{uuid.uuid4().hex}"
     store.append(
         [{"event_type": "turn", "agent": "script", "agent_session_id": "c", "title": secret, "payload": {}}]
     )
     made.publish_all(s3_place, stores)
-    s3.hold(1, of="PUT", on="/data/")
+    s3.hold(1, of="PUT", on=f"/data/{store.identity.store_id.hex()}/")
     fold = Fold(s3_place, sqlite_catalog, "local[2]")
     wait_for(lambda: s3.counts()["held"])
     erased = run("--store", store.layout.root, "store", "erase", "--secret", secret, "--yes")
     assert erased.returncode == 0, erased.stderr
     made.publish_all(s3_place, stores)
     s3.resume()
-    fold.done()
+    assert fold.done()["folded"] == len(stores)
     assert secret not in str(rows_of_tables(s3_place, sqlite_catalog))
     assert_equal(s3_place, sqlite_catalog, stores)
