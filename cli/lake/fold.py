@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Fold every store from nothing.")
 @json_option
 def command(to: str, catalog: str, master: str | None, full: bool, as_json: bool) -> None:
-    """Make tables of model calls, turns, sessions and their master.
+    """Make tables of turns, sessions and model calls.
 
     Folds each store that published since the last time, as that store itself does it: what SQL shows of it is
     what the tables `lake.llm_calls`, `lake.turns`, `lake.sessions` and `lake.sessions_master` have, under its

@@ -28,6 +28,7 @@ With `keys` (keyed.py) each text folds the logs of many stores, every one as if 
 that go in have these columns, and so has what comes out, the tables of `COLUMNS_OF` in front.
 """
 
+from eventlog.projections.captures import CAPTURE, END_CERTAINTY, START_CERTAINTY
 from eventlog.projections.happened import IMPORTED_AGENTS
 from eventlog.projections.keyed import Keys, led, same, whole
 from eventlog.projections.lives import NOT_BEGUN, lived
@@ -352,8 +353,8 @@ def lifecycle_rows(events: str, keys: Keys = ()) -> str:
             max(CASE WHEN event_type = 'turn' AND operation = 'end' THEN "at" END) AS ended_at,
             arg_min(CASE WHEN event_type = 'snapshot' THEN tree_hash END, position) AS start_tree,
             arg_max(CASE WHEN event_type = 'snapshot' THEN tree_hash END, position) AS end_tree,
-            arg_min(CASE WHEN event_type = 'snapshot' THEN {_CAPTURE} END, position) AS first_look,
-            arg_max(CASE WHEN event_type = 'snapshot' THEN {_CAPTURE} END, position) AS last_look,
+            arg_min(CASE WHEN event_type = 'snapshot' THEN {CAPTURE} END, position) AS first_look,
+            arg_max(CASE WHEN event_type = 'snapshot' THEN {CAPTURE} END, position) AS last_look,
             bool_or(CASE WHEN event_type = 'snapshot' THEN operation = 'turn_end' END) AS end_seen,
             bool_or(CASE WHEN event_type = 'snapshot' THEN NOT success END) AS look_failed,
             arg_max(CASE WHEN (event_type = 'turn' AND operation IN ('end', 'resume'))
@@ -415,8 +416,8 @@ def turns(rows: str, lifecycle: str, tokens: str, keys: Keys = ()) -> str:
             CASE WHEN p.read IS NOT NULL OR len(s.files_read) > 0
                 THEN {_paths("p.read", "s.files_read")} END AS files_read,
             s.decisions, s.actions_taken,
-            t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
-            {_END_CERTAINTY} AS end_certainty,
+            t.start_tree, t.end_tree, {START_CERTAINTY} AS start_certainty,
+            {END_CERTAINTY} AS end_certainty,
             CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM {_REWRITTEN} END AS rewritten,
             s.line_place, p.first_position, p.last_position
         FROM {rows} p
@@ -584,29 +585,6 @@ _TURN_HAPPENED_AT = "coalesce(t.started_at, p.first_at)"
 _IMPORTED = "p.agent = 'git'"
 _REWRITTEN = "'rewritten'"
 _TURN_STATUS = f"CASE WHEN {_IMPORTED} AND t.status = 'active' THEN 'incomplete' ELSE t.status END"
-
-# What a snapshot says of the capture that it records. The rule is that of replay/certainty.py, whose states
-# rest on the same facts.
-_CAPTURE = "{'operation': operation, 'has_tree': tree_hash IS NOT NULL, 'success': success}"
-
-
-def _of_capture(capture: str) -> str:
-    failed, partial = f"NOT {capture}.has_tree", f"NOT {capture}.success"
-    return f"CASE WHEN {failed} THEN 'failed' WHEN {partial} THEN 'partial' ELSE 'exact' END"
-
-
-_NO_TREE = "WHEN t.start_tree IS NULL THEN CASE WHEN t.look_failed THEN 'failed' ELSE 'none' END "
-_START_CERTAINTY = (
-    f"CASE {_NO_TREE}"
-    "WHEN t.first_look.operation IS DISTINCT FROM 'turn_start' THEN 'failed' "
-    f"ELSE {_of_capture('t.first_look')} END"
-)
-_END_CERTAINTY = (
-    "CASE WHEN t.start_tree IS NULL AND t.look_failed AND t.ended IS DISTINCT FROM true THEN 'unfinished' "
-    f"{_NO_TREE}"
-    "WHEN t.closed OR t.end_seen IS DISTINCT FROM true THEN 'unfinished' "
-    f"ELSE {_of_capture('t.last_look')} END"
-)
 
 
 def _span(lifecycle: str, rows: str) -> str:

@@ -44,8 +44,8 @@ STORED = ("turns", "sessions", "sessions_master")
 # rows, the turns of 300,000 events would all be one thread's work.
 WORK = "ATTACH IF NOT EXISTS ':memory:' AS work (ROW_GROUP_SIZE 8192)"
 
-# Gives a relation of the fresh events and at least all others from a position on, in whichever log these are;
-# of the fresh ones alone for None.
+# Gives a relation of at least all events from a position on, of every log the same, and of the fresh ones
+# alone for None.
 History = Callable[["int | None"], str]
 
 
@@ -75,8 +75,8 @@ def fold(
         con.execute(f"CREATE TABLE work.used AS {d.token_sums(counted, keys)}")
         con.execute("DROP TABLE work.rows")
     if "sessions_master" in missing:
-        said = d.master_keys(f"({d.master_rows(events, keys)})", keys)
-        beside = [f"CREATE TABLE {schema}.master_keys AS {said}", *beside]
+        masters = d.master_keys(f"({d.master_rows(events, keys)})", keys)
+        beside = [f"CREATE TABLE {schema}.master_keys AS {masters}", *beside]
     fold_sessions(con, events, "work.used", schema, missing, keys, beside)
     if "sessions_master" in missing:
         master = d.sessions_master(f"{schema}.sessions", f"{schema}.master_keys", keys)
@@ -227,11 +227,21 @@ def _fold_fresh(
     keys: Keys = (),
 ) -> None:
     missing = made - set(known)
+    if keys:
+        history = _with_fresh(con, fresh, history)
     if not known:
         _meet(con, index, fresh, history, keys)
     if "turns" in missing:
         _touch(con, index, fresh, history, keys)
     fold_sessions(con, "work.history", "work.used", "work", missing, keys)
+
+
+def _with_fresh(con: duckdb.DuckDBPyConnection, fresh: str, history: History) -> History:
+    """`history` with all fresh events: those of one log may begin before what is wanted of another."""
+    begin = _first_value(con, f"SELECT min(position) FROM {fresh}")
+    if begin is None:
+        return history
+    return lambda first: history(None if first is None else min(first, begin))
 
 
 def _meet(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History, keys: Keys) -> None:

@@ -13,9 +13,9 @@ def led(keys: Keys, of: str = "") -> str:
     return "".join(f"{of}.{key}, " if of else f"{key}, " for key in keys)
 
 
-def same(keys: Keys, one: str, other: str) -> str:
+def same(keys: Keys, left: str, right: str) -> str:
     """What the condition of a join begins with."""
-    return "".join(f"{one}.{key} = {other}.{key} AND " for key in keys)
+    return "".join(f"{left}.{key} = {right}.{key} AND " for key in keys)
 
 
 def whole(keys: Keys, column: str) -> str:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +14,6 @@ from eventlog.lake import tables
 from eventlog.lake.chain import ERASURE, publication_name, read_chain
 from eventlog.lake.folding import driver, stored
 from eventlog.lake.folding.stored import Projected
-from eventlog.lake.folding.task import Folded, Task
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
@@ -128,6 +128,37 @@ def test_nothing_to_do_writes_nothing(lake: Lake) -> None:
     assert_right(lake)
 
 
+def test_a_store_that_is_too_large_is_divided_by_session(
+    file_place: Place, sqlite_catalog: str, stores: "list[Store]"
+) -> None:
+    """I19, I20: Rows and columns are those of one task, and the next fold goes on from the files of parts."""
+    lake = Lake(file_place, sqlite_catalog)
+    tables.init(file_place, sqlite_catalog)
+    publish_all(file_place, stores[:2])
+    done = driver.fold(file_place, sqlite_catalog, positions_max=40)
+    assert (done.stores, done.folded, done.in_full, done.left) == (2, 2, 2, [])
+    calls, turns, sessions, masters = (len(names) for names in files_named(lake).values())
+    assert calls == masters == 2 and turns == sessions >= 6
+    assert as_stores_show(rows_of_tables(file_place, sqlite_catalog)) == rows_of_stores(*stores[:2])
+    assert driver.fold(file_place, sqlite_catalog).folded == 0
+    session = stores[0].query("SELECT session_id FROM sessions LIMIT 1").rows[0][0]
+    stores[0].append([{"event_type": "intent", "session_id": session, "payload": {}}])
+    publish_all(file_place, stores[:1])
+    done = driver.fold(file_place, sqlite_catalog, positions_max=40)
+    assert (done.folded, done.in_full, len(done.added)) == (1, 0, 4)
+    assert as_stores_show(rows_of_tables(file_place, sqlite_catalog)) == rows_of_stores(*stores[:2])
+    driver.fold(file_place, sqlite_catalog, full=True)
+    assert_right(lake)
+
+
+def test_a_large_store_that_is_damaged_is_named(small: Lake) -> None:
+    """P7: As a small one."""
+    path = Path(small.place.address(publication_name(B, 0)).removeprefix("file://"))
+    path.write_bytes(changed_unnoticed(path.read_bytes()))
+    done = driver.fold(small.place, small.catalog, positions_max=1)
+    assert done.folded == 1 and len(done.left) == 1 and f"store {B.hex()} cannot be folded" in done.left[0]
+
+
 def test_a_store_without_rows_has_files_without_rows(small: Lake) -> None:
     """I30: So tables say of each store what was folded of it; engines read them all the same."""
     publish_rows(small.place, C, 0, 2, [])
@@ -154,14 +185,26 @@ def test_manifests_have_bounds_of_keys_alone(small: Lake) -> None:
                 assert bounded <= {"store_id", *stored.KEYS[name]} and (name == "sessions_master" or bounded)
 
 
+def changed_unnoticed(data: bytes) -> bytes:
+    """A file with one bit of an event id changed, which nothing but the checksum of its page shows."""
+    sound = pq.read_table(pa.BufferReader(data))
+    with pq.ParquetFile(pa.BufferReader(data)) as parquet:
+        column = parquet.metadata.row_group(0).column(parquet.schema_arrow.names.index("event_id"))
+    for offset in range(column.data_page_offset, column.data_page_offset + column.total_compressed_size):
+        changed = data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
+        try:
+            table = pq.read_table(pa.BufferReader(changed))
+            if table.drop_columns("event_id").equals(sound.drop_columns("event_id")) and table != sound:
+                return changed
+        except (OSError, pa.ArrowException):
+            continue
+    raise AssertionError("every change is noticed")
+
+
 def test_a_damaged_store_is_named_and_the_others_are_folded(small: Lake) -> None:
     """I11, P7: A page that was changed: its file, exit code 4; nothing of that store is in a table."""
     path = Path(small.place.address(publication_name(B, 0)).removeprefix("file://"))
-    data = bytearray(path.read_bytes())
-    with pq.ParquetFile(path) as parquet:
-        column = parquet.metadata.row_group(0).column(parquet.schema_arrow.names.index("title"))
-        data[column.data_page_offset + column.total_compressed_size - 3] ^= 0xFF
-    path.write_bytes(data)
+    path.write_bytes(changed_unnoticed(path.read_bytes()))
     done = run("lake", "fold", small.place.uri, "--catalog", small.catalog)
     assert done.returncode == 4 and "Folded 1 store of 2" in done.stderr
     assert f"store {B.hex()} cannot be folded: {path}" in done.stderr.replace("file://", "")
@@ -209,7 +252,7 @@ def runner_after(step: "Callable[[], object]") -> driver.Runner:
     """Runs tasks in this process, and once something else before their results are committed."""
     left = [step]
 
-    def runner(run: "Callable[[Task], list[Folded]]", tasks: "Sequence[Task]") -> "Iterator[list[Folded]]":
+    def runner(run: "Callable[[Any], Any]", tasks: "Sequence[Any]") -> "Iterator[Any]":
         for task in tasks:
             results = run(task)
             while left:
@@ -246,17 +289,18 @@ def test_an_erasure_while_tasks_run_keeps_their_files_out(small: Lake) -> None:
 
 def test_an_erasure_after_the_commit_takes_it_out(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """I30: One whose own commit saw the tables as they were before: the driver asks once more, and mends."""
-    former, done_before = driver._commit, []
+    former, named = driver._commit, []
 
     def commit(*arguments: Any) -> None:
         former(*arguments)
-        if not done_before:
-            done_before.append(True)
+        named.append({Projected.of(name).store_id for name in files_named(small)["turns"]})
+        if len(named) == 1:
             erase(small.place, A)
 
     monkeypatch.setattr(driver, "_commit", commit)
     done = driver.fold(small.place, small.catalog)
     assert {(Projected.of(n).store_id, Projected.of(n).number) for n in done.removed} == {(A, 0)}
+    assert named == [{A, B}, {B}, {A, B}]
     assert_right(small)
 
 

@@ -1,7 +1,7 @@
 """Many stores in one fold: with `keys` each log is folded as if it were alone (docs/lake-tables.md §2)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -57,8 +57,10 @@ def test_keys_add_to_the_texts_and_change_nothing_else(name: str) -> None:
     assert without("zz", keyed) == texts(())[name]
 
 
-def in_order(appended: "Iterable[Event]") -> list[Event]:
+def in_order(appended: Sequence[Event]) -> list[Event]:
     """The events as a log of its own numbers them."""
+    if not appended:
+        return []
     with a_log() as log:
         log.append(*appended)
         return log.events()
@@ -117,10 +119,11 @@ def check_each_alone(logs: Logs) -> None:
 
 def check_step_by_step(known: Logs, fresh: Logs) -> None:
     """Onto an index of `known`, by a merge and by an update, `fresh` gives what a fold of all gives."""
+    every_event = "(FROM known UNION ALL FROM fresh)"
     every = {store: known.get(store, []) + fresh.get(store, []) for store in {**known, **fresh}}
 
     def history(first: "int | None") -> str:
-        return "fresh" if first is None else f"(FROM fresh UNION ALL FROM known WHERE position >= {first})"
+        return "fresh" if first is None else f"(FROM {every_event} WHERE position >= {first})"
 
     with source.connect() as con:
         load(con, "ev", every)
@@ -133,7 +136,6 @@ def check_step_by_step(known: Logs, fresh: Logs) -> None:
         con.execute("DETACH work")
 
         merged = fold.merge(con, "memory", "fresh", history, fold.PROJECTIONS, keys=KEYS)
-        every_event = "(FROM known UNION ALL FROM fresh)"
         merged["llm_calls"] = f"({d.llm_calls(every_event, merged['llm_calls'], KEYS)})"
         for name, relation in merged.items():
             assert rows_of(con, relation) == expected[name], f"{name} by a merge"
@@ -147,11 +149,11 @@ def check_step_by_step(known: Logs, fresh: Logs) -> None:
 
 @st.composite
 def drawn_logs(draw: st.DrawFn) -> Logs:
-    """The logs of two or three stores, with events of their own around some that all have."""
+    """What two or three stores append: events of their own around some that all have."""
     shared = draw(st.lists(events(), max_size=8))
     own = st.lists(events(), max_size=8)
     return {
-        store: in_order([*draw(own), *shared[: draw(st.integers(0, len(shared)))], *draw(own)])
+        store: [*draw(own), *shared[: draw(st.integers(0, len(shared)))], *draw(own)]
         for store in draw(st.sampled_from(("ab", "abc")))
     }
 
@@ -160,19 +162,20 @@ def drawn_logs(draw: st.DrawFn) -> Logs:
 @given(drawn_logs())
 def test_one_fold_of_many_stores_is_the_fold_of_each(logs: Logs) -> None:
     """I20: whatever ids, calls and positions they share, each store's rows are those of its own fold."""
-    check_each_alone(logs)
+    check_each_alone({store: in_order(appended) for store, appended in logs.items()})
 
 
 @settings(max_examples=examples(6, 100))
 @given(drawn_logs(), st.data())
 def test_stores_are_brought_up_to_date_together(logs: Logs, data: st.DataObject) -> None:
     """I19, I20, I21: some stores with nothing new, some with nothing known, each cut wherever it may be."""
-    cuts = {store: data.draw(st.integers(0, len(rows))) for store, rows in logs.items()}
+    known, fresh = {}, {}
+    for store, appended in logs.items():
+        rows = in_order(appended)
+        cut = data.draw(st.integers(0, len(rows)))
+        known[store], fresh[store] = rows[:cut], rows[cut:]
 
-    check_step_by_step(
-        {store: rows[: cuts[store]] for store, rows in logs.items()},
-        {store: rows[cuts[store] :] for store, rows in logs.items()},
-    )
+    check_step_by_step(known, fresh)
 
 
 def session(number: int, session_id: str, operation: str = "start", **columns: Any) -> Event:
@@ -190,7 +193,7 @@ def worked(number: int, session_id: str, **columns: Any) -> Event:
 
 
 def test_copies_of_a_session_stay_apart() -> None:
-    """I20: two stores with one session, one turn and one call: each has its own of everything, once."""
+    """I20, P3: two stores with one session, one turn and one call: each has its own of everything, once."""
 
     def copy(title: str, tokens: int) -> list[Event]:
         asked = {"user_request": title, "files_modified": [title], "line_place": tokens}
@@ -257,17 +260,33 @@ def test_a_call_is_taken_from_a_session_of_its_own_store() -> None:
 
 
 def test_a_session_of_two_stores_is_folded_again_in_both() -> None:
-    """I21: new events of one session id in two stores, one of which did not know it, and a third store with
-    the same session and nothing new."""
+    """I21: new events of one session id in stores that have it at other positions, or did not know it; and a
+    store with the same session and nothing new."""
     begun = [session(1, "s1", title="begun"), worked(2, "s1")]
     fill = [event("intent", 100 + number) for number in range(4)]
     check_step_by_step(
-        {"a": in_order([*fill, *begun]), "b": [], "c": in_order(begun)},
+        {"a": in_order([*fill, *begun]), "b": [], "c": in_order(begun), "d": in_order(begun)},
         {
             "a": in_order([*fill, *begun, worked(3, "s1"), session(4, "s1", "end")])[6:],
             "b": in_order([worked(5, "s1"), worked(6, "s1")]),
             "c": [],
+            "d": in_order([*begun, worked(7, "s1")])[2:],
         },
+    )
+    early, late = [*begun, *fill], [*fill, *begun]  # equally long: new is what comes after
+    check_step_by_step(
+        {"a": in_order(early), "b": in_order(late)},
+        {store: in_order([*known, worked(8, "s1")])[6:] for store, known in (("a", early), ("b", late))},
+    )
+
+
+def test_what_is_new_may_lie_before_what_is_read_again() -> None:
+    """I21: a store of a few events beside a longer one, of which only the end is read again."""
+    long = [*(event("intent", 100 + number) for number in range(6)), session(1, "s1"), call(2, "s1", "m1", 3)]
+    short = [session(1, "s1"), call(2, "s2", "m2", 4), call(3, "s3", "m2", 5)]
+    check_step_by_step(
+        {"a": in_order(long), "b": in_order(short)[:1]},
+        {"a": in_order([*long, call(3, "s1", "m1", 9)])[8:], "b": in_order(short)[1:]},
     )
 
 

@@ -10,26 +10,33 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from eventlog.base.errors import NotFound, Refused
 from eventlog.lake import tables
 from eventlog.lake.chain import MERGE, decode_rewrite, prefix_of, rewrite_name
+from eventlog.lake.folding import divided, stored
 from eventlog.lake.folding import plan as planning
-from eventlog.lake.folding import stored
 from eventlog.lake.folding.plan import Plan
 from eventlog.lake.folding.stored import Projected
-from eventlog.lake.folding.task import Folded, FoldedFile, Task, run
+from eventlog.lake.folding.task import Folded, FoldedFile, run
 from eventlog.lake.place import Place
 
-# Runs tasks wherever it likes, in any order, and gives what each made.
-Runner = Callable[[Callable[[Task], "list[Folded]"], Sequence[Task]], Iterator["list[Folded]"]]
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 
 # How many stores one commit brings: what is killed after it does not fold these again.
 _STORES_AT_ONCE = 2_000
 _ROUNDS = 3  # for stores from which something is erased meanwhile
 _LISTS_AT_ONCE = 16
 _PAUSE_S_MAX = 0.4
+
+
+class Runner(Protocol):
+    """Runs tasks wherever it likes, in any order, and gives what each made."""
+
+    def __call__(self, run: "Callable[[_Given], _Made]", tasks: "Sequence[_Given]", /) -> "Iterator[_Made]":
+        """Args: run: a function of a module, which every machine can import."""
 
 
 @dataclass(slots=True)
@@ -49,15 +56,23 @@ class FoldedLake:
     left: "list[str]" = field(default_factory=list)
 
 
-def in_process(run: "Callable[[Task], list[Folded]]", tasks: "Sequence[Task]") -> "Iterator[list[Folded]]":
+def in_process(run: "Callable[[_Given], _Made]", tasks: "Sequence[_Given]") -> "Iterator[_Made]":
     """The runner of this process: one task after the other, each on all processors."""
     return map(run, tasks)
 
 
-def fold(place: Place, catalog_uri: str, *, runner: Runner = in_process, full: bool = False) -> FoldedLake:
+def fold(
+    place: Place,
+    catalog_uri: str,
+    *,
+    runner: Runner = in_process,
+    full: bool = False,
+    positions_max: int = divided.POSITIONS_MAX,
+) -> FoldedLake:
     """Fold every store that is not up to date, and commit what came of it.
 
-    Args: full: fold every store from nothing. Raises: NotFound without the tables; Refused where others
+    Args: full: fold every store from nothing; positions_max: a store with more of them to fold is divided.
+    Raises: NotFound without the tables; Refused where others
     changed them at each try; EventLogError of the storage or the catalog.
     """
     lake = FoldedLake()
@@ -65,7 +80,7 @@ def fold(place: Place, catalog_uri: str, *, runner: Runner = in_process, full: b
         plan = planning.planned(place, _named(place, catalog_uri), full=full and not number)
         lake.stores = plan.stores
         lake.left = [f"store {store_id.hex()}: {reason}" for store_id, reason in plan.problems.items()]
-        stale = _carry_out(place, catalog_uri, plan, runner, lake)
+        stale = _carry_out(place, catalog_uri, plan, runner, positions_max, lake)
         if not stale:
             return lake
     lake.left += [f"store {id.hex()}: it changed at each of {_ROUNDS} tries; run this again" for id in stale]
@@ -96,13 +111,20 @@ def _made(place: Place, catalog: Any, catalog_uri: str, table: str) -> Any:
     return tables.loaded(place, catalog, catalog_uri, _full_name(table))
 
 
-def _carry_out(place: Place, catalog_uri: str, plan: Plan, runner: Runner, lake: FoldedLake) -> "set[bytes]":
+def _carry_out(
+    place: Place, catalog_uri: str, plan: Plan, runner: Runner, positions_max: int, lake: FoldedLake
+) -> "set[bytes]":
     """Fold and commit what a plan says; the stores from which something was erased meanwhile."""
     stale: set[bytes] = set()
     if plan.ready or any(map(plan.is_dead, plan.seen)):
         stale |= _bring(place, catalog_uri, plan, plan.ready, lake)
-    for results in _batches(runner(run, list(planning.tasks_of(place, plan.works)))):
+    large = [work for work in plan.works if divided.is_large(work, positions_max)]
+    tasks = list(planning.tasks_of(place, (work for work in plan.works if work not in large)))
+    for results in _batches(runner(run, tasks)):
         stale |= _bring(place, catalog_uri, plan, results, lake)
+    for work in large:
+        folded = divided.fold_large(place, work, runner, positions_max)
+        stale |= _bring(place, catalog_uri, plan, [folded], lake)
     return stale
 
 

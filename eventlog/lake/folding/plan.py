@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.lake.chain import Chain, read_chain, stores_in
 from eventlog.lake.folding import stored
-from eventlog.lake.folding.stored import Projected, State
+from eventlog.lake.folding.stored import FoldState, Projected
 from eventlog.lake.folding.task import Folded, FoldedFile, StoreWork, Task
 from eventlog.lake.place import Place
 
@@ -95,12 +95,12 @@ def tasks_of(place: Place, works: "Iterable[StoreWork]") -> "Iterator[Task]":
         yield Task(place.uri, tuple(waiting))
 
 
-def is_current(state: State, chain: Chain) -> bool:
+def is_current(state: FoldState, chain: Chain) -> bool:
     """Whether files of this state are what a fold of the chain would make, merges of its files apart."""
     return _is_usable(state, chain) and state.end == chain.end
 
 
-def _is_usable(state: State, chain: Chain) -> bool:
+def _is_usable(state: FoldState, chain: Chain) -> bool:
     """Whether a fold may go on from files of this state: since then there were no rewrites but merges."""
     return (
         state.code == stored.CODE
@@ -140,7 +140,7 @@ def _previous(place: Place, chain: Chain, files: "list[Projected]") -> "dict[Pro
     return previous
 
 
-def _existing(place: Place, table: str, store_id: bytes, state: State) -> "dict[Projected, int]":
+def _existing(place: Place, table: str, store_id: bytes, state: FoldState) -> "dict[Projected, int]":
     listed = place.list(stored.prefix_of(table, store_id))
     files = {Projected.parse(entry.name): entry.size for entry in listed}
     return {file: size for file, size in files.items() if file is not None and file.state == state}

@@ -45,7 +45,7 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class FoldState:
     """What was folded: the events before `end`, knowing the rewrites up to `number`, by `code`."""
 
     number: int
@@ -70,8 +70,8 @@ class Projected:
         return f"{prefix_of(self.table, self.store_id)}/{state}-{self.digest}.parquet"
 
     @property
-    def state(self) -> State:
-        return State(self.number, self.end, self.code)
+    def state(self) -> FoldState:
+        return FoldState(self.number, self.end, self.code)
 
     @staticmethod
     def parse(name: str) -> "Projected | None":

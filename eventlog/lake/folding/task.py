@@ -110,7 +110,7 @@ def _folded(local: LocalEvents, directory: str, stores: "tuple[StoreWork, ...]")
     """What comes of a group; where it fails, of each of its stores alone and in full."""
     is_full = not stores[0].previous
     try:
-        with _connected(directory) as con, tempfile.TemporaryDirectory(dir=directory) as scratch:
+        with connected(directory) as con, tempfile.TemporaryDirectory(dir=directory) as scratch:
             made = _in_full(con, local, stores) if is_full else _onto_previous(con, local, stores, scratch)
             files = _created(con, local.place, made, stores, scratch)
         return [Folded(work.store_id, files[work.store_id], is_full) for work in stores]
@@ -123,7 +123,7 @@ def _folded(local: LocalEvents, directory: str, stores: "tuple[StoreWork, ...]")
 
 
 @contextmanager
-def _connected(directory: str) -> "Iterator[duckdb.DuckDBPyConnection]":
+def connected(directory: str) -> "Iterator[duckdb.DuckDBPyConnection]":
     with source.connect() as con:
         con.execute(
             f"SET temp_directory = {source.literal(directory + '/spill')}; "
@@ -181,7 +181,7 @@ def _load_previous(
     for work in stores:
         for number, file in enumerate(work.previous):
             target = f"{scratch}/{work.store_id.hex()}-{number}.parquet"
-            paths[file.table].append(_whole(place, file, target))
+            paths[file.table].append(brought(place, file, target))
     con.execute("CREATE SCHEMA old")
     for table in stored.TABLES:
         kind = "VIEW" if table == "llm_calls" else "TABLE"
@@ -197,8 +197,8 @@ def _load_previous(
     con.unregister("keys_of_files")
 
 
-def _whole(place: Place, file: Projected, target: str) -> str:
-    """Where a file of before lies on this machine, with the bytes that its name says.
+def brought(place: Place, file: Projected, target: str) -> str:
+    """Where a file of a projection lies on this machine, with the bytes that its name says.
 
     Raises: Corruption, NotFound.
     """
@@ -229,16 +229,28 @@ def _created(
     scratch: str,
 ) -> "dict[bytes, tuple[FoldedFile, ...]]":
     """Write the files of each store, and create them in the place."""
-    said = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
-    keys = {key: list(rows) for key, rows in groupby(said, key=itemgetter("store_id"))}
+    own = con.sql(f"{made.master_keys} ORDER BY store_id, repo").to_arrow_table().to_pylist()
+    keys = {key: list(rows) for key, rows in groupby(own, key=itemgetter("store_id"))}
     targets = [
         writing.Target(work.store_id, work.end, work.number, keys.get(work.store_id.hex(), []))
         for work in stores
     ]
     files: dict[bytes, tuple[FoldedFile, ...]] = {work.store_id: () for work in stores}
     for table in stored.TABLES:
-        written = list(writing.written(con, table, made.rows[table], targets, scratch))
-        writing.create(place, written)
-        for file in written:
+        for file in created(con, place, table, made.rows[table], targets, scratch):
             files[file.store_id] += (FoldedFile(file.name, file.size, file.rows),)
+    return files
+
+
+def created(
+    con: "duckdb.DuckDBPyConnection",
+    place: Place,
+    table: str,
+    rows: str,
+    targets: "Sequence[writing.Target]",
+    scratch: str,
+) -> "list[writing.Written]":
+    """Write the rows of a query as files of a table, one for each store, and create them in the place."""
+    files = list(writing.written(con, table, rows, targets, scratch))
+    writing.create(place, files)
     return files

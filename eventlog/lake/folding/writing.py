@@ -56,6 +56,7 @@ class Target:
     end: int
     number: int
     master_keys: "list[dict[str, Any]]"
+    part: str = ""  # of a store that is divided: which, so that parts without rows have names of their own
 
 
 def written(
@@ -97,6 +98,7 @@ def _by_store(batches: "Iterable[pa.RecordBatch]") -> "Iterator[tuple[str, pa.Re
 
 def _write(table: str, target: Target, parts: "Iterable[pa.RecordBatch]", path: str) -> Written:
     metadata = {"locus.format": stored.FORMAT, "locus.store_id": target.store_id.hex()}
+    metadata |= {"locus.part": target.part} if target.part else {}
     if table == "sessions_master":
         metadata[MASTER_KEYS] = jsontext.encode(target.master_keys).decode()
     schema = stored.schema_of(table)
