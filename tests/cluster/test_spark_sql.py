@@ -26,8 +26,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples/spark_sql.py"
 # What both engines are asked.
 QUESTIONS = (
     "SELECT event_type, count(*) AS events, max(position) AS newest FROM lake.events GROUP BY event_type",
-    "SELECT model, sum(prompt_tokens) AS tokens, count(*) AS calls FROM lake.llm_calls GROUP BY model",
-    "SELECT t.store_id, count(*) AS turns, sum(t.tokens_used) AS tokens, max(s.last_at) AS newest "
+    "SELECT model, CAST(sum(prompt_tokens) AS BIGINT) AS tokens, count(*) AS calls FROM lake.llm_calls "
+    "GROUP BY model",
+    "SELECT t.store_id, count(*) AS turns, CAST(sum(t.tokens_used) AS BIGINT) AS tokens, max(s.last_at) AS at "
     "FROM lake.turns t JOIN lake.sessions s ON s.store_id = t.store_id AND s.session_id = t.session_id "
     "GROUP BY t.store_id",
 )
