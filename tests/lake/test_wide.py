@@ -99,7 +99,7 @@ def column(rows: "dict[Any, Row]", *names: str) -> "list[Any]":
 
 
 def test_the_home_is_the_store_with_most_events() -> None:
-    """The home's positions and words count; what only another store has comes after them."""
+    """P3: The home's positions and words count; what only another store has comes after them."""
     shared = [event(1), event(2)]
     few, most = [event(9, path="x"), *shared], [*shared, event(3), event(4)]
     found = folded({A: store_of(*few), B: store_of(*most, first=50)})
@@ -109,14 +109,14 @@ def test_the_home_is_the_store_with_most_events() -> None:
 
 
 def test_of_equal_homes_the_one_with_the_lowest_id_counts() -> None:
-    """Whatever the order in which stores come."""
+    """P3: Whatever the order in which stores come."""
     for order in ((B, A), (A, B)):
         (session,) = folded({id: store_of(event(1), event(2)) for id in order})["wide_sessions"].values()
         assert session["store_id"] == A
 
 
 def test_an_event_that_the_home_lacks_comes_from_the_next_store() -> None:
-    """In the order of the stores of a session, however many have it."""
+    """P3: In the order of the stores of a session, however many have it."""
     home, second, third = [event(n) for n in (1, 2, 3)], [event(1), event(7)], [event(8), event(7)]
     found = folded({C: store_of(*home), B: store_of(*second, first=30), A: store_of(*third, first=60)})
     (session,) = found["wide_sessions"].values()
@@ -124,7 +124,7 @@ def test_an_event_that_the_home_lacks_comes_from_the_next_store() -> None:
 
 
 def test_the_best_row_of_a_call_counts_in_its_session_alone() -> None:
-    """An earlier row of an answer that another store imported in another session counts nowhere."""
+    """P3: An earlier row of an answer that another store imported in another session counts nowhere."""
     early, late = call(1, 5), call(2, 700, session_id="t")
     found = folded({A: store_of(early), B: store_of(late)})
     assert column(found["wide_calls"], "session_id", "prompt_tokens", "stores") == [("t", 700, [A, B])]
@@ -135,20 +135,20 @@ def test_the_best_row_of_a_call_counts_in_its_session_alone() -> None:
 
 
 def test_of_equal_rows_of_a_call_that_of_the_lowest_store_counts() -> None:
-    """Positions of several stores are no places in one log."""
+    """P3: Positions of several stores are no places in one log."""
     found = folded({B: store_of(call(1, 5)), A: store_of(call(2, 5, session_id="t"), first=70)})
     assert column(found["wide_calls"], "session_id", "store_id") == [("t", A)]
 
 
 def test_calls_without_ids_are_their_events() -> None:
-    """Two of equal figures at one position in two stores are two, and a copy is none."""
+    """P3: Two of equal figures at one position in two stores are two, and a copy is none."""
     first, second = call(1, 5, message_id=None), call(2, 5, message_id=None, session_id="t")
     found = folded({A: store_of(first), B: store_of(second), C: store_of(second)})
     assert column(found["wide_calls"], "session_id", "stores") == [("s", [A]), ("t", [B, C])]
 
 
 def test_an_id_that_programs_use_again_names_calls_of_one_session() -> None:
-    """`m0` in the sessions of two stores are two calls; its copies in one session are one."""
+    """P3: `m0` in the sessions of two stores are two calls; its copies in one session are one."""
     found = folded(
         {
             A: store_of(call(1, 5, message_id="m0")),
@@ -160,7 +160,7 @@ def test_an_id_that_programs_use_again_names_calls_of_one_session() -> None:
 
 
 def test_calls_outside_of_sessions_count_once() -> None:
-    """They touch no session, and `stores` names all that have them."""
+    """P3: They touch no session, and `stores` names all that have them."""
     outside = call(1, 5, session_id=None, turn=None)
     found = folded({A: store_of(outside), B: store_of(outside)})
     assert column(found["wide_calls"], "store_id", "stores", "prompt_tokens") == [(A, [A, B], 5)]
@@ -168,7 +168,7 @@ def test_calls_outside_of_sessions_count_once() -> None:
 
 
 def test_turns_meet_by_the_agents_own_id() -> None:
-    """The home keeps its numbers; what only others know comes after, in the order of stores and numbers."""
+    """P3: The home keeps its numbers; what only others know comes after, in their order."""
     home = [event(n, turn=n, agent_turn_id=f"x{n}") for n in (1, 2, 3)]
     other = [
         event(14, "turn", turn=1, agent_turn_id="x4", context_id="turn:s_001", title="Fourth"),
@@ -188,7 +188,7 @@ def test_turns_meet_by_the_agents_own_id() -> None:
 
 
 def test_turns_without_an_id_meet_by_their_number() -> None:
-    """With turns of another store that have none, either."""
+    """P3: With turns of another store that have none, either."""
     found = folded(
         {A: store_of(event(1), event(2)), B: store_of(event(3)), C: store_of(event(4, agent_turn_id="x"))}
     )
@@ -196,7 +196,7 @@ def test_turns_without_an_id_meet_by_their_number() -> None:
 
 
 def test_a_turn_that_another_session_has_too_belongs_to_the_one_that_began_first() -> None:
-    """A fork whose parent only another store has: copied turns count in the parent, also without any call."""
+    """P3: A fork whose parent only another store has: copied turns count in the parent, even without calls."""
     start = event(5, "turn", operation="start", agent_turn_id="x")
     parent = [event(1, turn=None), start, event(6, agent_turn_id="x")]
     own = event(8, turn=2, agent_turn_id="y")
@@ -206,7 +206,7 @@ def test_a_turn_that_another_session_has_too_belongs_to_the_one_that_began_first
 
 
 def test_only_sessions_that_stores_share_are_folded_once_more() -> None:
-    """All others keep the rows of their store, and nobody reads their events."""
+    """P3: All others keep the rows of their store, and nobody reads their events."""
     shared, own = event(1), event(2, session_id="t")
     found = folded({A: store_of(shared, own), B: store_of(shared)})
     assert set(found["work.touched"]) == {"s"}
