@@ -133,7 +133,7 @@ def test_an_older_state_never_replaces_a_newer(small: Lake, monkeypatch: pytest.
 
 
 def test_events_that_no_store_folded_are_not_read(small: Lake) -> None:
-    """I30: What was published since, and merged into a file with others, waits for the tables of its store."""
+    """I30: What was published since, and merged into a file of before, waits for the tables of its store."""
     before = wide_rows(small)
     later = {"position": 3, "event_id": "later", "event_type": "intent", "session_id": "s0", "turn": 2}
     more = {**later, "event_kind": "fact", "source": "agent"}
