@@ -196,7 +196,7 @@ def test_turns_without_an_id_meet_by_their_number() -> None:
 
 
 def test_a_turn_that_another_session_has_too_belongs_to_the_one_that_began_first() -> None:
-    """P3: A fork whose parent only another store has: copied turns count in the parent, without calls, too."""
+    """P3: A fork whose parent only another store has: copied turns count in the parent, calls or not."""
     start = event(5, "turn", operation="start", agent_turn_id="x")
     parent = [event(1, turn=None), start, event(6, agent_turn_id="x")]
     own = event(8, turn=2, agent_turn_id="y")
