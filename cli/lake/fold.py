@@ -27,7 +27,8 @@ def command(to: str, catalog: str, master: str | None, full: bool, as_json: bool
 
     Folds each store that published since the last time, as that store itself does it: what SQL shows of it is
     what the tables `lake.llm_calls`, `lake.turns`, `lake.sessions` and `lake.sessions_master` have, under its
-    policy. Can be repeated and stopped anywhere, any number at once. Exit code 4 where a store cannot be
+    policy. The tables `lake.wide_calls`, `lake.wide_turns` and `lake.wide_sessions` have everything once over
+    all stores. Can be repeated and stopped anywhere, any number at once. Exit code 4 where a store cannot be
     read: it is listed, and the others are folded.
     """
     from eventlog.lake.folding import driver

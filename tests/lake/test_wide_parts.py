@@ -14,15 +14,8 @@ from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, project
 from tests.lake.conftest import Lake
 from tests.lake.publishing import new_store
-from tests.lake.test_wide_tables import (
-    differences,
-    expected_rows,
-    fold,
-    make_tables,
-    publish_all,
-    rows_of,
-    wide_rows,
-)
+from tests.lake.test_wide_tables import fold, make_tables, publish_all
+from tests.lake.wide_lakes import assert_wide_right, rows_of
 
 
 @pytest.fixture
@@ -35,7 +28,7 @@ def publish_and_fold(lake: Lake, *stores: Store) -> None:
     publish_all(lake.place, stores)
     make_tables(lake)
     assert not fold(lake)["left"]
-    assert differences(wide_rows(lake), expected_rows(lake.place, stores)) == []
+    assert_wide_right(lake)
 
 
 # -- live ------------------------------------------------------------------------------------------

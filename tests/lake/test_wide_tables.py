@@ -1,25 +1,26 @@
 """The wide tables of a lake of real stores: `locus lake fold`, as a process."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from eventlog.lake import tables
-from eventlog.lake.folding import wide
+from eventlog.lake.chain import ERASURE, MERGE, read_chain
+from eventlog.lake.folding import driver, wide, wide_driver, wide_files, writing
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
 from tests.golden import stores as golden
-from tests.lake import wide_oracle
 from tests.lake.conftest import Lake
-from tests.lake.publishing import live_table, set_policy
+from tests.lake.folded import publish_rows, rewrite_rows
+from tests.lake.publishing import set_policy
 from tests.lake.small import answer, run
-from tests.lake.test_wide import of_tables
-from tests.lake.wide_stores import by_key
-from tests.projections.test_fold import differences
+from tests.lake.test_fold import A, B, grow
+from tests.lake.wide_lakes import assert_wide_right, rows_of, wide_rows
 
 # All that the fold reads leaves.
 WIDE = Policy(texts=True, paths=True, people="full")
@@ -53,37 +54,6 @@ def make_tables(lake: Lake) -> None:
     answer("lake", "commit", lake.place.uri, "--catalog", lake.catalog)
 
 
-def rows_of(lake: Lake, *names: str) -> "dict[str, list[dict[str, Any]]]":
-    """All rows of tables, as their reader gives them."""
-    with tables.opened(lake.place, lake.catalog) as opened:
-        loaded = {name: tables.loaded(lake.place, opened, lake.catalog, f"lake.{name}") for name in names}
-        return {name: table.scan().to_arrow().to_pylist() for name, table in loaded.items()}
-
-
-def wide_rows(lake: Lake) -> "dict[str, dict[Any, dict[str, Any]]]":
-    """The wide tables by key, without what only questions complete."""
-    rows = rows_of(lake, *wide.TABLES)
-    return of_tables({name: by_key(name, rows[name]) for name in wide.TABLES})
-
-
-def expected_rows(place: Place, stores: "Sequence[Store]") -> "dict[str, dict[Any, dict[str, Any]]]":
-    """What the rules make of all published events."""
-    events = {
-        store.identity.store_id.hex(): [_plain(row) for row in live_table(store, place).to_pylist()]
-        for store in stores
-    }
-    return of_tables(wide_oracle.wide(events))
-
-
-def _plain(row: "dict[str, Any]") -> "dict[str, Any]":
-    times = {name: _microseconds(value) for name, value in row.items() if isinstance(value, datetime)}
-    return {**row, **times, "payload": row["payload"] or row["anchor_payload"] or "{}"}
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
 def tokens_in(rows: "list[dict[str, Any]]") -> int:
     return sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in rows)
 
@@ -95,7 +65,7 @@ def test_what_stores_share_counts_once(lake: Lake, stores: "list[Store]") -> Non
     make_tables(lake)
     done = fold(lake)
     assert not done["left"] and len(done["wide"]["added"]) == 3
-    assert differences(wide_rows(lake), expected_rows(lake.place, stores)) == []
+    assert_wide_right(lake)
 
     rows = rows_of(lake, "llm_calls", "sessions", "wide_calls", "wide_sessions")
     assert (len(rows["sessions"]), len(rows["wide_sessions"])) == (19, 12)
@@ -107,7 +77,7 @@ def test_what_stores_share_counts_once(lake: Lake, stores: "list[Store]") -> Non
 
 
 def test_a_fold_without_anything_new_changes_nothing(lake: Lake, stores: "list[Store]") -> None:
-    """The files of wide tables say what they were made of; another store makes them again, and only them."""
+    """I30: The files of wide tables say what they were made of; another store makes them again."""
     publish_all(lake.place, stores[:2])
     make_tables(lake)
     first = fold(lake)["wide"]
@@ -119,4 +89,89 @@ def test_a_fold_without_anything_new_changes_nothing(lake: Lake, stores: "list[S
     answer("lake", "commit", lake.place.uri, "--catalog", lake.catalog)
     changed = fold(lake)["wide"]
     assert sorted(changed["removed"]) == sorted(first["added"]) and len(changed["added"]) == 3
-    assert differences(wide_rows(lake), expected_rows(lake.place, stores[:3])) == []
+    assert_wide_right(lake)
+
+
+# -- others at work ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake in a folder with two stores that share a session, folded; and no pauses between tries."""
+    monkeypatch.setattr(wide_driver, "_PAUSE_S_MAX", 0)
+    tables.init(file_place, sqlite_catalog)
+    grow(file_place, A, 0)
+    grow(file_place, B, 0)
+    assert not driver.fold(file_place, sqlite_catalog).left
+    return Lake(file_place, sqlite_catalog)
+
+
+def once_after(monkeypatch: pytest.MonkeyPatch, name: str, action: "Callable[[], object]") -> None:
+    """Let somebody act after the first call of a function of the wide driver."""
+    function, waiting = getattr(wide_driver, name), [action]
+
+    def called(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if waiting:
+            waiting.pop()()
+        return result
+
+    monkeypatch.setattr(wide_driver, name, called)
+
+
+def test_an_older_state_never_replaces_a_newer(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I30: A driver that slept while another folded newer events leaves its files unnamed."""
+
+    def another() -> None:
+        grow(small.place, A, 3)
+        assert not driver.fold(small.place, small.catalog).left
+
+    once_after(monkeypatch, "_created", another)
+    done = wide_driver.fold(small.place, small.catalog, full=True)
+    assert not done.left
+    assert_wide_right(small)
+
+
+def test_events_that_no_store_folded_are_not_read(small: Lake) -> None:
+    """I30: What was published since, and merged into a file of before, waits for the tables of its store."""
+    before = wide_rows(small)
+    later = {"position": 3, "event_id": "later", "event_type": "intent", "session_id": "s0", "turn": 2}
+    more = {**later, "event_kind": "fact", "source": "agent"}
+    publish_rows(small.place, B, 3, 4, [more])
+    live = read_chain(small.place, B).live
+    rows = pq.read_table(pa.BufferReader(small.place.read(live[0].name))).to_pylist()
+    rewrite_rows(small.place, B, 1, MERGE, live, [*rows, more])
+    assert not wide_driver.fold(small.place, small.catalog, full=True).left
+    assert wide_rows(small) == before
+    assert not driver.fold(small.place, small.catalog).left
+    assert_wide_right(small)
+
+
+def test_what_is_erased_while_wide_tables_are_made_leaves_them(
+    small: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I30: No table names files that were made of what was there before; the next fold makes others."""
+
+    def erase() -> None:
+        live = read_chain(small.place, A).live
+        rewrite_rows(small.place, A, 1, ERASURE, live, [])
+
+    once_after(monkeypatch, "_commit", erase)
+    done = wide_driver.fold(small.place, small.catalog, full=True)
+    assert done.left and "rewritten since it was folded" in done.left[0]
+    with tables.opened(small.place, small.catalog) as catalog:
+        for table in wide.TABLES:
+            loaded = tables.loaded(small.place, catalog, small.catalog, f"lake.{table}")
+            assert not tables.data_files(small.place, loaded)
+    assert not driver.fold(small.place, small.catalog).left
+    assert_wide_right(small)
+
+
+def test_a_wide_table_is_divided_into_parts(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part has some row groups; all of them are named at once."""
+    monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr(wide_files, "_PART_GROUPS_MAX", 1)
+    grow(small.place, A, 3)
+    done = driver.fold(small.place, small.catalog).wide
+    assert not done.left and len(done.added) == sum(done.rows.values()) > 3
+    assert_wide_right(small)
