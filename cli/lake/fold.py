@@ -66,5 +66,9 @@ def _tell(done: "FoldedLake") -> None:
         rows = ", ".join(f"{name} {number:,}" for name, number in done.rows.items())
         stores = f"{count(done.folded, 'store')} of {done.stores:,}, {done.in_full:,} in full"
         say(f"Folded {stores}. Rows: {rows}.")
-    if not (done.folded or done.removed or done.left):
+    if done.wide.added:
+        rows = ", ".join(f"{name} {number:,}" for name, number in done.wide.rows.items())
+        once_more = count(done.wide.touched, "session")
+        say(f"Over all stores: {rows}; {once_more} with parts of several stores.")
+    if not (done.folded or done.removed or done.wide.added or done.left):
         say(f"Nothing to fold: the tables have what {count(done.stores, 'store')} published.")

@@ -31,6 +31,7 @@ from tests.lake.folded import (
 from tests.lake.killed import Killer
 from tests.lake.publishing import new_store, set_policy
 from tests.lake.small import answer, objects, run
+from tests.lake.wide_lakes import assert_wide_right
 
 A, B, C = b"\xaa" * 16, b"\xbb" * 16, b"\xcc" * 16
 
@@ -72,6 +73,7 @@ def files_named(lake: Lake) -> "dict[str, set[str]]":
 def assert_right(lake: Lake) -> None:
     """The tables name exactly what a fold of every store from nothing makes."""
     assert set().union(*files_named(lake).values()) == folded_names(lake.place, full=True)
+    assert_wide_right(lake)
 
 
 def grow(place: Place, store_id: bytes, base: int, title: str = "a") -> int:

@@ -1,29 +1,13 @@
 """Sessions, turns and calls of many stores, each once: the rules of docs/lake-tables.md §3 as laws."""
 
-from typing import Any
-
 from hypothesis import given, settings
 
-from eventlog.projections.definitions import ASKED_FOR
 from tests.conftest import examples
 from tests.lake import wide_oracle
-from tests.lake.wide_oracle import Row, Stores
+from tests.lake.wide_lakes import of_tables
+from tests.lake.wide_oracle import Stores
 from tests.lake.wide_stores import folded, stores_that_share
 from tests.projections.test_fold import differences
-
-TABLES = ("wide_calls", "wide_turns", "wide_sessions")
-_NOT_FOLDED = {*ASKED_FOR, "continues"}
-
-
-def of_tables(found: "dict[str, dict[Any, Row]]") -> "dict[str, dict[Any, Row]]":
-    """What folds and the oracle both say."""
-    return {
-        name: {
-            key: {column: value for column, value in row.items() if column not in _NOT_FOLDED}
-            for key, row in found[name].items()
-        }
-        for name in TABLES
-    }
 
 
 @settings(max_examples=examples(25, 600))

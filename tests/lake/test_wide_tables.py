@@ -1,25 +1,19 @@
 """The wide tables of a lake of real stores: `locus lake fold`, as a process."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eventlog.lake import tables
-from eventlog.lake.folding import wide
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
 from tests.golden import stores as golden
-from tests.lake import wide_oracle
 from tests.lake.conftest import Lake
-from tests.lake.publishing import live_table, set_policy
+from tests.lake.publishing import set_policy
 from tests.lake.small import answer, run
-from tests.lake.test_wide import of_tables
-from tests.lake.wide_stores import by_key
-from tests.projections.test_fold import differences
+from tests.lake.wide_lakes import assert_wide_right, rows_of
 
 # All that the fold reads leaves.
 WIDE = Policy(texts=True, paths=True, people="full")
@@ -53,37 +47,6 @@ def make_tables(lake: Lake) -> None:
     answer("lake", "commit", lake.place.uri, "--catalog", lake.catalog)
 
 
-def rows_of(lake: Lake, *names: str) -> "dict[str, list[dict[str, Any]]]":
-    """All rows of tables, as their reader gives them."""
-    with tables.opened(lake.place, lake.catalog) as opened:
-        loaded = {name: tables.loaded(lake.place, opened, lake.catalog, f"lake.{name}") for name in names}
-        return {name: table.scan().to_arrow().to_pylist() for name, table in loaded.items()}
-
-
-def wide_rows(lake: Lake) -> "dict[str, dict[Any, dict[str, Any]]]":
-    """The wide tables by key, without what only questions complete."""
-    rows = rows_of(lake, *wide.TABLES)
-    return of_tables({name: by_key(name, rows[name]) for name in wide.TABLES})
-
-
-def expected_rows(place: Place, stores: "Sequence[Store]") -> "dict[str, dict[Any, dict[str, Any]]]":
-    """What the rules make of all published events."""
-    events = {
-        store.identity.store_id.hex(): [_plain(row) for row in live_table(store, place).to_pylist()]
-        for store in stores
-    }
-    return of_tables(wide_oracle.wide(events))
-
-
-def _plain(row: "dict[str, Any]") -> "dict[str, Any]":
-    times = {name: _microseconds(value) for name, value in row.items() if isinstance(value, datetime)}
-    return {**row, **times, "payload": row["payload"] or row["anchor_payload"] or "{}"}
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
 def tokens_in(rows: "list[dict[str, Any]]") -> int:
     return sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in rows)
 
@@ -95,7 +58,7 @@ def test_what_stores_share_counts_once(lake: Lake, stores: "list[Store]") -> Non
     make_tables(lake)
     done = fold(lake)
     assert not done["left"] and len(done["wide"]["added"]) == 3
-    assert differences(wide_rows(lake), expected_rows(lake.place, stores)) == []
+    assert_wide_right(lake)
 
     rows = rows_of(lake, "llm_calls", "sessions", "wide_calls", "wide_sessions")
     assert (len(rows["sessions"]), len(rows["wide_sessions"])) == (19, 12)
@@ -119,4 +82,4 @@ def test_a_fold_without_anything_new_changes_nothing(lake: Lake, stores: "list[S
     answer("lake", "commit", lake.place.uri, "--catalog", lake.catalog)
     changed = fold(lake)["wide"]
     assert sorted(changed["removed"]) == sorted(first["added"]) and len(changed["added"]) == 3
-    assert differences(wide_rows(lake), expected_rows(lake.place, stores[:3])) == []
+    assert_wide_right(lake)

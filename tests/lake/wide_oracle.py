@@ -5,6 +5,7 @@ means is then said by the oracle of one store's projections. Events are dicts wi
 `types.COLUMNS`, the payload as text.
 """
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,11 +36,12 @@ class _Session:
         return sorted(self.events, key=most_first)
 
     @property
-    def began(self) -> tuple[bool, Any, str]:
-        """What sessions are ordered by: those that began first, then those of which nobody knows."""
+    def order(self) -> tuple[float, float, str]:
+        """What sessions are ordered by: when they began and ended, those of which nobody knows last."""
         rows = [oracle.project(events)["sessions"][self.id] for events in self.events.values()]
-        times = [row["started_at"] for row in rows if row["started_at"] is not None]
-        return not times, min(times, default=None), self.id
+        began = [row["started_at"].timestamp() for row in rows if row["started_at"] is not None]
+        ended = [row["last_at"].timestamp() for row in rows if row["last_at"] is not None]
+        return min(began, default=math.inf), max(ended, default=math.inf), self.id
 
 
 def wide(stores: Stores) -> "dict[str, dict[Any, Row]]":
@@ -66,16 +68,11 @@ def wide(stores: Stores) -> "dict[str, dict[Any, Row]]":
 def _owners(sessions: "dict[str, _Session]") -> "dict[str, str]":
     """The session of each event: of those that have it the one that began first."""
     owners: dict[str, str] = {}
-    for session in sorted(sessions.values(), key=_order):
+    for session in sorted(sessions.values(), key=lambda session: session.order):
         for events in session.events.values():
             for event in events:
                 owners.setdefault(event["event_id"], session.id)
     return owners
-
-
-def _order(session: _Session) -> "tuple[bool, Any, str]":
-    unknown, at, session_id = session.began
-    return unknown, 0 if at is None else at.timestamp(), session_id
 
 
 def _log(session: _Session, owners: "dict[str, str]") -> "tuple[list[Row], dict[int, list[str]]]":

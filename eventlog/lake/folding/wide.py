@@ -91,7 +91,7 @@ def settle(con: "duckdb.DuckDBPyConnection", events: str, sessions: str) -> None
     """Make `work.homes`, `work.copies` and `work.numbers` of the sessions in `work.touched`.
 
     Args: as for `fold_wide`; of `events` store_id, position, event_id, session_id, event_type, agent_turn_id
-    and turn, of `sessions` store_id, session_id, events and started_at.
+    and turn, of `sessions` store_id, session_id, events, started_at and last_at.
     """
     con.execute(f"CREATE TABLE work.homes AS {_homes(sessions)}")
     con.execute(f"CREATE TABLE work.copies AS {_copies(events)}")
@@ -127,11 +127,12 @@ def _copied_turns(turns: str) -> str:
 
 
 def _homes(sessions: str) -> str:
-    """The stores of each touched session in their order, its home first, and when it began."""
+    """The stores of each touched session in their order, its home first, and when it began and ended."""
     return f"""
         SELECT session_id, store_id,
             row_number() OVER (PARTITION BY session_id ORDER BY events DESC, store_id) AS rank,
-            min(started_at) OVER (PARTITION BY session_id) AS began
+            min(started_at) OVER (PARTITION BY session_id) AS began,
+            max(last_at) OVER (PARTITION BY session_id) AS ended
         FROM {sessions} WHERE {_IN_TOUCHED}"""
 
 
@@ -140,8 +141,8 @@ def _copies(events: str) -> str:
     return f"""
         SELECT e.store_id, e.position, e.event_id, e.session_id, h.rank, e.event_type, e.agent_turn_id,
             CASE WHEN e.event_type <> 'session' THEN e.turn END AS turn,
-            row_number() OVER (
-                PARTITION BY e.event_id ORDER BY h.began NULLS LAST, e.session_id, h.rank) = 1 AS counts
+            row_number() OVER (PARTITION BY e.event_id
+                ORDER BY h.began NULLS LAST, h.ended NULLS LAST, e.session_id, h.rank) = 1 AS counts
         FROM {events} e JOIN work.homes h ON h.store_id = e.store_id AND h.session_id = e.session_id
         WHERE e.event_type <> 'sessions'"""
 

@@ -31,7 +31,7 @@ from eventlog.projections.source import literal
 if TYPE_CHECKING:
     import duckdb
 
-_ROUNDS = 3  # where stores are folded, or something is erased, meanwhile
+_ROUNDS = 20  # where stores are folded, or something is erased, meanwhile
 _AT_ONCE = 16
 _PAUSE_S_MAX = 0.4
 
@@ -65,6 +65,7 @@ def fold(place: Place, catalog_uri: str, *, full: bool = False) -> WideLake:
             return lake
         except (ChangedError, NotFound) as error:
             reason = f"{error}; run this again"
+            time.sleep(random.uniform(0, _PAUSE_S_MAX))
         except Corruption as error:
             reason = str(error)
             break
