@@ -1,19 +1,24 @@
 """The wide tables of a lake of real stores: `locus lake fold`, as a process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eventlog.lake import tables
+from eventlog.lake.chain import ERASURE, read_chain
+from eventlog.lake.folding import driver, wide, wide_driver, wide_files, writing
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
 from eventlog.store import Store
 from tests.golden import stores as golden
 from tests.lake.conftest import Lake
+from tests.lake.folded import publish_rows, rewrite_rows
 from tests.lake.publishing import set_policy
 from tests.lake.small import answer, run
-from tests.lake.wide_lakes import assert_wide_right, rows_of
+from tests.lake.test_fold import A, B, grow
+from tests.lake.wide_lakes import assert_wide_right, rows_of, wide_rows
 
 # All that the fold reads leaves.
 WIDE = Policy(texts=True, paths=True, people="full")
@@ -83,3 +88,85 @@ def test_a_fold_without_anything_new_changes_nothing(lake: Lake, stores: "list[S
     changed = fold(lake)["wide"]
     assert sorted(changed["removed"]) == sorted(first["added"]) and len(changed["added"]) == 3
     assert_wide_right(lake)
+
+
+# -- others at work ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake in a folder with two stores that share a session, folded; and no pauses between tries."""
+    monkeypatch.setattr(wide_driver, "_PAUSE_S_MAX", 0)
+    tables.init(file_place, sqlite_catalog)
+    grow(file_place, A, 0)
+    grow(file_place, B, 0)
+    assert not driver.fold(file_place, sqlite_catalog).left
+    return Lake(file_place, sqlite_catalog)
+
+
+def once_after(monkeypatch: pytest.MonkeyPatch, name: str, action: "Callable[[], object]") -> None:
+    """Let somebody act after the first call of a function of the wide driver."""
+    function, waiting = getattr(wide_driver, name), [action]
+
+    def called(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if waiting:
+            waiting.pop()()
+        return result
+
+    monkeypatch.setattr(wide_driver, name, called)
+
+
+def test_an_older_state_never_replaces_a_newer(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I30: A driver that slept while another folded newer events leaves its files unnamed."""
+
+    def another() -> None:
+        grow(small.place, A, 3)
+        assert not driver.fold(small.place, small.catalog).left
+
+    once_after(monkeypatch, "_created", another)
+    done = wide_driver.fold(small.place, small.catalog, full=True)
+    assert not done.left
+    assert_wide_right(small)
+
+
+def test_events_that_no_store_folded_are_not_read(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is published meanwhile in a shared session waits until the tables of its store have it."""
+    before = wide_rows(small)
+    later = {"position": 3, "event_id": "later", "event_type": "intent", "session_id": "s0", "turn": 2}
+    more = {**later, "event_kind": "fact", "source": "agent"}
+    once_after(monkeypatch, "_load_projections", lambda: publish_rows(small.place, B, 3, 4, [more]))
+    assert not wide_driver.fold(small.place, small.catalog, full=True).left
+    assert wide_rows(small) == before
+    assert not driver.fold(small.place, small.catalog).left
+    assert_wide_right(small)
+
+
+def test_what_is_erased_while_wide_tables_are_made_leaves_them(
+    small: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I30: Files that were made of what was there before are named by no table; the next fold makes others."""
+
+    def erase() -> None:
+        live = read_chain(small.place, A).live
+        rewrite_rows(small.place, A, 1, ERASURE, live, [])
+
+    once_after(monkeypatch, "_commit", erase)
+    done = wide_driver.fold(small.place, small.catalog, full=True)
+    assert done.left and "rewritten since it was folded" in done.left[0]
+    with tables.opened(small.place, small.catalog) as catalog:
+        for table in wide.TABLES:
+            loaded = tables.loaded(small.place, catalog, small.catalog, f"lake.{table}")
+            assert not tables.data_files(small.place, loaded)
+    assert not driver.fold(small.place, small.catalog).left
+    assert_wide_right(small)
+
+
+def test_a_wide_table_is_divided_into_parts(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part has some row groups; all of them are named at once."""
+    monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr(wide_files, "_PART_GROUPS_MAX", 1)
+    grow(small.place, A, 3)
+    done = driver.fold(small.place, small.catalog).wide
+    assert not done.left and len(done.added) == sum(done.rows.values()) > 3
+    assert_wide_right(small)
