@@ -23,6 +23,7 @@ from tests.golden import stores as golden
 from tests.lake.conftest import Lake
 from tests.lake.folded import (
     as_stores_show,
+    file_of_rows,
     folded_names,
     publish_rows,
     rewrite_rows,
@@ -238,6 +239,20 @@ def test_a_file_of_before_that_is_another_or_gone_is_not_gone_on_from(small: Lak
         done = fold(small)
         assert (done["folded"], done["in_full"]) == (1, 1)
         assert_right(small)
+
+
+def test_a_publication_that_was_lost_and_made_again(small: Lake) -> None:
+    """I30: What the log had by then may differ, by an erasure: the store is folded from nothing."""
+    fold(small)
+    small.place.delete(publication_name(A, 0))
+    assert (fold(small)["removed"] != []) and B.hex() in files_named(small)["turns"].pop()
+    grow(small.place, A, 0)
+    fold(small)
+    small.place.delete(publication_name(A, 0))
+    small.place.create(publication_name(A, 0), file_of_rows(A, 0, 4, []))
+    done = fold(small)
+    assert (done["folded"], done["in_full"]) == (1, 1)
+    assert_right(small)
 
 
 def test_rows_of_a_store_that_is_gone_go(small: Lake) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from eventlog.base.errors import Corruption, NotFound
-from eventlog.lake.chain import Chain, read_chain, stores_in
+from eventlog.lake.chain import Chain, is_publication, read_chain, stores_in
 from eventlog.lake.folding import stored
 from eventlog.lake.folding.stored import FoldState, Projected
 from eventlog.lake.folding.task import Folded, FoldedFile, StoreWork, Task
@@ -101,11 +101,14 @@ def is_current(state: FoldState, chain: Chain) -> bool:
 
 
 def _is_usable(state: FoldState, chain: Chain) -> bool:
-    """Whether a fold may go on from files of this state: since then there were no rewrites but merges."""
+    """Whether a fold may go on from files of this state: since then there were no rewrites but merges, and
+    nothing was lost and published again, which a publication across the end of then shows."""
+    across = (file.name for file in chain.live if file.base < state.end < file.end)
     return (
         state.code == stored.CODE
         and chain.last_erasure <= state.number <= chain.number
         and state.end <= chain.end
+        and not any(map(is_publication, across))
     )
 
 
