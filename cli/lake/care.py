@@ -28,8 +28,9 @@ def verify(to: str, catalog: str | None, reads: bool, here: bool, as_json: bool)
     """Check what was published, and the tables of it.
 
     Reads names, the ends of all files and the tables of packs: chains without gaps, counts of rows, nothing
-    left of what was erased. Changes nothing. Exit code 1 where something is not as it should be; each such
-    line says what to do.
+    left of what was erased. With --catalog it folds every store from nothing and compares that with the
+    tables that `locus lake fold` made: all rows and columns. Changes nothing. Exit code 1 where something is
+    not as it should be; each such line says what to do.
     """
     from eventlog.lake import verify as checking
     from eventlog.lake.place import open_place
@@ -79,7 +80,8 @@ def maintain(to: str, catalog: str | None, as_json: bool) -> None:
     """Merge small files, and delete what nothing needs any more.
 
     Merges the small files of each store, brings the tables up to that, expires snapshots that are older than
-    a day or reach rows that were erased, and deletes what is left of both. Objects that nothing ever named go
+    a day or reach rows that were erased, and deletes what is left of both, also of the tables that
+    `locus lake fold` made. Objects that nothing ever named go
     after a day. Others may publish, commit and read meanwhile; whoever was killed is finished by the next.
     Exit code 4 where something could not be done, as for want of a right: it is listed.
     """
@@ -105,7 +107,7 @@ def _tell_maintained(done: "Maintained") -> None:
     if done.merged:
         say(f"Merged {count(done.merged, 'file')} into {done.merged_into}.")
     if done.expired:
-        say(f"Expired {count(done.expired, 'snapshot')} of the table.")
+        say(f"Expired {count(done.expired, 'snapshot')} of the tables.")
     if done.deleted:
         say(f"Deleted {count(done.deleted, 'object')}.")
     if not (done.merged or done.expired or done.deleted or done.left):

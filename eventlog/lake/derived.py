@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.lake import tables
-from eventlog.lake.erased import Erased
+from eventlog.lake.erased import ErasedFiles
 from eventlog.lake.place import Place
 
 
@@ -61,7 +61,7 @@ class DerivedTables:
         return state
 
     def take_out(
-        self, state: "list[DerivedTable]", erased: Erased
+        self, state: "list[DerivedTable]", erased: ErasedFiles
     ) -> "tuple[dict[str, list[str]], list[str]]":
         """Take dead files out, one snapshot in each table that has any.
 

@@ -16,7 +16,7 @@ from eventlog.lake.folding.wide_files import WideFile
 TABLES = (*stored.TABLES, *wide.TABLES)
 
 
-class Erased:
+class ErasedFiles:
     """What is dead by the chains of all stores of a place; of `unknown` stores nothing is known, nor said."""
 
     def __init__(self, chains: "Mapping[bytes, Chain]", unknown: "Iterable[bytes]" = ()) -> None:

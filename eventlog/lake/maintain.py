@@ -23,7 +23,7 @@ from eventlog.lake.chain import (
     rewritten_number,
     stores_in,
 )
-from eventlog.lake.erased import Erased, parsed
+from eventlog.lake.erased import ErasedFiles, parsed
 from eventlog.lake.place import Place, StoredObject
 from eventlog.lake.rewrites import deletable
 
@@ -105,7 +105,7 @@ def _expire(
 
     for _ in range(_TRIES):
         table = tables.loaded(place, catalog, catalog_uri, name)
-        erased = Erased(tables.all_chains(place))
+        erased = ErasedFiles(tables.all_chains(place))
         reader = snapshots.Snapshots(place, table)
         reaching = snapshots.reaching_erased(reader, table, erased)
         held = reader.held()
@@ -140,7 +140,7 @@ def _delete_derived(
     The files are listed before the chains are read: so none of them is of a state that is not read yet.
     """
     files = {name: place.list(f"{tables.objects_of(name)}/data") for name in tables.DERIVED}
-    erased = Erased(tables.all_chains(place))
+    erased = ErasedFiles(tables.all_chains(place))
     for name, entries in files.items():
         named = reached[name]
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from eventlog.base.errors import NotFound
-from eventlog.lake.erased import Erased
+from eventlog.lake.erased import ErasedFiles
 from eventlog.lake.files import name_at
 from eventlog.lake.place import Place
 
@@ -53,7 +53,7 @@ class Snapshots:
         return {name_at(self._place, entry.data_file.file_path) for entry in entries}
 
 
-def reaching_erased(snapshots: Snapshots, table: Any, erased: Erased) -> "list[int]":
+def reaching_erased(snapshots: Snapshots, table: Any, erased: ErasedFiles) -> "list[int]":
     """The snapshots with files that an erasure or a narrower policy took out."""
     return [
         snapshot.snapshot_id

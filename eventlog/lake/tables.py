@@ -154,7 +154,7 @@ def commit(
             state = derived.read(derived.names() if names is None else names)
             named = data_files(place, table)
             known = all_chains(place)
-            gone = erased.Erased(known)
+            gone = erased.ErasedFiles(known)
             taken, names = derived.take_out(state, gone)
             done.dead |= taken
             try:

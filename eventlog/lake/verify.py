@@ -24,7 +24,7 @@ from eventlog.lake.chain import (
     stem_of,
     stores_in,
 )
-from eventlog.lake.erased import Erased, parsed
+from eventlog.lake.erased import ErasedFiles, parsed
 from eventlog.lake.findings import AGAIN, COMMIT, MAINTAIN, PUBLISH, READ, RESTORE, LakeFinding
 from eventlog.lake.maintain import named_packs
 from eventlog.lake.merges import read_events
@@ -87,7 +87,7 @@ def verify(
         if source is not None and source.store_id == store_id:
             result.findings += _compared(place, chain, source, result)
     result.files, result.rows = len(rows), sum(rows.values())
-    erased = Erased(chains, unknown)
+    erased = ErasedFiles(chains, unknown)
     result.findings += [_is_left(place, name) for name in listed if parsed(name) and erased.has(name)]
     if catalog_uri is not None:
         table_rows = named.pop(tables.TABLE)
@@ -237,7 +237,7 @@ def _derived_findings(
     where: str,
     chains: "dict[bytes, Chain]",
     named: "dict[str, dict[str, int]]",
-    erased: Erased,
+    erased: ErasedFiles,
     source: "Source | None",
     result: LakeVerified,
 ) -> "Iterator[LakeFinding]":
@@ -277,7 +277,7 @@ def _events_here(place: Place, chain: Chain, source: "Source") -> "pa.Table":
     return pa.concat_tables(parts)
 
 
-def _snapshot_findings(place: Place, catalog_uri: str, erased: Erased) -> "Iterator[LakeFinding]":
+def _snapshot_findings(place: Place, catalog_uri: str, erased: ErasedFiles) -> "Iterator[LakeFinding]":
     """Older snapshots of the tables that reach what was erased."""
     from eventlog.lake import snapshots
     from eventlog.lake.derived import DerivedTables

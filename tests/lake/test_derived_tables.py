@@ -10,7 +10,7 @@ from eventlog.base.errors import Refused
 from eventlog.lake import maintain as maintaining
 from eventlog.lake import tables
 from eventlog.lake.chain import ERASURE, MERGE, POLICY, publication_name, read_chain
-from eventlog.lake.erased import Erased
+from eventlog.lake.erased import ErasedFiles
 from eventlog.lake.folding.stored import TABLES
 from eventlog.lake.place import Place
 from tests.lake.conftest import Lake, S3Server
@@ -26,8 +26,8 @@ def in_two_days() -> float:
     return time.time() + 2 * DAY_S
 
 
-def erased_of(place: Place) -> Erased:
-    return Erased({id: read_chain(place, id) for id in (A, B) if read_chain(place, id).live})
+def erased_of(place: Place) -> ErasedFiles:
+    return ErasedFiles({id: read_chain(place, id) for id in (A, B) if read_chain(place, id).live})
 
 
 SOME = ("turns", "sessions", "wide_turns")
@@ -73,7 +73,7 @@ def stores_named(place: Place, catalog: str, table: str) -> "list[str]":
 
 @pytest.mark.parametrize(("reason", "is_dead"), [(ERASURE, True), (POLICY, True), (MERGE, False)])
 def test_a_name_says_whether_a_file_is_dead(file_place: Place, reason: str, is_dead: bool) -> None:
-    """I30: Dead is what knew fewer erasures or narrower policies of its store; a merge takes nothing out."""
+    """I30, P1: Dead is what knew fewer erasures or narrower policies of its store; merges take nothing."""
     first = publish(file_place, A, 0, 3)
     publish(file_place, B, 0, 3)
     before = projected(file_place, "turns", A, 3, 0)
@@ -89,14 +89,14 @@ def test_a_name_says_whether_a_file_is_dead(file_place: Place, reason: str, is_d
 
 
 def test_what_nobody_can_tell_is_dead(file_place: Place) -> None:
-    """Files of a store without any object, and files that somebody else wrote into a table."""
+    """I30: Files of a store without any object, and files that somebody else wrote into a table."""
     publish(file_place, B, 0, 3)
     erased = erased_of(file_place)
     assert erased.has(projected(file_place, "turns", A, 3, 0))
     assert erased.has("tables/turns/data/00000-0-7d1ab1a6.parquet")
     assert erased.has(f"tables/turns/data/{B.hex()}/00000-0-7d1ab1a6.parquet")
-    assert not Erased({}, unknown=[A]).has(projected(file_place, "turns", A, 3, 0))
-    assert not Erased({}, unknown=[A]).has(wide(file_place, "wide_turns", 2))
+    assert not ErasedFiles({}, unknown=[A]).has(projected(file_place, "turns", A, 3, 0))
+    assert not ErasedFiles({}, unknown=[A]).has(wide(file_place, "wide_turns", 2))
 
 
 def test_a_commit_takes_dead_files_out_of_all_tables(lake: Lake) -> None:
@@ -138,7 +138,7 @@ def test_the_command_names_the_tables(file_place: Place, sqlite_catalog: str) ->
 def test_a_file_that_is_committed_meanwhile_is_seen(
     file_place: Place, sqlite_catalog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: Somebody who folded before an erasure commits after this commit has read the table: tried again."""
+    """P1, I30: A fold of before an erasure that commits after this commit has read the table: tried again."""
     lake_of_two(file_place, sqlite_catalog)
     rewrite(file_place, A, 1, ERASURE, publication_name(A, 0), 0, 3)
     former = tables.chains
@@ -247,12 +247,13 @@ def test_what_a_running_fold_has_created_stays(lake: Lake) -> None:
     assert done.left == [] and not there & {*begun, *former} and set(others) <= there
     assert stores_named(place, catalog, "turns") == [B.hex()]
     assert stores_named(place, catalog, "sessions") == [A.hex(), B.hex()]
+    assert {*files_in(place, catalog, "turns"), *files_in(place, catalog, "sessions")} <= there
 
 
 def test_pieces_of_dead_files_go_and_those_of_a_writer_at_work_stay(
     file_place: Place, sqlite_catalog: str
 ) -> None:
-    """A writer that was killed leaves NAME#NUMBER in a folder, which no list shows."""
+    """I30, P1: A writer that was killed leaves NAME#NUMBER in a folder, which no list shows."""
     lake_of_two(file_place, sqlite_catalog)
     root = Path(file_place.uri.removeprefix("file://"))
     dead = projected(file_place, "turns", A, 2, 0)

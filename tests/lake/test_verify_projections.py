@@ -19,7 +19,7 @@ from eventlog.store import Store
 from tests.golden import stores as golden
 from tests.lake.conftest import Lake
 from tests.lake.derived import files_in
-from tests.lake.publishing import record, send, set_policy
+from tests.lake.publishing import merge, record, send, set_policy
 from tests.lake.small import answer, run
 from tests.lake.test_publish_erasure import erase
 
@@ -129,7 +129,7 @@ def test_a_row_that_differs_is_found(folded: Lake, stores: "list[Store]", table:
     ("table", "column"), [("turns", "user_request"), ("sessions", "files_modified"), ("llm_calls", "model")]
 )
 def test_a_value_that_differs_is_found(folded: Lake, stores: "list[Store]", table: str, column: str) -> None:
-    """Every column counts, and one row that differs is one too much and one that lacks."""
+    """P7: Every column counts, and one row that differs is one too much and one that lacks."""
 
     def change(rows: "pa.Table") -> "pa.Table":
         number = rows.schema.get_field_index(column)
@@ -171,7 +171,7 @@ def test_a_damaged_or_lost_file_is_found(folded: Lake, stores: "list[Store]") ->
 
 
 def test_a_state_that_is_not_the_newest_is_no_finding(folded: Lake, stores: "list[Store]") -> None:
-    """Events published since, and another code: not folded yet, exit code 0; the next fold has them."""
+    """P7: Events published since, and another code: not folded yet, exit code 0; the next fold has them."""
     record(stores[0], 1, "more")
     send(stores[0], folded.place, ALL)
     tables.commit(folded.place, folded.catalog)
@@ -189,9 +189,11 @@ def test_a_state_that_is_not_the_newest_is_no_finding(folded: Lake, stores: "lis
 
 
 def test_an_older_state_is_compared_with_a_fold_up_to_its_end(folded: Lake, stores: "list[Store]") -> None:
-    """What was published since does not matter; a row that differs in it is found all the same."""
-    record(stores[0], 1, "more")
-    send(stores[0], folded.place, ALL)
+    """P7: What was published since, also in one file with what was before, does not matter; the rest does."""
+    for number in range(2):
+        record(stores[0], number, "more")
+        send(stores[0], folded.place, ALL)
+    merge(stores[0], folded.place)
     tables.commit(folded.place, folded.catalog)
     assert findings(folded) == []
     replaced(folded, file_of(folded, "turns", stores[0]), without_a_row)
