@@ -13,7 +13,9 @@ A test asks each S3 server for more, below /-/ (no bucket has such a name):
     GET  /-/counts    {"requests": {"GET": 1, "LIST": 2, …}, "received": bytes, "sent": bytes, "held": false}
     POST /-/reset     counts from zero again, and forgets the rules
     POST /-/rules     {"deny": ["DELETE"]}: such requests are answered 403
-                      {"hold": 5}: the fifth request from now on waits until a reset, and is then not done
+                      {"hold": 5}: the fifth request from now on waits until a reset, and is then not done;
+                      with "of" and "on" only requests of that kind and with that text in their path count
+    POST /-/resume    a request that waits is done
 """
 
 import ctypes
@@ -55,14 +57,15 @@ class Served:
         self._received = self._sent = 0
         self._denied = ()
         self._until_held = None
-        self._held = False
+        self._held_of = self._held_on = ""
+        self._held = self._resumed = False
 
     def __call__(self, environ, start_response):
         path = environ["PATH_INFO"]
         if path.startswith("/-/"):
             return self._control(path[3:], environ, start_response)
         kind = kind_of(environ)
-        if not self._may_go_on(kind, int(environ.get("CONTENT_LENGTH") or 0)):
+        if not self._may_go_on(kind, path, int(environ.get("CONTENT_LENGTH") or 0)):
             start_response("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>a rule of the test</Message></Error>"]
         if not self._heeds_conditions:
@@ -74,18 +77,22 @@ class Served:
             self._sent += len(body)
         return [body]
 
-    def _may_go_on(self, kind, size):
+    def _may_go_on(self, kind, path, size):
         with self._lock:
-            if self._until_held is not None:
+            if self._until_held is not None and self._held_of in ("", kind) and self._held_on in path:
                 self._until_held -= 1
-                if self._until_held <= 0:
-                    self._held = True
-                    while self._held:
-                        self._lock.wait()
+                if self._until_held <= 0 and not self._is_resumed():
                     return False
             self._requests[kind] = self._requests.get(kind, 0) + 1
             self._received += size
             return kind not in self._denied
+
+    def _is_resumed(self):
+        """Wait until a test lets go of this request, while others go on; whether it is to be done."""
+        self._held, self._until_held = True, None
+        while self._held:
+            self._lock.wait()
+        return self._resumed
 
     def _control(self, word, environ, start_response):
         text = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -93,10 +100,15 @@ class Served:
             if word == "reset":
                 self.reset()
                 self._lock.notify_all()
+            elif word == "resume":
+                self._until_held, self._held, self._resumed = None, False, True
+                self._lock.notify_all()
             elif word == "rules":
                 rules = json.loads(text)
                 self._denied = tuple(rules.get("deny", ()))
                 self._until_held = rules.get("hold")
+                self._held_of, self._held_on = rules.get("of", ""), rules.get("on", "")
+                self._resumed = False
             answer = {
                 "requests": self._requests,
                 "received": self._received,

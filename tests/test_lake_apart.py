@@ -27,11 +27,12 @@ def test_a_machine_of_its_own_needs_no_lake() -> None:
     [
         ("obstore", ("eventlog.lake.place",)),
         ("pyiceberg", ("eventlog.lake.files", "eventlog.lake.snapshots", "eventlog.lake.tables")),
+        ("pyspark", ("eventlog.lake.folding.spark",)),
         ("sqlalchemy", ("eventlog.lake.snapshots", "eventlog.lake.tables")),
     ],
 )
 def test_libraries_of_lakes_stay_in_their_modules(library: str, allowed: "tuple[str, ...]") -> None:
-    """The client of storages is known to one module, the library of tables to three (I34)."""
+    """The client of storages is known to one module, the library of tables to three, Spark to one (I34)."""
     users = {
         name
         for name, path in modules("eventlog", "locus_cli").items()

@@ -57,8 +57,14 @@ def verify(to: str, catalog: str | None, reads: bool, here: bool, as_json: bool)
 def _tell_verified(result: "LakeVerified") -> None:
     for finding in result.findings:
         say(f"{finding.where}: {finding.what}. To do: {finding.todo}.")
+    unfolded = [count(len(result.unfolded), "store")] if result.unfolded else []
+    unfolded += ["what is over all stores"] if result.unfolded_wide else []
+    if unfolded:
+        say(f"Not folded yet: {' and '.join(unfolded)}. `locus lake fold` does it.")
     rows = "" if result.table_rows is None else f" The table has {count(result.table_rows, 'row')}."
     compared = f" {count(result.compared, 'file')} compared with the log here." if result.compared else ""
+    if result.projected:
+        compared += f" {count(result.projected, 'file')} of projections compared."
     say(
         f"{count(result.stores, 'store')}: {count(result.files, 'file')} with {count(result.rows, 'row')}, "
         f"{count(result.packs, 'pack')}.{rows}{compared} {count(len(result.findings), 'finding')}."

@@ -1,12 +1,10 @@
 """`locus lake fold`: the projections of all stores that published, as tables."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
-
-import eventlog
 
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
@@ -36,8 +34,7 @@ def command(to: str, catalog: str, master: str | None, full: bool, as_json: bool
     from eventlog.lake.place import open_place
 
     place = open_place(to)
-    with Progress("folding"):
-        runner = driver.in_process if master is None else _on_spark(master)
+    with Progress("folding"), _runner(master) as runner:
         done = driver.fold(place, catalog, runner=runner, full=full)
     if as_json:
         put(document({"fold": asdict(done)}))
@@ -47,16 +44,15 @@ def command(to: str, catalog: str, master: str | None, full: bool, as_json: bool
         exit_with(PARTIAL)
 
 
-def _on_spark(master: str) -> "Runner":
-    """Raises: Unsupported without the extra `spark`."""
-    try:
-        runner: Runner = import_module("eventlog.lake.folding.spark").runner(master)
-    except ImportError as error:
-        raise eventlog.Unsupported(
-            f"--master needs Apache Spark ({error}). Install it: pip install 'locus-eventlog[spark]'; or "
-            "fold without --master, on this machine."
-        ) from error
-    return runner
+def _runner(master: str | None) -> "AbstractContextManager[Runner]":
+    """Runs tasks in this process, or on Spark."""
+    if master is None:
+        from eventlog.lake.folding.driver import in_process
+
+        return nullcontext(in_process)
+    from eventlog.lake.folding import spark
+
+    return spark.runner(master)
 
 
 def _tell(done: "FoldedLake") -> None:

@@ -75,10 +75,25 @@ def command(to: str, dry_run: bool, yes: bool, again: bool, catalog: str | None,
     _tell(report, policy, as_json)
     if not_committed:
         say(not_committed)
+    elif report.tables and report.rewritten:
+        say(_after_rewrite(catalog))
     elif report.tables and catalog is None:
         say("The tables there do not have it yet: run `locus lake commit`, or ask who may.")
     if report.left or report.missing or not_committed:
         exit_with(PARTIAL)
+
+
+def _after_rewrite(catalog: "str | None") -> str:
+    """What is still to be done where tables were made of files that were rewritten."""
+    if catalog is None:
+        return (
+            "The tables there, also those of projections, still have what was taken out: run "
+            "`locus lake maintain` with the catalog, or ask who may."
+        )
+    return (
+        "Older snapshots of the tables there, also of projections, still reach what was taken out: run "
+        "`locus lake maintain` with the catalog, or ask who may. `locus lake fold` makes the rest again."
+    )
 
 
 def _ask(plan: "PublishPlan") -> None:
@@ -107,7 +122,8 @@ def _plan_text(plan: "PublishPlan") -> str:
         lines.append(f"{count(plan.withheld, 'content')} that may hold secrets, or were erased, never leave.")
     if plan.narrowed:
         lines.append(
-            f"{count(plan.narrowed, 'file')} there have more than may leave now: they are rewritten."
+            f"{count(plan.narrowed, 'file')} there have more than may leave now: they are rewritten. Tables "
+            "there, also of projections, lose their rows with `locus lake maintain`."
         )
     lines.append("Copies that others take of it, and versions that a bucket keeps, cannot be called back.")
     lines.append("What leaves is set under [publish] in .locus/config.toml.")
@@ -120,15 +136,18 @@ def _class_rows(policy: "dict[str, Any]") -> "list[tuple[str, str, str]]":
 
 
 def _commit(place: "Place", uri: str) -> str:
-    """Bring the tables up to date; why that failed, or nothing."""
+    """Bring the tables up to date; why that was not done, or not in all, or nothing."""
     try:
         from eventlog.lake import tables
     except ImportError as error:
         raise eventlog.Unsupported(f"this version of Locus makes no tables ({error})") from error
     try:
-        tables.commit(place, uri)
+        left = tables.commit(place, uri).left
     except eventlog.EventLogError as error:
         return f"The tables were not brought up to date: {error} Then run `locus lake commit`."
+    if left:
+        lines = "".join(f"\n  {line}" for line in left)
+        return f"Not taken out of all tables:{lines}\nHave somebody with the right run `locus lake maintain`."
     return ""
 
 

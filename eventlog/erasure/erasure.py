@@ -320,7 +320,10 @@ def _not_reached(
         if first is not None and position > first:
             yield f"what {name} was given: it has the events before position {position:,}"
     for uri in _lakes(store):
-        yield f"what was published to {uri}: the next `locus publish {uri}` takes it out there"
+        yield (
+            f"what was published to {uri}: the next `locus publish {uri}` takes it out there, and then "
+            f"`locus lake maintain {uri} --catalog URI` out of the tables made of it"
+        )
     for path in contents_of.unreadable(store.blobs):
         yield f"{path}: it cannot be read, so its contents are unknown"
     config = store.layout.config_file

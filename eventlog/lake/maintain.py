@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, NotFound, Refused
@@ -22,6 +23,7 @@ from eventlog.lake.chain import (
     rewritten_number,
     stores_in,
 )
+from eventlog.lake.erased import Erased, parsed
 from eventlog.lake.place import Place, StoredObject
 from eventlog.lake.rewrites import deletable
 
@@ -61,51 +63,94 @@ def maintain(
             done.merged, done.merged_into = done.merged + files, done.merged_into + into
         except (Refused, Corruption) as error:
             done.left.append(f"not merged: {error}")
-    reached: "set[str] | None" = set()
+    # The data files that snapshots name, by table; None for a table of which that is not known.
+    reached: dict[str, set[str] | None] = {name: set() for name in tables.NAMES}
     if catalog_uri is not None:
-        done.rows_added = tables.commit(place, catalog_uri).rows_added
-        reached = _expire(place, catalog_uri, now(), done)
+        committed = tables.commit(place, catalog_uri)
+        done.rows_added = committed.rows_added
+        done.left += committed.left
+        reached |= _expire_all(place, catalog_uri, now(), done)
     elif place.directories("tables"):
-        reached = None
+        reached = dict.fromkeys(reached)
     for store_id in stores_in(place):
-        _delete_dead(place, read_chain(place, store_id), reached, now(), done)
+        _delete_dead(place, read_chain(place, store_id), reached[tables.TABLE], now(), done)
+    _delete_derived(place, reached, now(), done)
     return done
 
 
-def _expire(place: Place, catalog_uri: str, moment: float, done: Maintained) -> "set[str]":
-    """Expire snapshots and delete what only they named; the data files that others still name."""
+def _expire_all(
+    place: Place, catalog_uri: str, moment: float, done: Maintained
+) -> "dict[str, set[str] | None]":
+    """Expire snapshots of all tables and delete what only they named; the data files that others name."""
+    from eventlog.lake.derived import DerivedTables
+
+    reached: dict[str, set[str] | None] = {}
+    with tables.opened(place, catalog_uri) as catalog:
+        reached[tables.TABLE] = _expire(place, catalog, catalog_uri, tables.TABLE, moment, done)
+        derived = DerivedTables(place, catalog, catalog_uri)
+        for name in derived.names():
+            with derived.noted(name):
+                reached[name] = _expire(place, catalog, catalog_uri, name, moment, done)
+    for name, reason in derived.failed.items():
+        reached[name] = None
+        done.left.append(f"{name}: {reason}")
+    return reached
+
+
+def _expire(
+    place: Place, catalog: Any, catalog_uri: str, name: str, moment: float, done: Maintained
+) -> "set[str]":
+    """Expire snapshots of a table and delete what only they named; the data files that others still name."""
     from eventlog.lake import snapshots
 
-    with tables.opened(place, catalog_uri) as catalog:
-        for _ in range(_TRIES):
-            table = tables.loaded(place, catalog, catalog_uri)
-            chains = {chain.store_id: chain for chain in tables.chains(place)}
-            reader = snapshots.Snapshots(place, table)
-            erased = snapshots.reaching_erased(reader, table, chains)
-            held = reader.held()
-            old = (s for s in table.metadata.snapshots if s.timestamp_ms < (moment - AGE_S) * 1000)
-            overdue = {*erased, *(snapshot.snapshot_id for snapshot in old)} - held.keys()
-            if not overdue:
-                break
-            if snapshots.expired(table, overdue):
-                done.expired += len(overdue)
-            else:
-                time.sleep(random.uniform(0, _PAUSE_S_MAX))
+    for _ in range(_TRIES):
+        table = tables.loaded(place, catalog, catalog_uri, name)
+        erased = Erased(tables.all_chains(place))
+        reader = snapshots.Snapshots(place, table)
+        reaching = snapshots.reaching_erased(reader, table, erased)
+        held = reader.held()
+        old = (s for s in table.metadata.snapshots if s.timestamp_ms < (moment - AGE_S) * 1000)
+        overdue = {*reaching, *(snapshot.snapshot_id for snapshot in old)} - held.keys()
+        if not overdue:
+            break
+        if snapshots.expired(table, overdue):
+            done.expired += len(overdue)
         else:
-            done.left.append("snapshots: others changed the tables at each try; run this again")
-        done.left += [_held(held[id]) for id in erased if id in held]
-        _delete(place, list(snapshots.garbage(place, table)), done)
-        wanted = snapshots.metadata_names(place, table)
-        _delete(place, _older(place.list(tables.TABLE_OBJECTS), wanted, moment), done)
-        return reader.reached()
+            time.sleep(random.uniform(0, _PAUSE_S_MAX))
+    else:
+        done.left.append(f"snapshots of {name}: others changed it at each try; run this again")
+    done.left += [_held(held[id], name) for id in reaching if id in held]
+    _delete(place, list(snapshots.garbage(place, table)), done)
+    wanted = snapshots.metadata_names(place, table)
+    _delete(place, _older(place.list(f"{tables.objects_of(name)}/metadata"), wanted, moment), done)
+    return reader.reached()
 
 
-def _held(name: str) -> str:
+def _held(name: str, table: str) -> str:
     if name == "main":
-        return "an erasure came meanwhile: run this again"
-    return (
-        f"the branch or tag {name} of the table reaches rows that were erased: remove it, and run this again"
-    )
+        return f"{table}: an erasure came meanwhile: run this again"
+    return f"the branch or tag {name} of {table} reaches rows that were erased: remove it, and run this again"
+
+
+def _delete_derived(
+    place: Place, reached: "dict[str, set[str] | None]", moment: float, done: Maintained
+) -> None:
+    """Delete data files of projections: dead ones at once, and after a day those that no snapshot names.
+
+    The files are listed before the chains are read: so none of them is of a state that is not read yet.
+    """
+    files = {name: place.list(f"{tables.objects_of(name)}/data") for name in tables.DERIVED}
+    erased = Erased(tables.all_chains(place))
+    for name, entries in files.items():
+        named = reached[name]
+
+        def is_gone(entry: StoredObject, named: "set[str] | None" = named) -> bool:
+            if parsed(entry.name) is not None and erased.has(entry.name):
+                return True
+            return named is not None and entry.name not in named and entry.made_at < moment - AGE_S
+
+        _delete(place, [entry.name for entry in entries if is_gone(entry)], done)
+        place.delete_pieces(f"{tables.objects_of(name)}/data", is_gone)
 
 
 def _delete_dead(

@@ -4,10 +4,11 @@ The client is `obstore` (the Rust crate object_store), which repeats requests wh
 thread; several processes and machines may have one place open.
 """
 
+import contextlib
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
-from eventlog.base.fs import REAL, walk_names
+from eventlog.base.fs import REAL
 
 # A request may bring some hundred megabytes over a slow line; by default it would end after half a minute.
 _REQUEST_TIMEOUT = timedelta(minutes=10)
@@ -102,18 +103,24 @@ class Place:
             except FileNotFoundError:
                 pass
 
-    def delete_pieces(self, prefix: str) -> None:
+    def delete_pieces(self, prefix: str, is_gone: "Callable[[StoredObject], bool]" = lambda _: True) -> None:
         """Delete what writers that were killed left in a folder; storages of objects have no such pieces.
 
         The client writes `NAME#NUMBER` and links it to NAME. A writer that loses its piece fails.
+
+        Args: is_gone: whether to delete the piece of an object of that name, which was begun at that time.
         """
         if not self.uri.startswith("file:"):
             return
-        directory = f"{unquote(urlsplit(self.uri).path)}/{prefix}"
+        root = unquote(urlsplit(self.uri).path)
         with _errors(f"{self.address(prefix)} cannot be searched"):
-            for name in walk_names(REAL, directory) if os.path.isdir(directory) else ():
-                if _PIECE.fullmatch(name):
-                    REAL.unlink(f"{directory}/{name}")
+            for path in _files_below(f"{root}/{prefix}"):
+                with contextlib.suppress(FileNotFoundError):  # its writer was done
+                    status = REAL.lstat(path)
+                    name = path.removeprefix(f"{root}/").rpartition("#")[0]
+                    is_piece = _PIECE.fullmatch(path) is not None
+                    if is_piece and is_gone(StoredObject(name, status.st_size, status.st_mtime)):
+                        REAL.unlink(path)
 
     @property
     def _obstore(self) -> Any:
@@ -162,6 +169,17 @@ class ObjectReader(io.RawIOBase):
 
 def _entry(listed: Any) -> StoredObject:
     return StoredObject(str(listed["path"]), int(listed["size"]), listed["last_modified"].timestamp())
+
+
+def _files_below(directory: str) -> "Iterator[str]":
+    """The paths of all files, while writers make and remove some."""
+    if os.path.isdir(directory):
+        for name in REAL.listdir(directory):
+            path = f"{directory}/{name}"
+            if os.path.isdir(path):
+                yield from _files_below(path)
+            else:
+                yield path
 
 
 def open_place(uri: str) -> Place:

@@ -5,11 +5,11 @@ expires snapshots but deletes nothing; what is to be deleted follows from the ol
 that the newest one lists, so that whoever was killed in between is finished by the next.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from eventlog.base.errors import NotFound
-from eventlog.lake.chain import MERGE, Chain, store_of
+from eventlog.lake.erased import Erased
 from eventlog.lake.files import name_at
 from eventlog.lake.place import Place
 
@@ -53,35 +53,13 @@ class Snapshots:
         return {name_at(self._place, entry.data_file.file_path) for entry in entries}
 
 
-def reaching_erased(snapshots: Snapshots, table: Any, chains: "Mapping[bytes, Chain]") -> "list[int]":
+def reaching_erased(snapshots: Snapshots, table: Any, erased: Erased) -> "list[int]":
     """The snapshots with files that an erasure or a narrower policy took out."""
-    clean: dict[bytes, set[str]] = {}
     return [
         snapshot.snapshot_id
         for snapshot in table.metadata.snapshots
-        if any(_is_erased(name, chains, clean) for name in snapshots.names(snapshot))
+        if any(erased.has(name) for name in snapshots.names(snapshot))
     ]
-
-
-def _is_erased(name: str, chains: "Mapping[bytes, Chain]", clean: "dict[bytes, set[str]]") -> bool:
-    store_id = store_of(name)
-    chain = chains.get(store_id)
-    if chain is None:
-        return True  # all of this store was deleted
-    if store_id not in clean:
-        clean[store_id] = clean_names(chain)
-    return bool(_last_erasure(chain)) and name not in clean[store_id]
-
-
-def clean_names(chain: Chain) -> "set[str]":
-    """The files that hold nothing that was erased: those that are live, and were until a later merge."""
-    last = _last_erasure(chain)
-    merged = (name for r in chain.rewrites if r.number > last for name in r.removes)
-    return {file.name for file in (*chain.live, *chain.waiting)} | set(merged)
-
-
-def _last_erasure(chain: Chain) -> int:
-    return max((rewrite.number for rewrite in chain.rewrites if rewrite.reason != MERGE), default=0)
 
 
 def garbage(place: Place, table: Any) -> "Iterator[str]":

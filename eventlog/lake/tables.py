@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
+from eventlog.lake import erased
 from eventlog.lake.chain import Chain, LiveFile, footer_of, read_chain, stores_in
 from eventlog.lake.outgoing import SCHEMA
 from eventlog.lake.place import Place
@@ -26,7 +27,8 @@ from eventlog.lake.place import Place
 CATALOG = "locus"
 NAMESPACE = "lake"
 TABLE = f"{NAMESPACE}.events"
-TABLE_OBJECTS = "tables/events"  # where its metadata are, below the place, as `objects_of` gives it
+DERIVED = tuple(f"{NAMESPACE}.{name}" for name in erased.TABLES)  # made of `events`
+NAMES = (TABLE, *DERIVED)
 
 _BOUNDED = ("store_id", "position", "event_type", "session_id", "occurred_at")
 _SETTINGS = {
@@ -37,6 +39,8 @@ _SETTINGS = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "5",
     "write.metadata.metrics.default": "none",
+    # Iceberg's reader of whole vectors in Spark knows no delta encoding, which our files have.
+    "read.parquet.vectorization.enabled": "false",
 }
 
 TRIES = 40
@@ -47,12 +51,24 @@ _SQL_SCHEMES = ("sqlite", "postgresql", "mysql")
 
 @dataclass(slots=True)
 class Committed:
-    """What a commit changed: the names of the files whose rows it added and took out, and in which try."""
+    """What a commit changed: the names of the files whose rows it added and took out, and in which try.
+
+    `dead` are those that it took out of the tables of projections, by table; `left` says of which tables it
+    may not.
+    """
 
     added: "list[str]" = field(default_factory=list)
     removed: "list[str]" = field(default_factory=list)
     rows_added: int = 0
     tries: int = 1
+    dead: "dict[str, list[str]]" = field(default_factory=dict)
+    left: "list[str]" = field(default_factory=list)
+
+    def note(self, changes: "_Changes") -> None:
+        """Count what was changed in one try."""
+        self.added += [file.name for file in changes.added]
+        self.removed += sorted(changes.removed)
+        self.rows_added += changes.rows
 
 
 def init(place: Place, catalog_uri: str) -> bool:
@@ -120,40 +136,64 @@ def commit(
 ) -> Committed:
     """Bring the table up to the live files of all stores; what was there already stays.
 
+    Takes out of the tables that are made of it what an erasure or a narrower policy took out; where that is
+    not allowed it is `left`, and all else is done.
+
     Args: tries: how often it starts again where others committed meanwhile, `pause` in between.
     Raises: Refused when the tries are over; NotFound without the table.
     """
+    from eventlog.lake.derived import DerivedTables
+
+    done = Committed()
     with opened(place, catalog_uri) as catalog:
-        for number in range(1, tries + 1):
+        derived = DerivedTables(place, catalog, catalog_uri)
+        names: list[str] | None = None  # of those that are still to be looked at
+        for done.tries in range(1, tries + 1):
+            # The tables first: so a state of the objects that is older than theirs never replaces it.
             table = loaded(place, catalog, catalog_uri)
-            # The table first: so a state of the objects that is older than the table's never replaces it.
+            state = derived.read(derived.names() if names is None else names)
+            named = data_files(place, table)
+            known = all_chains(place)
+            gone = erased.Erased(known)
+            taken, names = derived.take_out(state, gone)
+            done.dead |= taken
             try:
-                changes = _changes(place, table)
+                changes = _changes(place, table, named, known.values())
             except NotFound:  # a file was removed after the chain had named it
                 pause(random.uniform(0, _PAUSE_S_MAX))
                 continue
             if swapped(table, changes.data_files, changes.removed.values()):
-                added, removed, rows = changes.added, changes.removed, changes.rows
-                return Committed([f.name for f in added], sorted(removed), rows, number)
+                done.note(changes)
+                if not names:
+                    done.left = _left(derived.failed) if gone.count else []
+                    return done
             pause(random.uniform(0, _PAUSE_S_MAX))
     raise Refused(
-        f"the tables in {shown(catalog_uri)} changed at each of {tries} tries to commit, so nothing was "
+        f"the tables in {shown(catalog_uri)} changed at each of {tries} tries to commit, so not all was "
         "changed. Run `locus lake commit` again."
     )
 
 
+def _left(failed: "dict[str, str]") -> "list[str]":
+    return [
+        f"{name} may have rows of before an erasure or a narrower policy: {reason}"
+        for name, reason in failed.items()
+    ]
+
+
 @dataclass(slots=True)
 class _Changes:
+    """What a table lacks and has too much."""
+
     added: "list[LiveFile]" = field(default_factory=list)
     data_files: "list[Any]" = field(default_factory=list)  # pyiceberg's, of those that are added
     removed: "dict[str, Any]" = field(default_factory=dict)  # by name
     rows: int = 0
 
 
-def _changes(place: Place, table: Any) -> _Changes:
-    """What the table lacks and has too much. Raises: NotFound, Corruption."""
-    named = data_files(place, table)
-    live = {file.name: file for chain in chains(place) for file in chain.live}
+def _changes(place: Place, table: Any, named: "dict[str, Any]", known: "Iterable[Chain]") -> _Changes:
+    """What makes a table that names these files one of the chains. Raises: NotFound, Corruption."""
+    live = {file.name: file for chain in known for file in chain.live}
     changes = _Changes(removed={name: file for name, file in named.items() if name not in live})
     missing = [file for name, file in live.items() if name not in named]
     sizes = ((file.name, file.size) for file in missing)
@@ -190,6 +230,16 @@ def chains(place: Place) -> "Iterator[Chain]":
     """The chain of every store that published to a place."""
     for store_id in stores_in(place):
         yield read_chain(place, store_id)
+
+
+def all_chains(place: Place) -> "dict[bytes, Chain]":
+    """The chains by store; read again where a file was removed meanwhile."""
+    for _ in range(TRIES):
+        try:
+            return {chain.store_id: chain for chain in chains(place)}
+        except NotFound:
+            continue
+    return {chain.store_id: chain for chain in chains(place)}
 
 
 def data_files(place: Place, table: Any, snapshot: Any = None) -> "dict[str, Any]":
@@ -297,7 +347,7 @@ def opened(place: Place, catalog_uri: str, *, makes: bool = False) -> "Iterator[
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what pyiceberg could not tidy up, `maintain` does
-        with _errors(catalog_uri):
+        with errors_of(catalog_uri):
             if makes and is_sql:
                 _make_sql_tables(properties)
             catalog = load_catalog(CATALOG, **properties)
@@ -338,7 +388,7 @@ def _parts(catalog_uri: str) -> Any:
 
 
 @contextmanager
-def _errors(catalog_uri: str) -> "Iterator[None]":
+def errors_of(catalog_uri: str) -> "Iterator[None]":
     """Raise what the catalog's libraries raise as an error of ours, which shows no credentials."""
     try:
         yield

@@ -9,13 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from blake3 import blake3
 
 from eventlog.base.errors import Corruption, EventLogError, NotFound
 from eventlog.lake import tables
-from eventlog.lake.chain import Chain, LiveFile, footer_of, keys_of, read_chain, stem_of, stores_in
+from eventlog.lake.chain import (
+    Chain,
+    LiveFile,
+    footer_of,
+    keys_of,
+    metadata_of,
+    read_chain,
+    stem_of,
+    stores_in,
+)
+from eventlog.lake.erased import Erased, parsed
+from eventlog.lake.findings import AGAIN, COMMIT, MAINTAIN, PUBLISH, READ, RESTORE, LakeFinding
 from eventlog.lake.maintain import named_packs
 from eventlog.lake.merges import read_events
+from eventlog.lake.outgoing import SCHEMA
 from eventlog.lake.packs import live_packs, tables_of
 from eventlog.lake.place import Place
 from eventlog.lake.policy import Policy
@@ -25,22 +38,6 @@ if TYPE_CHECKING:
     from eventlog.lake.source import Source
 
 _AT_ONCE = 16
-
-# What to do about each kind of finding.
-PUBLISH = "run `locus publish` where the store is"
-COMMIT = "run `locus lake commit` with the catalog"
-MAINTAIN = "run `locus lake maintain` with the catalog, by somebody who may delete"
-AGAIN = "run `locus publish --again` where the store is: with what it has it makes the object again"
-RESTORE = "restore the object from a copy, or delete it and run `locus publish --again` where the store is"
-
-
-@dataclass(frozen=True, slots=True)
-class LakeFinding:
-    """What is not as it should be, of which object or store, and what to do about it."""
-
-    what: str
-    where: str
-    todo: str
 
 
 @dataclass(slots=True)
@@ -53,6 +50,9 @@ class LakeVerified:
     packs: int = 0
     table_rows: "int | None" = None
     compared: int = 0  # files compared with the store's own log
+    projected: int = 0  # files of projections compared with a fold from nothing
+    unfolded: "list[str]" = field(default_factory=list)  # stores that the next fold brings: no finding
+    unfolded_wide: bool = False  # whether that is so of what is over all stores
     findings: "list[LakeFinding]" = field(default_factory=list)
 
 
@@ -65,13 +65,18 @@ def verify(
     """
     result = LakeVerified()
     chains: dict[bytes, Chain] = {}
+    unknown: list[bytes] = []
     rows: dict[str, int] = {}
-    if catalog_uri is not None:  # first: what the table names was there before the chains are read
-        table_rows = _table_rows(place, catalog_uri)
+    # First: what tables name, and which files there are, was so before the chains are read.
+    named = _named(place, catalog_uri, result)
+    listed = [
+        entry.name for name in tables.DERIVED for entry in place.list(f"{tables.objects_of(name)}/data")
+    ]
     for store_id in stores_in(place):
         try:
             chains[store_id] = chain = read_chain(place, store_id)
         except (Corruption, NotFound) as error:
+            unknown.append(store_id)
             result.findings.append(LakeFinding(str(error), store_id.hex(), RESTORE))
             continue
         result.stores += 1
@@ -82,10 +87,39 @@ def verify(
         if source is not None and source.store_id == store_id:
             result.findings += _compared(place, chain, source, result)
     result.files, result.rows = len(rows), sum(rows.values())
+    erased = Erased(chains, unknown)
+    result.findings += [_is_left(place, name) for name in listed if parsed(name) and erased.has(name)]
     if catalog_uri is not None:
+        table_rows = named.pop(tables.TABLE)
         result.table_rows = sum(table_rows.values())
-        result.findings += _table_findings(place, catalog_uri, chains, rows, table_rows)
+        where = tables.shown(catalog_uri)
+        result.findings += _table_findings(where, chains, rows, table_rows)
+        result.findings += _derived_findings(place, where, chains, named, erased, source, result)
+        result.findings += _snapshot_findings(place, catalog_uri, erased)
     return result
+
+
+def _named(place: Place, catalog_uri: "str | None", result: LakeVerified) -> "dict[str, dict[str, int]]":
+    """The data files that tables name, with their rows, by table."""
+    from eventlog.lake.derived import DerivedTables
+
+    if catalog_uri is None:
+        return {}
+    with tables.opened(place, catalog_uri) as catalog:
+        events = tables.loaded(place, catalog, catalog_uri)
+        files = {tables.TABLE: tables.data_files(place, events)}
+        derived = DerivedTables(place, catalog, catalog_uri)
+        files |= {each.name: each.files for each in derived.read(derived.names())}
+    for name, reason in derived.failed.items():
+        result.findings.append(
+            LakeFinding(f"{name} cannot be read: {reason}", tables.shown(catalog_uri), READ)
+        )
+    return {name: {file: data.record_count for file, data in each.items()} for name, each in files.items()}
+
+
+def _is_left(place: Place, name: str) -> LakeFinding:
+    what = "it was taken out by an erasure or a narrower policy"
+    return LakeFinding(what, place.address(name), MAINTAIN)
 
 
 def _chain_findings(place: Place, chain: Chain, rows: "dict[str, int]") -> "Iterator[LakeFinding]":
@@ -111,9 +145,7 @@ def _chain_findings(place: Place, chain: Chain, rows: "dict[str, int]") -> "Iter
         what = f"{len(chain.waiting)} files are not live: the events from {chain.end} on are in no file"
         yield LakeFinding(what, store, AGAIN)
     for name in deletable(place, chain):
-        yield LakeFinding(
-            "it was taken out by an erasure or a narrower policy", place.address(name), MAINTAIN
-        )
+        yield _is_left(place, name)
 
 
 def _footer(place: Place, file: LiveFile) -> Any:
@@ -184,24 +216,9 @@ def _compared(place: Place, chain: Chain, source: "Source", result: LakeVerified
             yield LakeFinding("its rows are not the events that the store has", where, PUBLISH)
 
 
-def _table_rows(place: Place, catalog_uri: str) -> "dict[str, int]":
-    """The data files that the table names, with their rows."""
-    with tables.opened(place, catalog_uri) as catalog:
-        table = tables.loaded(place, catalog, catalog_uri)
-        named = tables.data_files(place, table)
-        return {name: data_file.record_count for name, data_file in named.items()}
-
-
 def _table_findings(
-    place: Place,
-    catalog_uri: str,
-    chains: "dict[bytes, Chain]",
-    rows: "dict[str, int]",
-    table_rows: "dict[str, int]",
+    where: str, chains: "dict[bytes, Chain]", rows: "dict[str, int]", table_rows: "dict[str, int]"
 ) -> "Iterator[LakeFinding]":
-    from eventlog.lake import snapshots
-
-    where = tables.shown(catalog_uri)
     missing = [name for name, number in rows.items() if number and name not in table_rows]
     if missing:
         yield LakeFinding(f"the table lacks {len(missing)} files, {missing[0]} first", where, COMMIT)
@@ -213,11 +230,66 @@ def _table_findings(
         if rows.get(name, number) != number:
             what = f"the table counts {number} rows of {name}, which has {rows[name]}"
             yield LakeFinding(what, where, "make the tables again: drop them, `locus lake init`, `commit`")
+
+
+def _derived_findings(
+    place: Place,
+    where: str,
+    chains: "dict[bytes, Chain]",
+    named: "dict[str, dict[str, int]]",
+    erased: Erased,
+    source: "Source | None",
+    result: LakeVerified,
+) -> "Iterator[LakeFinding]":
+    """Tables of projections that name dead files, or have other rows than a fold from nothing."""
+    from eventlog.lake.folding import checks
+
+    if not named:
+        return
+    for name, rows in named.items():
+        dead = sorted(file for file in rows if erased.has(file))
+        if dead:
+            yield LakeFinding(f"{name} names {len(dead)} dead files, {dead[0]} first", where, COMMIT)
+    names = [file for rows in named.values() for file in rows if not erased.has(file)]
+    files_of = checks.by_store(names)
+    differ: list[LakeFinding] = []
+    for store_id, chain in chains.items():
+        files = files_of.get(store_id, [])
+        lag = checks.unfolded(files, chain)
+        if lag:
+            result.unfolded.append(f"{store_id.hex()}: {', '.join(lag)}")
+        result.projected += len(files)
+        differ += checks.compare(place, chain, files)
+        if source is not None and source.store_id == store_id:
+            differ += checks.compare_here(place, chain, files, _events_here(place, chain, source))
+    yield from differ
+    result.unfolded_wide = checks.wide_lags(names, chains)
+    if not (differ or result.unfolded_wide):  # of tables that are not right nothing right can be made
+        yield from checks.compare_wide(place, names, chains)
+
+
+def _events_here(place: Place, chain: Chain, source: "Source") -> "pa.Table":
+    """The events of the log here, each range under the policy of the file that was published of it."""
+    parts = [SCHEMA.empty_table()]
+    for file in chain.live:
+        policy = Policy.decode(metadata_of(place, file.name).get("policy", ""), place.address(file.name))
+        parts.append(source.table(file.base, file.end, policy))
+    return pa.concat_tables(parts)
+
+
+def _snapshot_findings(place: Place, catalog_uri: str, erased: Erased) -> "Iterator[LakeFinding]":
+    """Older snapshots of the tables that reach what was erased."""
+    from eventlog.lake import snapshots
+    from eventlog.lake.derived import DerivedTables
+
     with tables.opened(place, catalog_uri) as catalog:
-        table = tables.loaded(place, catalog, catalog_uri)
-        reader = snapshots.Snapshots(place, table)
-        current = table.metadata.current_snapshot_id
-        erased = [id for id in snapshots.reaching_erased(reader, table, chains) if id != current]
-    if erased:
-        what = f"{len(erased)} older snapshots of the table reach rows that were erased"
-        yield LakeFinding(what, where, MAINTAIN)
+        derived = DerivedTables(place, catalog, catalog_uri)
+        for name in (tables.TABLE, *derived.names()):
+            with derived.noted(name):
+                table = tables.loaded(place, catalog, catalog_uri, name)
+                reader = snapshots.Snapshots(place, table)
+                current = table.metadata.current_snapshot_id
+                reaching = [id for id in snapshots.reaching_erased(reader, table, erased) if id != current]
+                if reaching:
+                    what = f"{len(reaching)} older snapshots of {name} reach rows that were erased"
+                    yield LakeFinding(what, tables.shown(catalog_uri), MAINTAIN)

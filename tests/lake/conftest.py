@@ -43,9 +43,16 @@ class S3Server:
         """Refuse these kinds of requests, as without the right to them."""
         self._ask("rules", {"deny": kinds})
 
-    def hold(self, number: int) -> None:
-        """Neither do nor answer the request of that number from now on, 1 the next."""
-        self._ask("rules", {"hold": number})
+    def hold(self, number: int, *, of: str = "", on: str = "") -> None:
+        """Neither do nor answer the request of that number from now on, 1 the next, nor any after it.
+
+        Args: of: only those of this kind count; on: only those with this text in their path.
+        """
+        self._ask("rules", {"hold": number, "of": of, "on": on})
+
+    def resume(self) -> None:
+        """Do the requests that are held."""
+        self._ask("resume", {})
 
     def _ask(self, word: str, value: Any = None) -> Any:
         data = None if value is None else json.dumps(value).encode()
@@ -68,10 +75,16 @@ def _libraries() -> None:
     pytest.importorskip("pyiceberg")
 
 
-def started(*options: str) -> "tuple[subprocess.Popen[str], dict[str, str]]":
+def started(
+    *options: str, script: Path = SERVICES, environ: "dict[str, str] | None" = None
+) -> "tuple[subprocess.Popen[str], dict[str, str]]":
     """Services in a process of their own, and their settings."""
     process = subprocess.Popen(
-        [sys.executable, str(SERVICES), *options], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        [sys.executable, str(script), *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(environ or {})},
     )
     assert process.stdout is not None
     settings: dict[str, str] = {}
@@ -80,7 +93,7 @@ def started(*options: str) -> "tuple[subprocess.Popen[str], dict[str, str]]":
             return process, settings
         name, _, value = line.rstrip("\n").partition("=")
         settings[name] = value
-    raise AssertionError(f"scripts/lake-services ended with {process.wait()}")
+    raise AssertionError(f"{script.name} ended with {process.wait()}")
 
 
 def ended(process: "subprocess.Popen[str]") -> None:

@@ -76,6 +76,9 @@ def _done(catalog: Any, method: str, path: str, body: bytes) -> "bytes | dict[st
             if not catalog.namespace_exists(name):
                 raise NoSuchNamespaceError(name)
             return {"namespace": [name], "properties": {}}
+        case ["GET", "namespaces", name, "tables"]:
+            there = [{"namespace": [name], "name": table} for _, table in catalog.list_tables(name)]
+            return {"identifiers": there}
         case ["POST", "namespaces", name, "tables"]:
             asked = CreateTableRequest.model_validate_json(body)
             made = catalog.create_table(

@@ -165,7 +165,7 @@ def test_an_erasure_ends_with_maintain(lake: Lake, tmp_path: Path) -> None:
         "it was taken out by an erasure or a narrower policy",
         f"the table lacks 1 files, {read_chain(place, A).live[1].name} first",
         f"the table names 1 dead files, {publication_name(A, 3)} first",
-        "2 older snapshots of the table reach rows that were erased",
+        "2 older snapshots of lake.events reach rows that were erased",
     ]
     done = answer("lake", "maintain", place.uri, "--catalog", catalog)["maintain"]
     assert done["left"] == [] and done["expired"] == 3

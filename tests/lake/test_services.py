@@ -61,6 +61,20 @@ def test_a_request_can_be_held(s3_place: Place, s3: S3Server) -> None:
     assert s3_place.list("") == []
 
 
+def test_a_request_of_one_kind_can_be_held_and_resumed(s3_place: Place, s3: S3Server) -> None:
+    """Requests of other kinds, and on other objects, are done meanwhile; the held one in the end."""
+    s3.hold(1, of="PUT", on="/data/")
+    with ThreadPoolExecutor(1) as threads:
+        held = threads.submit(s3_place.create, "data/a", b"x")
+        until = time.monotonic() + 60
+        while not s3.counts()["held"] and time.monotonic() < until:
+            time.sleep(0.01)
+        assert s3_place.create("other", b"y") and s3_place.list("data") == [] and not held.done()
+        s3.resume()
+        assert held.result(60)
+    assert s3_place.read("data/a") == b"x"
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 def test_services_end_with_the_process_that_started_them(postgres: str) -> None:
     """After a kill -9 of the process that runs them no server is left; after SIGTERM no file, too."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from eventlog.base.errors import NotFound, Refused
 from eventlog.lake import tables
-from eventlog.lake.chain import MERGE, decode_rewrite, prefix_of, rewrite_name
+from eventlog.lake.chain import MERGE, Rewrite, decode_rewrite, prefix_of, rewrite_name
 from eventlog.lake.folding import divided, stored, wide_driver
 from eventlog.lake.folding import plan as planning
 from eventlog.lake.folding.plan import Plan
@@ -28,7 +28,7 @@ _Made = TypeVar("_Made")
 
 # How many stores one commit brings: what is killed after it does not fold these again.
 _STORES_AT_ONCE = 2_000
-_ROUNDS = 3  # for stores from which something is erased meanwhile
+_ROUNDS = 3  # for stores of which something is erased or replaced meanwhile
 _LISTS_AT_ONCE = 16
 _PAUSE_S_MAX = 0.4
 
@@ -119,7 +119,7 @@ def _made(place: Place, catalog: Any, catalog_uri: str, table: str) -> Any:
 def _carry_out(
     place: Place, catalog_uri: str, plan: Plan, runner: Runner, positions_max: int, lake: FoldedLake
 ) -> "set[bytes]":
-    """Fold and commit what a plan says; the stores from which something was erased meanwhile."""
+    """Fold and commit what a plan says; the stores that changed so meanwhile that they are folded again."""
     stale: set[bytes] = set()
     if plan.ready or any(map(plan.is_dead, plan.seen)):
         stale |= _bring(place, catalog_uri, plan, plan.ready, lake)
@@ -147,12 +147,15 @@ def _batches(results: "Iterable[list[Folded]]") -> "Iterator[list[Folded]]":
 def _bring(
     place: Place, catalog_uri: str, plan: Plan, results: "list[Folded]", lake: FoldedLake
 ) -> "set[bytes]":
-    """Commit what came of some stores; those of which it is dead, since something was erased meanwhile.
+    """Commit what came of some stores; those of which files were replaced meanwhile, or erased.
 
     An erasure makes its rewrite and then commits. So one that the second question does not see finds in the
     tables what this committed.
     """
-    lake.left += [f"store {folded.store_id.hex()} {folded.problem}" for folded in results if folded.problem]
+    failed = {folded.store_id: folded.problem for folded in results if folded.problem}
+    numbers = {work.store_id: work.number for work in plan.works if work.store_id in failed}
+    replaced = {store_id for store_id, number in numbers.items() if _rewrites(place, store_id, number)}
+    lake.left += [f"store {id.hex()} {problem}" for id, problem in failed.items() if id not in replaced]
     before = _erased_meanwhile(place, plan, results)
     live = [folded for folded in results if folded.files and folded.store_id not in before]
     _commit(place, catalog_uri, plan, live, lake)
@@ -162,16 +165,14 @@ def _bring(
     done = [folded for folded in live if folded.store_id not in after]
     lake.folded += len(done)
     lake.in_full += sum(folded.full for folded in done)
-    return before | after
+    return replaced | before | after
 
 
 def _erased_meanwhile(place: Place, plan: Plan, results: "Iterable[Folded]") -> "set[bytes]":
     """The stores with a rewrite that is no merge and newer than their files; notes it in the plan."""
 
     def last_erasure(folded: Folded) -> "tuple[bytes, int]":
-        number = Projected.of(folded.files[0].name).number
-        listed = place.list(f"{prefix_of(folded.store_id)}/rewrites", rewrite_name(folded.store_id, number))
-        rewrites = (decode_rewrite(place.read(e.name), place.address(e.name)) for e in listed)
+        rewrites = _rewrites(place, folded.store_id, Projected.of(folded.files[0].name).number)
         return folded.store_id, max((r.number for r in rewrites if r.reason != MERGE), default=0)
 
     with ThreadPoolExecutor(_LISTS_AT_ONCE, "locus-lake") as pool:
@@ -179,6 +180,12 @@ def _erased_meanwhile(place: Place, plan: Plan, results: "Iterable[Folded]") -> 
     erased = {store_id: number for store_id, number in erased.items() if number}
     plan.erased |= erased
     return set(erased)
+
+
+def _rewrites(place: Place, store_id: bytes, number: int) -> "list[Rewrite]":
+    """The rewrites of a store after a number."""
+    listed = place.list(f"{prefix_of(store_id)}/rewrites", rewrite_name(store_id, number) if number else "")
+    return [decode_rewrite(place.read(entry.name), place.address(entry.name)) for entry in listed]
 
 
 def _commit(

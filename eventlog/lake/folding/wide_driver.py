@@ -48,7 +48,7 @@ class WideLake:
     left: "list[str]" = field(default_factory=list)
 
 
-class _ChangedError(Exception):
+class ChangedError(Exception):
     """The stores are not what this fold read of them any more: it starts again from what is there."""
 
 
@@ -63,7 +63,7 @@ def fold(place: Place, catalog_uri: str, *, full: bool = False) -> WideLake:
         try:
             _fold(place, catalog_uri, lake, full=full)
             return lake
-        except (_ChangedError, NotFound) as error:
+        except (ChangedError, NotFound) as error:
             reason = f"{error}; run this again"
         except Corruption as error:
             reason = str(error)
@@ -74,7 +74,7 @@ def fold(place: Place, catalog_uri: str, *, full: bool = False) -> WideLake:
 
 def _fold(place: Place, catalog_uri: str, lake: WideLake, *, full: bool) -> None:
     with tables.opened(place, catalog_uri) as catalog:
-        stores = _Stores.of(place, catalog, catalog_uri)
+        stores = Stores.of(place, catalog, catalog_uri)
         named = {name for table in wide.TABLES for name in _named(place, catalog, catalog_uri, table)}
     is_made = all(any(name.startswith(f"tables/{table}/") for name in named) for table in wide.TABLES)
     if is_made and {_state_in(name) for name in named} == {stores.state} and not full:
@@ -84,35 +84,41 @@ def _fold(place: Place, catalog_uri: str, lake: WideLake, *, full: bool) -> None
         erasures = _erasures(chains.values())
         stores.check(chains)
         with connected(directory) as con:
-            lake.touched = _folded(con, place, stores, chains, directory)
+            lake.touched = folded(con, place, stores, chains, directory)
             files = {
                 table: _created(con, place, table, erasures, stores.state, directory) for table in wide.TABLES
             }
     _commit(place, catalog_uri, stores, files, lake)
     if _erasures(_chains(place).values()) != erasures:
         _take_out(place, catalog_uri, files)
-        raise _ChangedError("something was erased meanwhile")
+        raise ChangedError("something was erased meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
-class _Stores:
+class Stores:
     """What the tables of the stores name: the files of each store, which are all of one state."""
 
     files: "Mapping[bytes, tuple[Projected, ...]]"
 
     @staticmethod
-    def of(place: Place, catalog: Any, catalog_uri: str) -> "_Stores":
-        """Raises: _ChangedError where the tables are of different states: somebody is at work."""
-        files: dict[bytes, list[Projected]] = defaultdict(list)
+    def of(place: Place, catalog: Any, catalog_uri: str) -> "Stores":
+        """What they name now. Raises: as `of_files`."""
+        names: list[str] = []
         for table in PROJECTION_OF.values():
-            loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
-            for file in map(Projected.of, tables.data_files(place, loaded)):
-                files[file.store_id].append(file)
+            names += tables.data_files(place, tables.loaded(place, catalog, catalog_uri, _full_name(table)))
+        return Stores.of_files(map(Projected.of, names))
+
+    @staticmethod
+    def of_files(named: "Iterable[Projected]") -> "Stores":
+        """Raises: ChangedError where the tables are of different states: somebody is at work."""
+        files: dict[bytes, list[Projected]] = defaultdict(list)
+        for file in named:
+            files[file.store_id].append(file)
         for store_id, of_store in files.items():
-            made = {file.table for file in of_store}
-            if len(made) < len(PROJECTION_OF) or len({file.state for file in of_store}) > 1:
-                raise _ChangedError(f"the tables have different states of store {store_id.hex()}")
-        return _Stores({store_id: tuple(of_store) for store_id, of_store in files.items()})
+            is_whole = {file.table for file in of_store} == set(PROJECTION_OF.values())
+            if not is_whole or len({file.state for file in of_store}) > 1:
+                raise ChangedError(f"the tables have different states of store {store_id.hex()}")
+        return Stores({store_id: tuple(of_store) for store_id, of_store in files.items()})
 
     @property
     def states(self) -> "dict[bytes, FoldState]":
@@ -123,11 +129,11 @@ class _Stores:
         return wide_files.state_of(self.states)
 
     def check(self, chains: "Mapping[bytes, Chain]") -> None:
-        """Raises: _ChangedError where something was erased from a store since it was folded."""
+        """Raises: ChangedError where something was erased from a store since it was folded."""
         for store_id, state in self.states.items():
             chain = chains.get(store_id)
             if chain is None or chain.end < state.end or chain.last_erasure > state.number:
-                raise _ChangedError(f"store {store_id.hex()} was rewritten since it was folded")
+                raise ChangedError(f"store {store_id.hex()} was rewritten since it was folded")
 
 
 def _chains(place: Place) -> "dict[bytes, Chain]":
@@ -141,10 +147,10 @@ def _erasures(chains: "Iterable[Chain]") -> int:
     return sum(rewrite.reason != MERGE for chain in chains for rewrite in chain.rewrites)
 
 
-def _folded(
+def folded(
     con: "duckdb.DuckDBPyConnection",
     place: Place,
-    stores: _Stores,
+    stores: Stores,
     chains: "Mapping[bytes, Chain]",
     directory: str,
 ) -> int:
@@ -166,9 +172,7 @@ def _make_table(con: "duckdb.DuckDBPyConnection", name: str, schema: "pa.Schema"
     con.unregister("nothing")
 
 
-def _load_projections(
-    con: "duckdb.DuckDBPyConnection", place: Place, stores: _Stores, directory: str
-) -> None:
+def _load_projections(con: "duckdb.DuckDBPyConnection", place: Place, stores: Stores, directory: str) -> None:
     """Make views of the rows of all stores, by the names of their tables."""
     files = [file for of_store in stores.files.values() for file in of_store]
 
@@ -186,7 +190,7 @@ def _load_projections(
 
 
 def _touched(
-    con: "duckdb.DuckDBPyConnection", stores: _Stores, chains: "Mapping[bytes, Chain]"
+    con: "duckdb.DuckDBPyConnection", stores: Stores, chains: "Mapping[bytes, Chain]"
 ) -> "list[Touched]":
     rows = con.execute(
         "SELECT store_id, list(session_id), list([first_position, last_position]) FROM sessions "
@@ -216,20 +220,20 @@ def _created(
 
 
 def _commit(
-    place: Place, catalog_uri: str, stores: _Stores, files: "dict[str, list[FoldedFile]]", lake: WideLake
+    place: Place, catalog_uri: str, stores: Stores, files: "dict[str, list[FoldedFile]]", lake: WideLake
 ) -> None:
     """Put these files in the place of those that the tables name.
 
     The table is loaded before the stores are compared: so a newer state that another driver brings in between
-    makes the swap fail, and one that came before is noticed. Raises: _ChangedError.
+    makes the swap fail, and one that came before is noticed. Raises: ChangedError.
     """
     with tables.opened(place, catalog_uri) as catalog:
         for table in wide.TABLES:
             for _ in range(tables.TRIES):
                 loaded = _made(place, catalog, catalog_uri, table)
                 named = tables.data_files(place, loaded)
-                if _Stores.of(place, catalog, catalog_uri).state != stores.state:
-                    raise _ChangedError("stores were folded meanwhile")
+                if Stores.of(place, catalog, catalog_uri).state != stores.state:
+                    raise ChangedError("stores were folded meanwhile")
                 missing = [(file.name, file.size) for file in files[table] if file.name not in named]
                 ours = {file.name for file in files[table]}
                 removed = {name: file for name, file in named.items() if name not in ours}
