@@ -107,7 +107,9 @@ def _session(draw: st.DrawFn, number: int) -> "list[Row]":
             if kind == "turn":
                 columns["operation"] = draw(st.sampled_from(("start", "end")))
             if kind == "llm":
-                columns["message_id"] = draw(st.sampled_from((None, "m1", "m2", "m3")))
+                columns["message_id"] = draw(
+                    st.sampled_from((None, f"m{number}", "msg_01AbCd", "msg_02AbCd"))
+                )
                 columns["prompt_tokens"] = draw(st.sampled_from((None, 10, 20)))
                 columns["completion_tokens"] = draw(st.sampled_from((None, 1, 2)))
             rows.append(event(number * 100 + len(rows), kind, session_id, turn, **columns))

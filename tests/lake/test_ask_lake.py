@@ -311,6 +311,22 @@ def test_what_a_killed_command_left_goes_with_the_next(
     assert sorted(path.name for path in scratch.iterdir()) == ["locus-ask-live", "locus-ask-new", "other"]
 
 
+def test_ids_that_programs_use_again_name_calls_of_each_machine() -> None:
+    """P3: `m1` of one machine is another call than `m1` of another; an id unique by itself is one call."""
+    ids = ("m1", "msg_01AbCdEf")
+    spent = {"prompt_tokens": 10, "completion_tokens": 1}
+    logs = [
+        [
+            event(10 * store + n, "llm", f"session{store}", 1, message_id=id, **spent)
+            for n, id in enumerate(ids)
+        ]
+        for store in (1, 2)
+    ]
+    with lake_of(logs) as log:
+        rows = log.query("select message_id, count(*) from llm_calls group by 1 order by 1").rows
+    assert rows == [("m1@01010101", 1), ("m1@02020202", 1), ("msg_01AbCdEf", 1)]
+
+
 def test_sessions_of_two_machines_do_not_end_each_other() -> None:
     """P7: an active session stays so when its agent opens another elsewhere; in one store it would not."""
     logs = [[event(n, "session", f"session{n}", operation="start")] for n in (0, 1)]

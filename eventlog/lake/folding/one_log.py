@@ -32,7 +32,7 @@ KEYS = (
 _SESSIONS = f"""(
     SELECT store_id, session_id, count(*) FILTER (event_type NOT IN {LIFECYCLE_TYPES}) AS events,
         coalesce(min(happened) FILTER (event_type = 'session' AND operation = 'start'), min(happened))
-            AS started_at
+            AS started_at, max(happened) AS last_at
     FROM keys WHERE session_id IS NOT NULL AND event_type <> 'sessions' GROUP BY ALL)"""
 
 # Sessions that several stores have, and those with an event that is in another session elsewhere.
@@ -42,13 +42,14 @@ _TOUCHED = """
     UNION SELECT session_id FROM keys WHERE session_id IS NOT NULL
     AND event_id IN (SELECT event_id FROM keys GROUP BY event_id HAVING count(*) > 1)"""
 
-# An event outside of sessions counts as the first store has it, and where none has it in a session.
+# What is of no session counts as the first store has it, and where none has it in a session.
 _LOOSE = """
-    SELECT store_id, position FROM keys WHERE session_id IS NULL
+    SELECT store_id, position FROM keys WHERE (session_id IS NULL OR event_type = 'sessions')
     AND event_id IN (SELECT event_id FROM keys GROUP BY event_id HAVING count(*) > 1)
     AND (event_id IN (SELECT event_id FROM work.copies)
         OR (store_id, event_id) NOT IN (
-            SELECT (min(store_id), event_id) FROM keys WHERE session_id IS NULL GROUP BY event_id))"""
+            SELECT (min(store_id), event_id) FROM keys
+            WHERE session_id IS NULL OR event_type = 'sessions' GROUP BY event_id))"""
 
 
 def settle(con: "duckdb.DuckDBPyConnection") -> None:
@@ -75,10 +76,12 @@ def moved(events: str, present: "Collection[str]", store_id: str, number: int, s
         return f"SELECT {shown} FROM {events} AS e"
     own = f"WHERE store_id = {source.literal(store_id)}"
     return f"""
-        SELECT {shown.format(home=number, elsewhere=number + stores)} FROM {events} AS e
+        SELECT {shown.format(home=number, elsewhere=number + stores, store_id=store_id)} FROM {events} AS e
         LEFT JOIN (SELECT position, rank, counts FROM work.copies {own}) AS c ON c.position = e.position
         LEFT JOIN (SELECT session_id, own, turn AS number FROM work.numbers {own} AND turn <> own) AS n
             ON n.session_id = e.session_id AND n.own = e.turn
+        LEFT JOIN (SELECT session_id, store_id AS home FROM work.homes WHERE rank = 1) AS h
+            ON h.session_id = e.session_id
         WHERE coalesce(c.counts, true) AND e.position NOT IN (SELECT position FROM work.loose {own})"""
 
 
@@ -98,7 +101,15 @@ def _renamed(context_id: str) -> str:
 # What another home does not have comes after the logs of all stores: after the last event of any session.
 _BLOCK = "if(coalesce(c.rank, 1) > 1, {elsewhere}, {home})"
 _LINKS = f"list_transform(e.extends, lambda link: {_renamed('link')})"
+# An id that programs use again (`m0`) names a call of its own store alone: with the store it names one here.
+_OF_STORE = "{0} || '@' || coalesce(h.home, '{{store_id}}')[:8]"
+_IS_REUSED = f"(message_id IS NOT NULL OR request_id IS NOT NULL) AND {wide.OF_SESSION}".translate(
+    str.maketrans({"{": "{{", "}": "}}"})
+)
 _CHANGED = {
+    "message_id": f"CASE WHEN {_IS_REUSED} THEN {_OF_STORE.format('message_id')} ELSE message_id END",
+    "request_id": f"CASE WHEN {_IS_REUSED} AND message_id IS NULL THEN {_OF_STORE.format('request_id')} "
+    "ELSE request_id END",
     "position": f"e.position + (({_BLOCK})::BIGINT << {POSITION_BITS})",
     "turn": "coalesce(n.number, e.turn)",
     "turn_id": f"if(n.number IS NULL, e.turn_id, {_TURN_ID})",

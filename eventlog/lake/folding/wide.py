@@ -41,11 +41,11 @@ def _is_global(column: str) -> str:
 # What makes two rows of several stores one call: as in one store, but ids that programs use again (`m0`) name
 # a call of their session alone, since the programs of two stores know nothing of each other. And which of
 # these rows counts: positions of several stores are no places in one log.
-_OF_SESSION = (
+OF_SESSION = (
     f"NOT (coalesce({_is_global('message_id')}, false) OR coalesce({_is_global('request_id')}, false))"
 )
 _WITHIN = f"""CASE WHEN message_id IS NULL AND request_id IS NULL THEN event_id
-            WHEN {_OF_SESSION} THEN session_id END"""
+            WHEN {OF_SESSION} THEN session_id END"""
 _CALL_KEY = f"agent, message_id, request_id, {_WITHIN}"
 _CALL_ORDER = f"{d.CALL_ORDER.removesuffix('position')}store_id, position"
 
@@ -112,7 +112,7 @@ def _shared(calls: str) -> str:
             row_number() OVER (PARTITION BY {_CALL_KEY} ORDER BY {_CALL_ORDER}) = 1 AS counts,
             list_sort(list_distinct(list(store_id) OVER (PARTITION BY {_CALL_KEY}))) AS stores
         FROM {calls} WHERE hash({_CALL_KEY}) IN (SELECT hash({_CALL_KEY}) FROM {calls} {several})
-        OR event_id IN (SELECT event_id FROM {calls} WHERE {_OF_SESSION} {several})"""
+        OR event_id IN (SELECT event_id FROM {calls} WHERE {OF_SESSION} {several})"""
 
 
 def _copied_turns(turns: str) -> str:
