@@ -40,14 +40,21 @@ __all__ = [
 ]
 
 
+# The quick compiler is enough for processes that live for seconds.
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _spark() -> None:
+def _spark() -> "Iterator[None]":
     """Without these nothing of this room can run."""
     pytest.importorskip("pyspark")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     if not os.path.isdir("/proc/self"):
         pytest.skip("reads /proc")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", _JAVA_OPTIONS)
+        yield
 
 
 @pytest.fixture(scope="session")

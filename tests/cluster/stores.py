@@ -1,6 +1,7 @@
 """Stores to compare: of transcripts, hooks, git and programs, and clones that share sessions."""
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,21 +67,24 @@ def _clones(store: Store, directory: Path) -> "Iterator[Store]":
         yield clone
 
 
-def go_on(stores: "list[Store]") -> None:
-    """Append to some of them: new sessions, and better rows of calls that an untouched session has."""
-    call = {"event_type": "llm", "model": "m", "message_id": "msg-1", "request_id": "req-1"}
-    for number, store in enumerate(stores[-3:], 9_000_000):
-        at = {"occurred_at": 1_770_000_000_000_000}
-        store.append([event(10 * number, **call, **at, agent_session_id="one", completion_tokens=5)])
-        store.append([event(10 * number + 1, **at, agent_session_id="two")])
+def go_on(stores: "list[Store]") -> str:
+    """Append two sessions to the last three; one of them has a call of a model, whose id is given back."""
+    message = uuid.uuid4().hex
+    for store in stores[-3:]:
+        _append(store, f"one-{message}", event_type="llm", message_id=message, completion_tokens=5)
+        _append(store, f"two-{message}")
+    return message
 
 
-def beat(stores: "list[Store]") -> None:
-    """A better row of the call of `go_on`, in another session: the one that had it is not touched else."""
-    call = {"event_type": "llm", "model": "m", "message_id": "msg-1", "request_id": "req-1"}
-    for number, store in enumerate(stores[-3:], 9_000_000):
-        at = {"occurred_at": 1_770_000_100_000_000}
-        store.append([event(10 * number + 5, **call, **at, agent_session_id="three", completion_tokens=500)])
+def beat(stores: "list[Store]", message: str) -> None:
+    """Append a better row of that call, in a session of its own: nothing else touches the one that had it."""
+    for store in stores[-3:]:
+        _append(store, f"three-{message}", event_type="llm", message_id=message, completion_tokens=500)
+
+
+def _append(store: Store, session: str, **columns: object) -> None:
+    at = 1_770_000_000_000_000
+    store.append([event(uuid.uuid4().int, agent_session_id=session, model="m", occurred_at=at, **columns)])
 
 
 def publish_all(place: Place, stores: "list[Store]") -> None:

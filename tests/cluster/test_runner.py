@@ -36,8 +36,9 @@ def test_what_tasks_make_and_how_they_fail(master: str, monkeypatch: pytest.Monk
             list(run(int, ["x"]))
         reason = "ValueError: invalid literal for int() with base 10: 'x'"
         assert str(error.value) == f"Spark at {master} ended the work: {reason}. Mend that, and run it again."
-        with pytest.raises(EventLogError, match="Python worker exited unexpectedly"):
-            list(run(os._exit, [9]))
+        if master.startswith("local"):  # a cluster tries it four times
+            with pytest.raises(EventLogError, match="Python worker exited unexpectedly"):
+                list(run(os._exit, [9]))
         key = next(run(os.getenv, ["AWS_SECRET_ACCESS_KEY"]))
         assert (key == "of the driver") == master.startswith("local")
         assert "of the driver" not in str(run._context.getConf().getAll())

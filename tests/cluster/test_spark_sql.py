@@ -28,7 +28,8 @@ QUESTIONS = (
     "SELECT event_type, count(*) AS events, max(position) AS newest FROM lake.events GROUP BY event_type",
     "SELECT model, CAST(sum(prompt_tokens) AS BIGINT) AS tokens, count(*) AS calls FROM lake.llm_calls "
     "GROUP BY model",
-    "SELECT t.store_id, count(*) AS turns, CAST(sum(t.tokens_used) AS BIGINT) AS tokens, max(s.last_at) AS at "
+    "SELECT t.store_id, count(*) AS turns, CAST(sum(t.tokens_used) AS BIGINT) AS tokens, "
+    "max(s.last_at) AS newest "
     "FROM lake.turns t JOIN lake.sessions s ON s.store_id = t.store_id AND s.session_id = t.session_id "
     "GROUP BY t.store_id",
 )
