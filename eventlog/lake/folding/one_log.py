@@ -103,9 +103,8 @@ _BLOCK = "if(coalesce(c.rank, 1) > 1, {elsewhere}, {home})"
 _LINKS = f"list_transform(e.extends, lambda link: {_renamed('link')})"
 # An id that programs use again (`m0`) names a call of its own store alone: with the store it names one here.
 _OF_STORE = "{0} || '@' || coalesce(h.home, '{{store_id}}')[:8]"
-_IS_REUSED = f"(message_id IS NOT NULL OR request_id IS NOT NULL) AND {wide.OF_SESSION}".translate(
-    str.maketrans({"{": "{{", "}": "}}"})
-)
+_HAS_ID = "(message_id IS NOT NULL OR request_id IS NOT NULL)"
+_IS_REUSED = f"{_HAS_ID} AND {wide.OF_SESSION}".replace("{", "{{").replace("}", "}}")
 _CHANGED = {
     "message_id": f"CASE WHEN {_IS_REUSED} THEN {_OF_STORE.format('message_id')} ELSE message_id END",
     "request_id": f"CASE WHEN {_IS_REUSED} AND message_id IS NULL THEN {_OF_STORE.format('request_id')} "
