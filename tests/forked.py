@@ -2,7 +2,9 @@
 
 Imports take most of the time of a hook and of a command, and tests run thousands. Tests of what a program
 imports, of its limits and of its start run it as a new process. Any thread may call; each has a server for
-each program, which ends with the thread or the process. With `LOCUS_TEST_STARTS=1` every run starts anew.
+each program, which ends with the thread or the process. What only a start heeds is that of the server: a run
+that lacks some of our variables has a server that lacks them too, and one that has others starts anew. With
+`LOCUS_TEST_STARTS=1` every run does.
 """
 
 import gc
@@ -39,14 +41,15 @@ _IMPORTED = {
 
 
 class _Server:
-    """A process that forks one run of a program at a time."""
+    """A process that forks one run of a program at a time. It lacks some of our variables."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, lacking: frozenset[str]) -> None:
         self.owner = os.getpid()
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.forked", program, str(its.fileno())],
             cwd=_ROOT,
+            env={name: value for name, value in os.environ.items() if name not in lacking},
             pass_fds=[its.fileno()],
         )
         its.close()
@@ -90,19 +93,17 @@ def _run(
     environ: Mapping[str, str],
     timeout_s: float,
 ) -> subprocess.CompletedProcess[bytes]:
-    servers: dict[str, _Server] = _servers.__dict__
-    if STARTS or any(
-        environ.get(name) != os.environ.get(name)
-        for name in {*environ, *os.environ}
-        if name.startswith(_OF_START)
-    ):
+    servers: dict[tuple[str, frozenset[str]], _Server] = _servers.__dict__
+    ours, its = _of_start(os.environ), _of_start(environ)
+    if STARTS or not its.items() <= ours.items():
         command = [sys.executable, "-m", program.removesuffix(".__main__"), *arguments]
         return subprocess.run(
             command, input=stdin, capture_output=True, cwd=cwd, env=dict(environ), timeout=timeout_s
         )
-    server = servers.get(program)
+    kind = program, frozenset(ours.keys() - its.keys())
+    server = servers.get(kind)
     if server is None or server.owner != os.getpid():
-        server = servers[program] = _Server(program)
+        server = servers[kind] = _Server(*kind)
     streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
     try:
         with open(streams[0], "wb", closefd=False) as file:
@@ -117,6 +118,10 @@ def _run(
     finally:
         for fd in streams:
             os.close(fd)
+
+
+def _of_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name.startswith(_OF_START)}
 
 
 def _serve(program: str, number: int) -> None:
