@@ -12,7 +12,8 @@ from eventlog.log.follow import Follower, follow
 from tests.log.logs import Log, event
 
 # argv: root, name. Appends batches of a session of its own, every fourth time an event of an earlier
-# batch once more, and closes the journal now and then. Pauses, lest a slow machine has more to read than it can.
+# batch once more, and closes the journal now and then. Pauses, lest a slow machine has more to read than it
+# can.
 WRITER = """
 import sys, time
 from eventlog.base.fs import REAL
