@@ -24,7 +24,6 @@ from locus_cli.main import run
 from tests import forked
 from tests.cli.support import GIT_ENVIRONMENT
 from tests.conftest import examples
-from tests.golden.stores import one_connection
 
 NAME, EMAIL, HOST = "Canary Personname", "canary.address@example.org", "canary-hostname"
 AUTHOR, AUTHOR_EMAIL = "Canary Authorname", "canary.author@example.org"
@@ -164,11 +163,10 @@ def tools(root: Path) -> dict[str, bytes]:
     ]
     asked = {tool for tool, _ in calls}
     assert asked >= {name for name, tool in TOOLS.items() if not tool.writes} - {"context_bundle"}
-    with one_connection():
-        return {
-            f"{tool} {given}": ToolCall.of(TOOLS[tool], given).answer(str(root / ".locus"))["text"].encode()
-            for tool, given in calls
-        }
+    return {
+        f"{tool} {given}": ToolCall.of(TOOLS[tool], given).answer(str(root / ".locus"))["text"].encode()
+        for tool, given in calls
+    }
 
 
 @pytest.mark.parametrize("leaving", [exported, tools])
