@@ -2,7 +2,9 @@
 
 Imports take most of the time of a hook and of a command, and tests run thousands. Tests of what a program
 imports, of its limits and of its start run it as a new process. Any thread may call; each has a server for
-each program, which ends with the thread or the process. With `LOCUS_TEST_STARTS=1` every run starts anew.
+each program, which ends with the thread or the process. What only a start heeds is that of the server: a run
+that lacks some of our variables has a server that lacks them too, and one that has others starts anew. With
+`LOCUS_TEST_STARTS=1` every run does.
 """
 
 import gc
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -39,14 +41,15 @@ _IMPORTED = {
 
 
 class _Server:
-    """A process that forks one run of a program at a time."""
+    """A process that forks one run of a program at a time. It lacks some of our variables."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, lacking: frozenset[str]) -> None:
         self.owner = os.getpid()
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.forked", program, str(its.fileno())],
             cwd=_ROOT,
+            env={name: value for name, value in os.environ.items() if name not in lacking},
             pass_fds=[its.fileno()],
         )
         its.close()
@@ -57,8 +60,14 @@ class _Server:
             self._process.wait()
 
     def run(self, request: bytes, streams: "list[int]", timeout_s: float) -> int:
-        self._socket.settimeout(timeout_s)
+        self.begin(request, streams)
+        return self.ended(timeout_s)
+
+    def begin(self, request: bytes, streams: "list[int]") -> None:
         socket.send_fds(self._socket, [request], streams)
+
+    def ended(self, timeout_s: float) -> int:
+        self._socket.settimeout(timeout_s)
         return int(self._socket.recv(16))
 
 
@@ -82,6 +91,21 @@ def locus(
     return _run(_LOCUS, arguments, stdin, cwd, environ, timeout_s)
 
 
+def locus_on(
+    stream: int, arguments: "list[str]", cwd: Path, environ: Mapping[str, str]
+) -> "Callable[[float], int]":
+    """Begin to run `locus` with one descriptor for all three streams; the result waits for the exit code."""
+    server = _server_for(_LOCUS, environ)
+    if server is None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "locus_cli", *arguments],
+            cwd=cwd, env=dict(environ), stdin=stream, stdout=stream, stderr=stream,
+        )  # fmt: skip
+        return process.wait
+    server.begin(_request(arguments, cwd, environ), [stream] * 3)
+    return server.ended
+
+
 def _run(
     program: str,
     arguments: "list[str]",
@@ -90,33 +114,55 @@ def _run(
     environ: Mapping[str, str],
     timeout_s: float,
 ) -> subprocess.CompletedProcess[bytes]:
-    servers: dict[str, _Server] = _servers.__dict__
-    if STARTS or any(
-        environ.get(name) != os.environ.get(name)
-        for name in {*environ, *os.environ}
-        if name.startswith(_OF_START)
-    ):
+    server = _server_for(program, environ)
+    if server is None:
         command = [sys.executable, "-m", program.removesuffix(".__main__"), *arguments]
         return subprocess.run(
             command, input=stdin, capture_output=True, cwd=cwd, env=dict(environ), timeout=timeout_s
         )
-    server = servers.get(program)
-    if server is None or server.owner != os.getpid():
-        server = servers[program] = _Server(program)
     streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
     try:
         with open(streams[0], "wb", closefd=False) as file:
             file.write(stdin)
         os.lseek(streams[0], 0, os.SEEK_SET)
-        umask = os.umask(0o077)
-        os.umask(umask)
-        request = json.dumps([arguments, os.fspath(cwd), dict(environ), umask]).encode()
-        code = server.run(request, streams, timeout_s)
+        code = server.run(_request(arguments, cwd, environ), streams, timeout_s)
         out, err = (os.pread(fd, os.fstat(fd).st_size, 0) for fd in streams[1:])
         return subprocess.CompletedProcess([program, *arguments], code, out, err)
     finally:
         for fd in streams:
             os.close(fd)
+
+
+def _open_terminal() -> None:
+    """Make Python's streams as a start on a terminal does: ours were made for other files."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        mode = "w" if fd else "r"
+        stream = os.fdopen(fd, mode, 1, encoding=old.encoding, errors=old.errors, closefd=False)
+        setattr(sys, name, stream)
+
+
+def _server_for(program: str, environ: Mapping[str, str]) -> "_Server | None":
+    """This thread's server for runs in this environment; None where each has to start anew."""
+    servers: dict[tuple[str, frozenset[str]], _Server] = _servers.__dict__
+    ours, its = _of_start(os.environ), _of_start(environ)
+    if STARTS or not its.items() <= ours.items():
+        return None
+    kind = program, frozenset(ours.keys() - its.keys())
+    server = servers.get(kind)
+    if server is None or server.owner != os.getpid():
+        server = servers[kind] = _Server(*kind)
+    return server
+
+
+def _request(arguments: "list[str]", cwd: Path, environ: Mapping[str, str]) -> bytes:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return json.dumps([arguments, os.fspath(cwd), dict(environ), umask]).encode()
+
+
+def _of_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name.startswith(_OF_START)}
 
 
 def _serve(program: str, number: int) -> None:
@@ -141,6 +187,8 @@ def _serve(program: str, number: int) -> None:
                     for stream, fd in enumerate(streams):
                         os.dup2(fd, stream)
                     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                    if os.isatty(1):
+                        _open_terminal()
                     os.environ.clear()
                     os.environ.update(environ)
                     time.tzset()

@@ -20,6 +20,7 @@ import errno
 import os
 import stat as stat_bits
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from blake3 import blake3
 
@@ -245,13 +246,12 @@ class SimFS(FileSystem):
         ]
         durable = [((path, *rest), data) for path, (*rest, data) in self._walk_durable(self._root, "")]
         pending = [(repr(effect), effect.data) for effect in self.pending]
-        digest = blake3(b"%d" % self.boot)
+        state = [b"%d" % self.boot]
         for parts in (seen, sorted(durable), pending):
             for name, data in parts:
-                digest.update(b"%a %d\n" % (name, len(data)))
-                digest.update(data)
-            digest.update(b"\n")
-        return digest.digest()
+                state += (b"%a %d\n" % (name, len(data)), data)
+            state.append(b"\n")
+        return blake3(b"".join(state)).digest()
 
     def copy(self) -> "SimFS":
         """A second machine in the same state, sharing nothing with this one; without watchers and faults."""
@@ -486,8 +486,10 @@ class SimFS(FileSystem):
         """Count a call, let it be watched, stop the machine at it, or make it fail."""
         if self._stopped:
             raise PowerCut
-        call = Call(self.call_count, name, args)
         self.call_count += 1
+        if self.stop_at is None and self.before is None and self.fault is None:
+            return None
+        call = Call(self.call_count - 1, name, args)
         if self.stop_at == call.index:
             self._stopped = True
             raise PowerCut
@@ -560,7 +562,7 @@ class SimFS(FileSystem):
 
     def _find(self, path: str) -> Inode | None:
         inode: Inode | None = self._root
-        parts = [part for part in path.split("/") if part]
+        parts = _parts(path)
         for index, part in enumerate(parts):
             if inode is None:
                 raise _error(errno.ENOENT, path)
@@ -587,15 +589,21 @@ class SimFS(FileSystem):
         head, _, name = path.rstrip("/").rpartition("/")
         return self._directory(head or "/"), name
 
-    def _walk(self, inode: Inode, path: str) -> Iterator[tuple[str, bytes | None]]:
+    def _walk(self, inode: Inode, path: str) -> list[tuple[str, bytes | None]]:
+        found: list[tuple[str, bytes | None]] = []
         for name, below in inode.names.items():
-            yield f"{path}/{name}", None if below.is_dir else bytes(below.data)
-            yield from self._walk(below, f"{path}/{name}")
+            found.append((f"{path}/{name}", None if below.is_dir else bytes(below.data)))
+            if below.names:
+                found += self._walk(below, f"{path}/{name}")
+        return found
 
-    def _walk_durable(self, inode: Inode, path: str) -> Iterator[tuple[str, tuple[int, int, bytes]]]:
+    def _walk_durable(self, inode: Inode, path: str) -> list[tuple[str, tuple[int, int, bytes]]]:
+        found: list[tuple[str, tuple[int, int, bytes]]] = []
         for name, below in inode.durable_names.items():
-            yield f"{path}/{name}", (below.number, below.mode, bytes(below.durable_data))
-            yield from self._walk_durable(below, f"{path}/{name}")
+            found.append((f"{path}/{name}", (below.number, below.mode, bytes(below.durable_data))))
+            if below.durable_names:
+                found += self._walk_durable(below, f"{path}/{name}")
+        return found
 
     def _forget_processes(self) -> None:
         self._open = {}
@@ -652,6 +660,11 @@ def _counted(n: int, name: str | None, fault: Fault, *, persistent: bool) -> Cal
         return fault if seen == n or (persistent and seen > n) else None
 
     return decide
+
+
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 def _write(data: bytearray, new: bytes, offset: int) -> None:

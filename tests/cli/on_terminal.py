@@ -4,10 +4,10 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
-import sys
 import termios
 from pathlib import Path
+
+from tests import forked
 
 
 def on_terminal(
@@ -22,10 +22,7 @@ def on_terminal(
     names = ("NO_COLOR", "FORCE_COLOR", "LOCUS_PAGER", "LESS", "COLUMNS", "LINES")
     inherited = {name: value for name, value in os.environ.items() if name not in names}
     variables = {**inherited, "TERM": "xterm", "PAGER": "cat", "LOCUS_NO_MAINTENANCE": "1", **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "locus_cli", *arguments],
-        cwd=cwd, env=variables, stdin=follower, stdout=follower, stderr=follower,
-    )  # fmt: skip
+    wait = forked.locus_on(follower, list(arguments), cwd, variables)
     os.close(follower)
     written = b""
     while True:
@@ -37,6 +34,6 @@ def on_terminal(
             break
         written += chunk
     os.close(leader)
-    ended = process.wait(60)
+    ended = wait(60)
     assert code in (None, ended)
     return written.decode().replace("\r\n", "\n")

@@ -19,6 +19,7 @@ from eventlog.base.names import session_id_of
 from eventlog.exports.locusgraph import anchors, locusgraph
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.store import Store
+from tests.cli.support import locus_process
 from tests.conftest import examples
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
 from tests.exports.stores import AT, REPO, any_event, new_store
@@ -243,13 +244,12 @@ def test_golden_stores(name: str, tmp_path: Path) -> None:
     (place / "locks").mkdir(exist_ok=True)  # archives hold no empty directories
     (place / "tmp").mkdir(exist_ok=True)
     with Server(Graph()) as server:
-        command = [sys.executable, "-m", "locus_cli", "--store", place, "export", "locusgraph"]
-        command += ["--server", server.url, "--graph", GRAPH]
-        done = subprocess.run(
-            list(map(str, command)), env={**os.environ, KEY_VARIABLE: KEY}, capture_output=True, text=True
+        to = ("--server", server.url, "--graph", GRAPH)
+        done = locus_process(
+            "--store", place, "export", "locusgraph", *to, cwd=tmp_path, **{KEY_VARIABLE: KEY}
         )
-        assert done.returncode == 0, done.stderr
-        assert server.graph.orphans == [] and "Sent " in done.stderr
+        assert done.code == 0, done.err
+        assert server.graph.orphans == [] and "Sent " in done.err
         body = b"".join(server.graph.bodies)
         for trace in (
             b"/tmp/golden",

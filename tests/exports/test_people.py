@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from eventlog.mcp.tools import tools_for
 from eventlog.query.people import allowed
 from eventlog.store import Store
 from locus_cli.main import run
+from tests import forked
 from tests.cli.support import GIT_ENVIRONMENT
 from tests.conftest import examples
 
@@ -37,13 +37,7 @@ _OF_FILES = {"jsonl": "--to", "locusgraph": "--to", "atif": "--to", "otlp": "--t
 def hook(root: Path, name: str, **fields: Any) -> None:
     """A hook of Claude Code as a process, in the environment of this one."""
     said = {"session_id": "s1", "cwd": str(root), "hook_event_name": name, **fields}
-    subprocess.run(
-        [sys.executable, "-m", "locus_cli.hook_entry", "claude-code"],
-        input=json.dumps(said).encode(),
-        check=True,
-        cwd=root,
-        env=dict(os.environ),
-    )
+    assert forked.hook(json.dumps(said).encode(), "claude-code", root, os.environ).returncode == 0
 
 
 def git(root: Path, *arguments: str) -> None:

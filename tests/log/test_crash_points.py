@@ -240,8 +240,8 @@ class Explorer:
         else:
             probe.append(1)
             moments = Moments(probe, "")
-        self._check_recovered(label, machine, layout, probe.oracle, first)
-        self._check_conflict(label, probe, layout)
+        now = self._check_recovered(label, machine, layout, probe.oracle, first)
+        self._check_conflict(label, probe, layout, now)
         for moment in moments:
             self._check_again(moment, layout, first, powered)
 
@@ -264,7 +264,7 @@ class Explorer:
 
     def _check_recovered(
         self, label: str, machine: SimFS, layout: Layout, oracle: Oracle, first: "Reading | None"
-    ) -> None:
+    ) -> "Reading":
         self.checked += 1
         now = Reading(machine, layout)
         _check_oracle(label, now.log, oracle)
@@ -273,16 +273,19 @@ class Explorer:
             for position, event_id in first.log.items():
                 assert now.log.get(position) == event_id, f"I5, {label}: position {position} changed"
             _check_bytes(label, first, now)
+        return now
 
-    def _check_conflict(self, label: str, probe: World, layout: Layout) -> None:
-        """I9: a wrong expectation changes nothing, the right one is taken."""
+    def _check_conflict(self, label: str, probe: World, layout: Layout, now: "Reading") -> None:
+        """I9: a wrong expectation changes nothing, the right one is taken. `now`: what was read before."""
         journal = probe.journal()
         position = journal.next_position()
         tree = probe.fs.tree()
         with pytest.raises(Conflict):
             journal.append([b"x"], expect_position=position + 1)
         assert tree == probe.fs.tree(), f"I9, {label}"
-        newest = max(Reading(probe.fs, layout).log, default=-1) + 1
+        if tree != now.tree:
+            now = Reading(probe.fs, layout)
+        newest = max(now.log, default=-1) + 1
         assert position == newest, f"I9, {label}: next position {position}, log ends at {newest}"
 
 
@@ -290,7 +293,7 @@ class Reading:
     """All that a reader, and an auditor of bytes, sees of a store at one moment."""
 
     def __init__(self, fs: SimFS, layout: Layout) -> None:
-        tree = fs.tree()
+        tree = self.tree = fs.tree()
         self.boot = boot_digest(fs.boot_id())
         prefix = layout.directory(JOURNAL_DIR)
         # Without the room at the end, which whoever writes next gives back or fills.

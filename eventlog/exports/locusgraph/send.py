@@ -299,15 +299,18 @@ class _Run:
                 yield event["position"] or 0
 
     def _expected(self, since: int) -> int:
-        """About how many records a pass has to make, from counts alone."""
+        """About how many records a pass has to make, from counts of events alone: no projection is folded."""
         include = self._options.include
         wanted = TYPES | {event_type for event_type in include if event_type.isidentifier()}
+        counted = f"event_type NOT IN ({_listed(_UNCOUNTED)})"
+        if ALL_TYPES not in include:
+            counted += f" AND event_type IN ({_listed(wanted)})"
         total = self._store.query(
-            f"SELECT (SELECT count(*) FROM events WHERE position >= {since} "
-            f"AND event_type NOT IN ({_listed(_UNCOUNTED)})"
-            + ("" if ALL_TYPES in include else f" AND event_type IN ({_listed(wanted)})")
-            + f") + (SELECT count(*) FROM turns WHERE last_position >= {since})"
-            f" + (SELECT count(*) FROM sessions WHERE last_position >= {since}) + 2"
+            f"SELECT 2 + count(*) FILTER ({counted})"
+            " + count(DISTINCT session_id) FILTER (event_type <> 'sessions')"
+            " + count(DISTINCT (session_id, turn)) FILTER (session_id IS NOT NULL AND turn IS NOT NULL"
+            " AND event_type NOT IN ('session', 'sessions'))"
+            f" FROM events WHERE position >= {since}"
         ).rows[0][0]
         left = self._left()
         return int(total) if left is None else min(int(total), left)
