@@ -322,9 +322,10 @@ class _Run:
         if ALL_TYPES not in include:
             counted += f" AND event_type IN ({_listed(wanted)})"
         total = self._store.query(
-            f"SELECT count(*) FILTER ({counted}) + count(DISTINCT session_id) FILTER (event_type <> 'sessions')"
+            f"SELECT 2 + count(*) FILTER ({counted})"
+            " + count(DISTINCT session_id) FILTER (event_type <> 'sessions')"
             " + count(DISTINCT (session_id, turn)) FILTER (session_id IS NOT NULL AND turn IS NOT NULL"
-            " AND event_type NOT IN ('session', 'sessions')) + 2"
+            " AND event_type NOT IN ('session', 'sessions'))"
             f" FROM events WHERE position >= {since}"
         ).rows[0][0]
         left = self._left()
