@@ -24,7 +24,7 @@ from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.query import functions as of_files
 from eventlog.query import safe, views
 from eventlog.query.binding import Binding, Bound, Snapshot, asking_on
-from eventlog.query.results import Limits, Result, arrow_within, rows_at_once, rows_within
+from eventlog.query.results import Limits, Result, arrow_within, rows_within
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,22 +47,19 @@ __all__ = [
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
 
-# A connection that may hold data of more events than these in memory is not cached. Of a log with no more, to
-# plan a statement takes longer than to answer it.
+# A connection that may hold data of more events than these in memory is not cached.
 _CACHED_ROWS_MAX = 20_000
 Parameters = Sequence[Any] | Mapping[str, Any] | None
-_ReadAtOnce = Callable[[duckdb.DuckDBPyConnection, str, Parameters, Limits], _Answer | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Question(Generic[_Answer]):
-    """A statement, its limits, and how its answer is read: of a relation, or at once where that may do."""
+    """A statement, its limits, and how its answer is read."""
 
     sql: str
     parameters: Parameters
     limits: Limits
     read: "Callable[[duckdb.DuckDBPyRelation], _Answer]"
-    read_at_once: "_ReadAtOnce[_Answer] | None" = None
 
 
 def run(
@@ -73,7 +70,7 @@ def run(
     Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
-    return _answer(snapshot, _Question(sql, parameters, limits, rows_within(limits), rows_at_once))
+    return _answer(snapshot, _Question(sql, parameters, limits, rows_within(limits)))
 
 
 def table(
@@ -109,10 +106,7 @@ def _ask_again(snapshot: Snapshot, bound: Bound, question: "_Question[_Answer]")
             statement = safe.check(bound.con, question.sql)
             if binding.can_add(statement):
                 binding.bind(statement, session=statement.session_id(question.parameters))
-                at_once = _at_once(snapshot, question, bound.con, statement)
-                if at_once is None:
-                    at_once = question.read(bound.con.sql(statement.sql, params=question.parameters))
-                answer = (at_once,)
+                answer = (question.read(bound.con.sql(statement.sql, params=question.parameters)),)
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
     except source.ERRORS:
@@ -141,10 +135,8 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
                 functions.bind(con, called)
             is_bound = True
             safe.lock(con, bound.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
-            answer = None if called else _at_once(snapshot, question, con, statement)
-            if answer is None:
-                relation = con.sql(statement.sql, params=question.parameters)
-                answer = question.read(relation)
+            relation = con.sql(statement.sql, params=question.parameters)
+            answer = question.read(relation)
         is_cacheable = not called and not statement.lists_catalog
         return answer
     except duckdb.InterruptException as error:
@@ -163,26 +155,6 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
         raise store_error from error
     finally:
         _end(snapshot, binding, limits, is_cacheable=is_cacheable)
-
-
-def _at_once(
-    snapshot: Snapshot,
-    question: "_Question[_Answer]",
-    con: duckdb.DuckDBPyConnection,
-    statement: safe.Statement,
-) -> "_Answer | None":
-    """The answer of a statement that is planned once; None where a relation has to give it, or its error."""
-    columns = statement.columns
-    if question.read_at_once is None or columns is None or not views.TIMES.isdisjoint(columns):
-        return None
-    if snapshot.view.next_position > _CACHED_ROWS_MAX:
-        return None
-    try:
-        return question.read_at_once(con, statement.sql, question.parameters, question.limits)
-    except duckdb.InterruptException:
-        raise
-    except source.ERRORS:
-        return None
 
 
 def _end(snapshot: Snapshot, binding: Binding, limits: Limits, *, is_cacheable: bool) -> None:

@@ -52,29 +52,13 @@ def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]"
 
     def rows(relation: duckdb.DuckDBPyRelation) -> Result:
         columns, types = tuple(relation.columns), tuple(map(str, relation.types))
-        return _within(limits, columns, types, _python_rows(relation, types, limits.rows_max + 1))
+        rows_read = _python_rows(relation, types, limits.rows_max + 1)
+        if len(rows_read) > limits.rows_max:
+            _check_truncation(limits)
+            return Result(columns, types, rows_read[: limits.rows_max], truncated=True)
+        return Result(columns, types, rows_read)
 
     return rows
-
-
-def rows_at_once(
-    con: duckdb.DuckDBPyConnection, sql: str, parameters: Any, limits: Limits
-) -> "Result | None":
-    """The Result of a statement that is planned once; None where a column is of times (`_python_rows`).
-
-    A relation is planned to learn its columns, and once more to read it: for a small log that takes longer
-    than to read.
-    """
-    con.execute(sql, parameters)
-    try:
-        description = con.description or []
-        types = tuple(str(column[1]) for column in description)
-        if any(_ZONED in kind for kind in types):
-            return None
-        rows_read = con.fetchmany(limits.rows_max + 1)
-        return _within(limits, tuple(str(column[0]) for column in description), types, rows_read)
-    finally:
-        con.abort()
 
 
 def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Table]":
@@ -88,15 +72,6 @@ def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Tabl
         return table
 
     return arrow
-
-
-def _within(
-    limits: Limits, columns: "tuple[str, ...]", types: "tuple[str, ...]", rows_read: "list[tuple[Any, ...]]"
-) -> Result:
-    if len(rows_read) > limits.rows_max:
-        _check_truncation(limits)
-        return Result(columns, types, rows_read[: limits.rows_max], truncated=True)
-    return Result(columns, types, rows_read)
 
 
 def _check_truncation(limits: Limits) -> None:

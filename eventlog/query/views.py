@@ -413,8 +413,6 @@ COLUMNS_OF: "dict[str, Columns]" = {
 }
 
 NAMES = tuple(COLUMNS_OF)
-# Columns of times, of any view.
-TIMES = frozenset(name for columns in COLUMNS_OF.values() for name, kind, _ in columns if kind == d.TIME)
 
 
 # Views of changes of files, and their columns that are counted from contents.
