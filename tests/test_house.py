@@ -681,8 +681,7 @@ def test_every_import_is_a_declared_dependency() -> None:
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
     to_run |= names(project["optional-dependencies"]["http"])
     to_run |= names(project["optional-dependencies"]["meaning"])
-    to_run |= names(project["optional-dependencies"]["cost"])
-    to_run |= names(project["optional-dependencies"]["spark"])
+    to_run |= names([name for extra in ("cost", "spark") for name in project["optional-dependencies"][extra]])
     to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
     to_work = to_run | names(project["optional-dependencies"]["dev"])
