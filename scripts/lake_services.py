@@ -14,7 +14,8 @@ A test asks each S3 server for more, below /-/ (no bucket has such a name):
     POST /-/reset     counts from zero again, and forgets the rules
     POST /-/rules     {"deny": ["DELETE"]}: such requests are answered 403
                       {"hold": 5}: the fifth request from now on waits until a reset, and is then not done;
-                      with "of" and "on" only requests of that kind and with that text in their path count
+                      with "of" and "on" only requests of that kind and with that text in their path count,
+                      and later ones of these wait, too
     POST /-/resume    a request that waits is done
 """
 
@@ -88,8 +89,10 @@ class Served:
             return kind not in self._denied
 
     def _is_resumed(self):
-        """Wait until a test lets go of this request, while others go on; whether it is to be done."""
-        self._held, self._until_held = True, None
+        """Wait until a test lets go of this request; whether it is to be done."""
+        self._held = True
+        if not (self._held_of or self._held_on):
+            self._until_held = None
         while self._held:
             self._lock.wait()
         return self._resumed

@@ -60,7 +60,7 @@ def test_a_worker_without_the_package_is_named(
 
 
 def test_a_worker_with_another_fold_is_refused() -> None:
-    """What a worker of another version would write under its names is never made."""
+    """I19: What a worker of another version would write under its names is never made."""
     outcome = spark._Guarded(str.upper, "another")("a")
     assert isinstance(outcome, spark._Failure)
     assert isinstance(outcome.error(), Unsupported)

@@ -44,9 +44,10 @@ class S3Server:
         self._ask("rules", {"deny": kinds})
 
     def hold(self, number: int, *, of: str = "", on: str = "") -> None:
-        """Neither do nor answer the request of that number from now on, 1 the next, nor any after it.
+        """Neither do nor answer the request of that number from now on, 1 the next.
 
-        Args: of: only those of this kind count; on: only those with this text in their path.
+        Args: of: only those of this kind count; on: only those with this text in their path. With
+        one of these all such requests after it are held, too.
         """
         self._ask("rules", {"hold": number, "of": of, "on": on})
 

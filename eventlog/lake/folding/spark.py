@@ -150,22 +150,28 @@ def _started(master: str) -> Any:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryFile() as log, _errors(master, log), _stderr_in(log):
         context = SparkContext(conf=conf)
-    if not is_here:
-        _wait_for_workers(context, master)
+    try:
+        if not is_here:
+            _wait_for_workers(context, master)
+    except BaseException:
+        _stop(context)
+        raise
     return context
 
 
 def _wait_for_workers(context: Any, master: str) -> None:
     """Wait until a process of a worker runs for this one. Raises: EventLogError."""
     until = time.monotonic() + _WORKERS_S
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # the first is this process
-        if time.monotonic() > until:
-            _stop(context)
-            raise EventLogError(
-                f"{master} gave this work no process within {_WORKERS_S:.0f} s. See on its page whether "
-                "workers are free and have the memory that spark.executor.memory asks for (1g by default)."
-            )
-        time.sleep(0.1)
+    with _errors(master):
+        while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # the first is this process
+            time.sleep(0.1)
+            if context._jsc.sc().isStopped():
+                raise NotFound(f"{master} is no master of this version of Spark. Check both.")
+            if time.monotonic() > until:
+                raise EventLogError(
+                    f"{master} gave this work no process within {_WORKERS_S:.0f} s. See on its page whether "
+                    "workers are free and have the memory of spark.executor.memory (1g by default)."
+                )
 
 
 def _stop(context: Any) -> None:
