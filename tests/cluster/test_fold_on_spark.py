@@ -139,18 +139,18 @@ def test_beside_an_erasure(
 ) -> None:
     """What is erased and published after a task folded it is in no row: the store is folded again."""
     store = stores[-1]
-    secret = f"canary-{uuid.uuid4().hex}"
+    title = f"canary-{uuid.uuid4().hex}"
     store.append(
-        [{"event_type": "turn", "agent": "script", "agent_session_id": "c", "title": secret, "payload": {}}]
+        [{"event_type": "turn", "agent": "script", "agent_session_id": "c", "title": title, "payload": {}}]
     )
     made.publish_all(s3_place, stores)
     s3.hold(1, of="PUT", on=f"/data/{store.identity.store_id.hex()}/")
     fold = Fold(s3_place, sqlite_catalog, "local[2]")
     wait_for(lambda: s3.counts()["held"])
-    erased = run("--store", store.layout.root, "store", "erase", "--secret", secret, "--yes")
+    erased = run("--store", store.layout.root, "store", "erase", "--secret", title, "--yes")
     assert erased.returncode == 0, erased.stderr
     made.publish_all(s3_place, stores)
     s3.resume()
     assert fold.done()["folded"] == len(stores)
-    assert secret not in str(rows_of_tables(s3_place, sqlite_catalog))
+    assert title not in str(rows_of_tables(s3_place, sqlite_catalog))
     assert_equal(s3_place, sqlite_catalog, stores)
