@@ -150,6 +150,8 @@ class Lake:
         took = time.process_time() - began
         if done.left or not done.folded:
             raise RuntimeError(f"the fold left {done.left or 'everything'}")
+        if done.wide.touched:
+            raise RuntimeError(f"the stores share {done.wide.touched:,} sessions")
         return Cost(took, counted(self.endpoint))
 
 
