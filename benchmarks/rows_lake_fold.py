@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import log
 from statistics import median
@@ -41,6 +41,7 @@ _BEFORE_DIGITS = {
     "message_id": "msg_", "request_id": "req_", "tool_use_id": "toolu_",
 }  # fmt: skip
 _TIMES = ("occurred_at", "recorded_at")
+_MARKS = len(_DIGITS) ** 3  # the first digits of a session id tell so many stores apart
 
 
 def rows() -> list[Row]:
@@ -58,10 +59,12 @@ def rows() -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a fold took: seconds of this process's processors, and what the storage counted."""
+    """What a fold took: seconds of this process's processors, and what the storage counted; and the bytes of
+    what is in the place after it."""
 
     core_s: float
     counts: Counts
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -72,6 +75,7 @@ class Cost:
             "requests": float(sum(counts.requests.values())),
             "bytes fetched": float(counts.sent),
             "bytes stored": float(counts.received),
+            **{f"bytes of {what}": float(size) for what, size in self.kept.items()},
         }
 
 
@@ -84,7 +88,6 @@ class Lake:
     published: Published
     copies: int
     catalogs: int = 0
-    publications: int = 0
 
     def __post_init__(self) -> None:
         from eventlog.lake.place import open_place
@@ -113,14 +116,16 @@ class Lake:
             self.place.delete(entry.name)
         self.catalogs += 1
         tables.init(self.place, self.catalog)
-        return self._fold()
+        return replace(self._fold(), kept=self._kept())
 
     def next_fold(self) -> Cost:
-        """Publish ten events of one store and fold them."""
-        self.publications += 1
-        name, data = self.published.more(self.publications)
+        """Publish ten events of one store and fold them; they are taken back afterwards."""
+        name, data = self.published.more()
         self.place.create(name, data)
-        return self._fold()
+        try:
+            return self._fold()
+        finally:
+            self.place.delete(name)
 
     def aggregate(self) -> float:
         """Seconds of processors of the bare aggregate."""
@@ -130,12 +135,6 @@ class Lake:
             began = time.process_time()
             con.execute(BARE, [f"{self.local}/*.parquet"])
             return time.process_time() - began
-
-    def sizes(self) -> dict[str, float | str]:
-        """The bytes of objects per event."""
-        of = {"events": "stores", "tables": "tables"}
-        sizes = {what: sum(entry.size for entry in self.place.list(below)) for what, below in of.items()}
-        return {f"bytes of {what} per event at {self.events:,}": n / self.events for what, n in sizes.items()}
 
     @property
     def catalog(self) -> str:
@@ -154,6 +153,15 @@ class Lake:
             raise RuntimeError(f"the stores share {done.wide.touched:,} sessions")
         return Cost(took, counted(self.endpoint))
 
+    def _kept(self) -> dict[str, int]:
+        """The bytes of objects, by what they hold."""
+        of_tables = self.place.list("tables")
+        return {
+            "events": sum(entry.size for entry in self.place.list("stores")),
+            "projections": sum(entry.size for entry in of_tables if "/data/" in entry.name),
+            "metadata of tables": sum(entry.size for entry in of_tables if "/metadata/" in entry.name),
+        }
+
 
 @dataclass
 class Published:
@@ -170,10 +178,9 @@ class Published:
         """The publication of the store of this number: its name and its bytes."""
         return self._publication(number, self.table, number, 0)
 
-    def more(self, number: int) -> tuple[str, bytes]:
-        """The publication of this number, from 1, that follows in the first store: a new session's events."""
-        base = self.events + (number - 1) * _NEW_EVENTS
-        return self._publication(0, self.table.slice(0, _NEW_EVENTS), -number, base)
+    def more(self) -> tuple[str, bytes]:
+        """The publication that follows in the first store: the beginning of a new session."""
+        return self._publication(0, self.table.slice(0, _NEW_EVENTS), _MARKS - 1, self.events)
 
     def _publication(self, store: int, table: pa.Table, mark: int, base: int) -> tuple[str, bytes]:
         import pyarrow as pa
@@ -184,8 +191,8 @@ class Published:
         store_id = f"{store:032x}"
         end = base + len(table)
         changed = {
-            **_marked(table, mark % _MARKS),
-            "store_id": pa.array([store_id]).take(pa.array([0] * len(table))),
+            **_marked(table, mark),
+            "store_id": pa.repeat(store_id, len(table)),
             "position": pa.array(range(base, end), table.schema.field("position").type),
         }
         for name, values in changed.items():
@@ -193,8 +200,6 @@ class Published:
         own = {"locus.store_id": store_id, "locus.base": str(base), "locus.end": str(end)}
         return publication_name(bytes.fromhex(store_id), base), encoded([table], self.metadata | own)
 
-
-_MARKS = len(_DIGITS) ** 3
 
 
 def _marked(table: pa.Table, mark: int) -> dict[str, pa.Array]:
@@ -210,6 +215,7 @@ def _marked(table: pa.Table, mark: int) -> dict[str, pa.Array]:
         for name, before in _BEFORE_DIGITS.items()
     ]
     with duckdb.connect() as con:
+        con.execute("SET threads = 1")  # rows stay in order
         con.register("events", table)
         made = con.sql(
             f"SELECT {', '.join(ids)}, {session} AS session_id, "
@@ -240,7 +246,6 @@ class Measured:
         """Processor time of a first fold of the large lake."""
         for lake in (self.small, self.large):
             self.costs["first", lake.events].append(lake.first_fold())
-            self.facts |= lake.sizes()
             self.costs["next", lake.events].append(lake.next_fold())
         for name in ("first", "next"):
             self._describe(name)
@@ -254,6 +259,9 @@ class Measured:
             kinds = sorted(self.costs[name, events][-1].counts.requests.items())
             self.facts[f"{name} at {events:,}: kinds"] = ", ".join(f"{n:,} {kind}" for kind, n in kinds)
             self.facts |= {f"{name} at {events:,}: {what}": value for what, value in figures.items()}
+            self.facts |= {
+                f"{name} at {events:,}: {what} per event": value / events for what, value in figures.items()
+            }
         for what in small:
             grown = large[what] - small[what]
             self.facts[f"{name}: {what} for each further event"] = grown / (sizes[1] - sizes[0])
@@ -284,7 +292,7 @@ def _prepare(bench: Bench) -> Iterator[Sides]:
             anchor=large.aggregate,
             size=f"{large.events:,} events in {large.copies} stores, beside it {small.events:,} in one",
             facts=measured.facts,
-            rounds=1 if bench.events else 3,
+            rounds=1 if bench.small or bench.events else 3,
             warm_up=False,
         )
 

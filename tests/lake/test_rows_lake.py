@@ -40,4 +40,4 @@ def test_a_fold_is_measured_at_two_sizes(tmp_path: Path, monkeypatch: pytest.Mon
         small, large = (float(facts[f"{fold} at {events}: requests"]) for events in ("1,000", "3,000"))
         assert float(facts[f"{fold}: requests for each further event"]) == (large - small) / 2_000
         assert float(facts[f"{fold}: requests, exponent"]) == log(large / small) / log(3)
-    assert float(facts["bytes of events per event at 3,000"]) > 0
+    assert float(facts["first at 3,000: bytes of events per event"]) > 0
