@@ -201,7 +201,6 @@ class Published:
         return publication_name(bytes.fromhex(store_id), base), encoded([table], self.metadata | own)
 
 
-
 def _marked(table: pa.Table, mark: int) -> dict[str, pa.Array]:
     """The columns that tell two logs of the same events apart, for a mark."""
     import duckdb
@@ -222,8 +221,7 @@ def _marked(table: pa.Table, mark: int) -> dict[str, pa.Array]:
             f"coalesce(replace(context_id, session_id, {session}), context_id) AS context_id, "
             f"CASE WHEN session_id IS NULL THEN extends ELSE "
             f"list_transform(extends, lambda x: replace(x, session_id, {session})) END AS extends FROM events"
-        ).arrow()
-        made = made.read_all() if isinstance(made, pa.RecordBatchReader) else made
+        ).to_arrow_table()
     columns = {name: made.column(name).cast(table.schema.field(name).type) for name in made.column_names}
     span = pc.subtract(pc.max(table["recorded_at"]), pc.min(table["occurred_at"]))
     later = pa.scalar(span.cast(pa.int64()).as_py() * mark + mark, pa.duration("us"))
