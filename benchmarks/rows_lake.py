@@ -79,16 +79,27 @@ class Publishers:
         path = f"{self.directory}/{name}"
         with Store.open(path) if os.path.exists(path) else Store.init(path) as store:
             fill(store, self.lines, _EVENTS)
-            self._ask("reset", {})
+            counted(self.endpoint, "reset", {})
             publish(store, open_place(f"s3://lake/{name}"), Policy(), agreed=True)
-        counts = self._ask("counts")
-        return float(sum(counts["requests"].values())), float(counts["received"] + counts["sent"])
+        counts = counted(self.endpoint)
+        return float(sum(counts.requests.values())), float(counts.received + counts.sent)
 
-    def _ask(self, word: str, value: object = None) -> dict[str, dict[str, int]]:
-        data = None if value is None else json.dumps(value).encode()
-        with urlopen(Request(f"{self.endpoint}/-/{word}", data=data), timeout=60) as answer:
-            counts: dict[str, dict[str, int]] = json.load(answer)
-            return counts
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a storage counted: requests by kind, and the bytes of bodies that it received and sent."""
+
+    requests: dict[str, int]
+    received: int
+    sent: int
+
+
+def counted(endpoint: str, word: str = "counts", value: object = None) -> Counts:
+    """What the server counted since the last reset; `reset`, with a value, counts from zero again."""
+    data = None if value is None else json.dumps(value).encode()
+    with urlopen(Request(f"{endpoint}/-/{word}", data=data), timeout=60) as answer:
+        counts = json.load(answer)
+    return Counts(counts["requests"], counts["received"], counts["sent"])
 
 
 def _requests(bench: Bench) -> AbstractContextManager[Sides]:
@@ -104,7 +115,7 @@ def _sides(bench: Bench, index: int) -> Iterator[Sides]:
     missing = [name for name in ("obstore", "moto") if find_spec(name) is None]
     if missing:
         raise NotRunnable(f"the extras lake and lake-tests are not installed: {', '.join(missing)}")
-    with bench.scratch("lake") as directory, _server() as settings, patch.dict(os.environ, settings):
+    with bench.scratch("lake") as directory, server() as settings, patch.dict(os.environ, settings):
         lines = Blocks(bench.seed, 5_000).lines()
         many = bench.pick(100, 1_000)
         publishers = Publishers(directory, settings["AWS_ENDPOINT_URL"], lines, many)
@@ -118,7 +129,7 @@ def _sides(bench: Bench, index: int) -> Iterator[Sides]:
 
 
 @contextmanager
-def _server() -> Iterator[dict[str, str]]:
+def server() -> Iterator[dict[str, str]]:
     """The settings of an S3 server, as long as the block runs."""
     command = [sys.executable, str(_SERVICES), "--s3"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:

@@ -146,7 +146,7 @@ def _bare_aggregate(segments: list[str], path: str) -> float:
     """
     start = time.perf_counter()
     connection = duckdb.connect(path)
-    connection.execute(_BARE, [segments])
+    connection.execute(BARE, [segments])
     connection.execute("CHECKPOINT")
     connection.close()
     _sync(path)
@@ -155,7 +155,7 @@ def _bare_aggregate(segments: list[str], path: str) -> float:
     return took
 
 
-_BARE = """
+BARE = """
     CREATE TABLE totals AS
     SELECT session_id, turn,
         max(agent) AS agent, max(agent_session_id) AS agent_session_id, max(repo) AS repo,
