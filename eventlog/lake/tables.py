@@ -113,6 +113,39 @@ def properties_of(bounded: "Collection[str]") -> "dict[str, str]":
     return _SETTINGS | {f"write.metadata.metrics.column.{name}": "full" for name in bounded}
 
 
+def current(
+    place: Place, catalog: Any, catalog_uri: str, name: str, schema: Any, bounded: "Collection[str]"
+) -> Any:
+    """A table with the columns of this version; made, or brought up to them, where it is not.
+
+    Args: as for `made`.
+    """
+    try:
+        table = loaded(place, catalog, catalog_uri, name)
+        if set(schema.names) <= set(table.schema().column_names):
+            return table
+    except NotFound:
+        pass
+    made(place, catalog, catalog_uri, name, schema, bounded)
+    return loaded(place, catalog, catalog_uri, name)
+
+
+def tries(catalog_uri: str, name: str) -> "Iterator[int]":
+    """Each try to change a table, with a random pause before the next. Raises: Refused when they are over."""
+    for number in range(TRIES):
+        yield number
+        time.sleep(random.uniform(0, _PAUSE_S_MAX))
+    raise Refused(
+        f"the table {name} in {shown(catalog_uri)} changed at each of {TRIES} tries. "
+        "Run `locus lake fold` again."
+    )
+
+
+def full_name(table: str) -> str:
+    """The name of a table with its namespace."""
+    return f"{NAMESPACE}.{table}"
+
+
 def objects_of(name: str) -> str:
     """Where the objects of a table are, below the place."""
     return f"tables/{name.removeprefix(f'{NAMESPACE}.')}"

@@ -243,6 +243,7 @@ def _derived_findings(
 ) -> "Iterator[LakeFinding]":
     """Tables of projections that name dead files, or have other rows than a fold from nothing."""
     from eventlog.lake.folding import checks
+    from eventlog.lake.folding.stored import by_store
 
     if not named:
         return
@@ -251,7 +252,7 @@ def _derived_findings(
         if dead:
             yield LakeFinding(f"{name} names {len(dead)} dead files, {dead[0]} first", where, COMMIT)
     names = [file for rows in named.values() for file in rows if not erased.has(file)]
-    files_of = checks.by_store(names)
+    files_of = by_store(names)
     differ: list[LakeFinding] = []
     for store_id, chain in chains.items():
         files = files_of.get(store_id, [])

@@ -6,14 +6,13 @@ both ways. One thread.
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from blake3 import blake3
 
 from eventlog.base.errors import PARSE_ERRORS, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.lake.chain import Chain
@@ -30,16 +29,6 @@ from eventlog.projections import fold, source
 
 if TYPE_CHECKING:
     import duckdb
-
-
-def by_store(names: "Iterable[str]") -> "dict[bytes, list[Projected]]":
-    """The files of projections among these, by their store."""
-    files: dict[bytes, list[Projected]] = defaultdict(list)
-    for name in names:
-        file = Projected.parse(name)
-        if file is not None:
-            files[file.store_id].append(file)
-    return files
 
 
 def unfolded(files: "list[Projected]", chain: Chain) -> "list[str]":
@@ -200,9 +189,7 @@ def _rows_of_wide(place: Place, file: WideFile) -> "pa.Table":
 def _read(place: Place, name: str, digest: str, schema: "pa.Schema") -> "pa.Table":
     """The rows of a file, every byte of it checked. Raises: Corruption, NotFound."""
     address = place.address(name)
-    data = place.read(name)
-    if blake3(data).hexdigest() != digest:
-        raise Corruption(address, "its bytes are not those of its name")
+    data = reading.hashed(place, name, digest)
     try:
         table = pq.read_table(pa.BufferReader(data), use_threads=False)
     except PARSE_ERRORS as error:

@@ -4,15 +4,12 @@ What was folded is what the tables name, so nothing keeps books beside them: any
 work at once, and each may be killed anywhere.
 """
 
-import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from eventlog.base.errors import NotFound, Refused
 from eventlog.lake import tables
 from eventlog.lake.chain import MERGE, Rewrite, decode_rewrite, prefix_of, rewrite_name
 from eventlog.lake.folding import divided, stored, wide_driver
@@ -30,7 +27,6 @@ _Made = TypeVar("_Made")
 _STORES_AT_ONCE = 2_000
 _ROUNDS = 3  # for stores of which something is erased or replaced meanwhile
 _LISTS_AT_ONCE = 16
-_PAUSE_S_MAX = 0.4
 
 
 class Runner(Protocol):
@@ -98,22 +94,14 @@ def _named(place: Place, catalog_uri: str) -> "set[str]":
     with tables.opened(place, catalog_uri) as catalog:
         tables.loaded(place, catalog, catalog_uri)  # a catalog without the events is another lake's, or none
         for table in stored.TABLES:
-            names |= tables.data_files(place, _made(place, catalog, catalog_uri, table)).keys()
+            names |= tables.data_files(place, _current(place, catalog, catalog_uri, table)).keys()
     return names
 
 
-def _made(place: Place, catalog: Any, catalog_uri: str, table: str) -> Any:
-    """A table of ours with the columns of this version; made where it is not there."""
-    schema = stored.schema_of(table)
-    try:
-        loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
-        if set(schema.names) <= set(loaded.schema().column_names):
-            return loaded
-    except NotFound:
-        pass
+def _current(place: Place, catalog: Any, catalog_uri: str, table: str) -> Any:
     bounded = (stored.STORE_ID, *stored.KEYS[table])
-    tables.made(place, catalog, catalog_uri, _full_name(table), schema, bounded)
-    return tables.loaded(place, catalog, catalog_uri, _full_name(table))
+    name = tables.full_name(table)
+    return tables.current(place, catalog, catalog_uri, name, stored.schema_of(table), bounded)
 
 
 def _carry_out(
@@ -194,17 +182,12 @@ def _commit(
     """Bring each table to the files of these stores, and take out what is dead."""
     with tables.opened(place, catalog_uri) as catalog:
         for table in stored.TABLES:
-            for _ in range(tables.TRIES):
-                loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
+            name = tables.full_name(table)
+            for _ in tables.tries(catalog_uri, name):
+                loaded = tables.loaded(place, catalog, catalog_uri, name)
                 changes = _changes(place, loaded, table, plan, results)
                 if tables.swapped(loaded, changes.added.values(), changes.removed.values()):
                     break
-                time.sleep(random.uniform(0, _PAUSE_S_MAX))
-            else:
-                raise Refused(
-                    f"the table {_full_name(table)} in {tables.shown(catalog_uri)} changed at each of "
-                    f"{tables.TRIES} tries. Run `locus lake fold` again."
-                )
             lake.added += changes.added
             lake.removed += changes.removed
             lake.rows[table] += sum(data_file.record_count for data_file in changes.added.values())
@@ -243,7 +226,3 @@ def _supersedes(file: Projected, ours: Projected, plan: Plan) -> bool:
     if file.name in plan.seen or file.code != ours.code:
         return False
     return (file.number, file.end) >= (ours.number, ours.end)
-
-
-def _full_name(table: str) -> str:
-    return f"{tables.NAMESPACE}.{table}"

@@ -3,7 +3,6 @@
 Reads the tables first and the chains after them, so what a table names was published before. One thread.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -54,11 +53,7 @@ class Plan:
 def planned(place: Place, named: "Iterable[str]", *, full: bool = False) -> Plan:
     """The plan for a place whose tables name these files. Args: full: fold every store from nothing."""
     plan = Plan(seen=set(named))
-    files: dict[bytes, list[Projected]] = defaultdict(list)
-    for name in plan.seen:
-        file = Projected.parse(name)
-        if file is not None:
-            files[file.store_id].append(file)
+    files = stored.by_store(plan.seen)
     with ThreadPoolExecutor(_CHAINS_AT_ONCE, "locus-lake") as pool:
         for store_id, chain in pool.map(lambda store_id: _chain(place, store_id), stores_in(place)):
             if isinstance(chain, str):
@@ -66,7 +61,7 @@ def planned(place: Place, named: "Iterable[str]", *, full: bool = False) -> Plan
             elif chain.end:
                 plan.stores += 1
                 plan.erased[store_id] = chain.last_erasure
-                _plan_store(place, chain, files[store_id], plan, full=full)
+                _plan_store(place, chain, files.get(store_id, []), plan, full=full)
     return plan
 
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from eventlog.base.errors import (
     PARSE_ERRORS,
@@ -147,6 +148,14 @@ def path_in_folder(place: Place, name: str) -> "str | None":
     parts = urlsplit(place.uri)
     path = f"{unquote(parts.path)}/{name}"
     return path if parts.scheme == "file" and not _SPECIAL.search(path) else None
+
+
+def hashed(place: Place, name: str, digest: str) -> bytes:
+    """The bytes of an object with their BLAKE3 in its name. Raises: Corruption, NotFound."""
+    data = place.read(name)
+    if blake3(data).hexdigest() != digest:
+        raise Corruption(place.address(name), "its bytes are not those of its name")
+    return data
 
 
 def fetch(place: Place, file: LiveFile, target: str) -> None:

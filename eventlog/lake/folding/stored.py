@@ -7,6 +7,8 @@ Pure, but for the hash of the code, which is computed once.
 """
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -88,6 +90,16 @@ class Projected:
         file = Projected.parse(name)
         assert file is not None, name
         return file
+
+
+def by_store(names: "Iterable[str]") -> "dict[bytes, list[Projected]]":
+    """The files of projections among these, by their store."""
+    files: dict[bytes, list[Projected]] = defaultdict(list)
+    for name in names:
+        file = Projected.parse(name)
+        if file is not None:
+            files[file.store_id].append(file)
+    return files
 
 
 def prefix_of(table: str, store_id: bytes) -> str:

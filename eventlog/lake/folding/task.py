@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError, NotFound, Unsupported
 from eventlog.base.fs import REAL, opened, write_all
 from eventlog.lake.chain import LiveFile
 from eventlog.lake.folding import stored, writing
-from eventlog.lake.folding.reading import LocalEvents, path_in_folder
+from eventlog.lake.folding.reading import LocalEvents, hashed, path_in_folder
 from eventlog.lake.folding.stored import Projected
 from eventlog.lake.place import Place, open_place
 from eventlog.projections import definitions as d
@@ -202,9 +201,7 @@ def brought(place: Place, file: Projected, target: str) -> str:
 
     Raises: Corruption, NotFound.
     """
-    data = place.read(file.name)
-    if blake3(data).hexdigest() != file.digest:
-        raise Corruption(place.address(file.name), "its bytes are not those of its name")
+    data = hashed(place, file.name, file.digest)
     path = path_in_folder(place, file.name)
     if path is None:
         path = target

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from eventlog.base.errors import Corruption, NotFound, Refused
+from eventlog.base.errors import Corruption, NotFound
 from eventlog.lake import tables
 from eventlog.lake.chain import MERGE, Chain, read_chain, stores_in
 from eventlog.lake.folding import stored, touched, wide, wide_files, writing
@@ -106,7 +106,9 @@ class Stores:
         """What they name now. Raises: as `of_files`."""
         names: list[str] = []
         for table in PROJECTION_OF.values():
-            names += tables.data_files(place, tables.loaded(place, catalog, catalog_uri, _full_name(table)))
+            names += tables.data_files(
+                place, tables.loaded(place, catalog, catalog_uri, tables.full_name(table))
+            )
         return Stores.of_files(map(Projected.of, names))
 
     @staticmethod
@@ -230,8 +232,9 @@ def _commit(
     """
     with tables.opened(place, catalog_uri) as catalog:
         for table in wide.TABLES:
-            for _ in range(tables.TRIES):
-                loaded = _made(place, catalog, catalog_uri, table)
+            full_name = tables.full_name(table)
+            for _ in tables.tries(catalog_uri, full_name):
+                loaded = tables.current(place, catalog, catalog_uri, full_name, schema_of(table), KEYS[table])
                 named = tables.data_files(place, loaded)
                 if Stores.of(place, catalog, catalog_uri).state != stores.state:
                     raise ChangedError("stores were folded meanwhile")
@@ -240,12 +243,6 @@ def _commit(
                 removed = {name: file for name, file in named.items() if name not in ours}
                 if tables.swapped(loaded, tables.data_files_of(place, loaded, missing), removed.values()):
                     break
-                time.sleep(random.uniform(0, _PAUSE_S_MAX))
-            else:
-                raise Refused(
-                    f"the table {_full_name(table)} in {tables.shown(catalog_uri)} changed at each of "
-                    f"{tables.TRIES} tries. Run `locus lake fold` again."
-                )
             lake.added += [name for name, _ in missing]
             lake.removed += sorted(removed)
             lake.rows[table] = sum(file.rows for file in files[table])
@@ -256,7 +253,7 @@ def _take_out(place: Place, catalog_uri: str, files: "dict[str, list[FoldedFile]
     with tables.opened(place, catalog_uri) as catalog:
         for table, of_table in files.items():
             for _ in range(tables.TRIES):
-                loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
+                loaded = tables.loaded(place, catalog, catalog_uri, tables.full_name(table))
                 named = tables.data_files(place, loaded)
                 if tables.swapped(loaded, (), [named[f.name] for f in of_table if f.name in named]):
                     break
@@ -265,27 +262,11 @@ def _take_out(place: Place, catalog_uri: str, files: "dict[str, list[FoldedFile]
 
 def _named(place: Place, catalog: Any, catalog_uri: str, table: str) -> "Iterable[str]":
     try:
-        return tables.data_files(place, tables.loaded(place, catalog, catalog_uri, _full_name(table)))
+        return tables.data_files(place, tables.loaded(place, catalog, catalog_uri, tables.full_name(table)))
     except NotFound:
         return ()
-
-
-def _made(place: Place, catalog: Any, catalog_uri: str, table: str) -> Any:
-    """A wide table with the columns of this version; made where it is not there."""
-    try:
-        loaded = tables.loaded(place, catalog, catalog_uri, _full_name(table))
-        if set(schema_of(table).names) <= set(loaded.schema().column_names):
-            return loaded
-    except NotFound:
-        pass
-    tables.made(place, catalog, catalog_uri, _full_name(table), schema_of(table), KEYS[table])
-    return tables.loaded(place, catalog, catalog_uri, _full_name(table))
 
 
 def _state_in(name: str) -> "str | None":
     file = WideFile.parse(name)
     return None if file is None else file.state
-
-
-def _full_name(table: str) -> str:
-    return f"{tables.NAMESPACE}.{table}"
