@@ -19,8 +19,8 @@ _numbers = itertools.count(1)
 
 
 def unique(kind: str) -> str:
-    """An id that no other test uses."""
-    return f"{kind}_{os.getpid():x}{next(_numbers):08x}"
+    """An id that no other test uses. The letters make it look random (`is_global`), whatever the process."""
+    return f"{kind}_x{os.getpid():x}n{next(_numbers):08x}"
 
 
 def run_hook(
