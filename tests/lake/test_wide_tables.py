@@ -1,6 +1,7 @@
 """The wide tables of a lake of real stores: `locus lake fold`, as a process."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eventlog.base.errors import Refused
 from eventlog.lake import tables
 from eventlog.lake.chain import ERASURE, MERGE, read_chain
 from eventlog.lake.folding import driver, wide, wide_driver, wide_files, writing
@@ -175,3 +177,15 @@ def test_a_wide_table_is_divided_into_parts(small: Lake, monkeypatch: pytest.Mon
     done = driver.fold(small.place, small.catalog).wide
     assert not done.left and len(done.added) == sum(done.rows.values()) > 3
     assert_wide_right(small)
+
+
+def test_what_may_hold_erased_texts_is_not_left_named_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5, P7: where others change a table at each try, taking out files says so."""
+    monkeypatch.setattr(tables, "opened", lambda _place, _uri: nullcontext())
+    monkeypatch.setattr(tables, "loaded", lambda *_: None)
+    monkeypatch.setattr(tables, "data_files", lambda *_: {})
+    monkeypatch.setattr(tables, "swapped", lambda *_: False)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+    with pytest.raises(Refused, match="changed at each of 40 tries"):
+        wide_driver._take_out(None, "sqlite:////x", {"all_sessions": []})  # type: ignore[arg-type]

@@ -249,15 +249,15 @@ def _commit(
 
 
 def _take_out(place: Place, catalog_uri: str, files: "dict[str, list[FoldedFile]]") -> None:
-    """Name these files no longer: they may hold what was erased."""
+    """Name these files no longer: they may hold what was erased. Raises: Refused."""
     with tables.opened(place, catalog_uri) as catalog:
         for table, of_table in files.items():
-            for _ in range(tables.TRIES):
-                loaded = tables.loaded(place, catalog, catalog_uri, tables.full_name(table))
+            full_name = tables.full_name(table)
+            for _ in tables.tries(catalog_uri, full_name):
+                loaded = tables.loaded(place, catalog, catalog_uri, full_name)
                 named = tables.data_files(place, loaded)
                 if tables.swapped(loaded, (), [named[f.name] for f in of_table if f.name in named]):
                     break
-                time.sleep(random.uniform(0, _PAUSE_S_MAX))
 
 
 def _named(place: Place, catalog: Any, catalog_uri: str, table: str) -> "Iterable[str]":
