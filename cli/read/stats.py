@@ -32,7 +32,7 @@ from ..output import (
     table,
 )
 from ..progress import Progress
-from .scope import scope_options
+from .scope import refuse_unknown, scope_options
 
 DIMENSIONS = (
     "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",
@@ -65,6 +65,7 @@ def command(
     price_list = prices.load()
     dimension = dimension or ("day" if plot else None)
     with asked_log(lake, lake_events) as log, Progress("counting"), log.asking() as query:
+        refuse_unknown(scope, query)
         wanted = (None, dimension) if dimension else (None,)
         rows_by_dimension = figures.figures_by(query, wanted, price_list, scope, rewritten=want_all, zone=clock)
         left_out = 0 if want_all else figures.rewritten_turns_in(query, scope)
