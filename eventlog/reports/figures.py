@@ -512,6 +512,8 @@ def _labels(
 ) -> "dict[str | None, str | None]":
     if dimension == "session":
         return dict(query("select session_id, title from sessions", []).rows)
+    if dimension == "repo":
+        return dict(query("select repo, project_name from sessions_master", []).rows)
     if dimension == "model" and prices is not None:
         return {key: prices.known_as(key) for key in keys}
     return {}

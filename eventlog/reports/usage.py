@@ -3,8 +3,6 @@
 The answer `figures` of docs/view.md. All of it is of one snapshot of the log (`figures.asking`).
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -22,23 +20,26 @@ WEEKDAYS, HOURS = 7, 24
 
 def usage(
     query: Query,
-    dimensions: "Sequence[str]",
+    dimension: str,
     prices: "Prices | None",
     scope: Scope = ALL,
     zone: "tzinfo | None" = None,
 ) -> "dict[str, Any]":
-    """The figures of a scope in total and by each dimension, as JSON values; money is text, exact.
+    """The figures of a scope, in total and by a dimension, as JSON values; money is text, exact.
 
-    Args: dimensions: of `figures.DIMENSIONS`; zone: whose days and hours, by default UTC.
+    Args: dimension: of `figures.DIMENSIONS`, or `project`; zone: whose days and hours, by default UTC.
     """
-    rows = figures.figures_by(query, (None, *dimensions), prices, scope, zone=zone)
-    source = prices.source if prices else None
+    key = "repo" if dimension == "project" else dimension
+    rows = figures.figures_by(query, (None, key), prices, scope, zone=zone)
+    total = described(rows[None][0])
     return {
-        "total": described(rows[None][0]),
-        "by": {name: [described(row) for row in rows[name]] for name in dimensions},
+        "total": total,
+        "rows": [described(row) for row in rows[key]],
+        "saved_by_caching_usd": total["saved_usd"],
         "commits": _commits(query, scope),
         "hours": hours_of_week(query, scope, zone),
-        "prices": None if source is None else {**asdict(source), "newest_price": str(source.newest_price)},
+        "prices": str(prices.source) if prices else None,
+        "choices": choices(query),
     }
 
 
