@@ -26,7 +26,7 @@ _narrowing: Callable[[Any], Any] = options(
     click.option(
         "--agent", metavar="AGENT", shell_complete=complete.agents, help="Only this agent, such as codex."
     ),
-    click.option("--project", metavar="PROJECT", help="Only this project: its name, or its repository's hash."),
+    click.option("--project", metavar="PROJECT", help="Only this project: its name, or its hash."),
     click.option("--person", metavar="PERSON", help="Only this person, as `stats --by person` shows them."),
     click.option(
         "--tz", "zone", default="UTC", show_default=True, metavar="ZONE",

@@ -67,7 +67,9 @@ def command(
     with asked_log(lake, lake_events) as log, Progress("counting"), log.asking() as query:
         refuse_unknown(scope, query)
         wanted = (None, dimension) if dimension else (None,)
-        rows_by_dimension = figures.figures_by(query, wanted, price_list, scope, rewritten=want_all, zone=clock)
+        rows_by_dimension = figures.figures_by(
+            query, wanted, price_list, scope, rewritten=want_all, zone=clock
+        )
         left_out = 0 if want_all else figures.rewritten_turns_in(query, scope)
     total, rows = rows_by_dimension[None][0], rows_by_dimension[dimension] if dimension else []
     source = price_list.source if price_list else None

@@ -72,12 +72,16 @@ def hours_of_week(query: Query, scope: Scope, zone: "tzinfo | None") -> "list[li
 
 def choices(query: Query) -> "dict[str, list[str]]":
     """The agents, projects and people of the log, each sorted."""
-    agents = "select distinct agent from sessions where agent is not null order by 1"
-    projects = "select distinct coalesce(project_name, repo) from sessions_master where repo is not null order by 1"
-    people = "select distinct person from turns where person is not null order by 1"
+    columns = {
+        "agent": ("agent", "sessions"),
+        "project": ("coalesce(project_name, repo)", "sessions_master"),
+        "person": ("person", "turns"),
+    }
     return {
-        name: [value for (value,) in query(sql, []).rows]
-        for name, sql in (("agent", agents), ("project", projects), ("person", people))
+        name: [
+            value for (value,) in query(f"select distinct {column} from {view} order by 1", []).rows if value
+        ]
+        for name, (column, view) in columns.items()
     }
 
 

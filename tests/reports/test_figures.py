@@ -14,8 +14,8 @@ import pytest
 from eventlog import Store
 from eventlog.query.prices import Prices, TokenSums, load
 from eventlog.reports import figures
-from eventlog.reports.scope import Scope
 from eventlog.reports.figures import Figures
+from eventlog.reports.scope import Scope
 
 genai_prices = pytest.importorskip("genai_prices")
 
