@@ -1,6 +1,8 @@
 // Changes of lines, and lists of changed files.
 
-import {el, oneLine} from './dom.js';
+import {el, oneLine, refill} from './dom.js';
+import {ask} from './source.js';
+import {complaint} from './frame.js';
 import {plusMinus} from './words.js';
 import {to} from './address.js';
 
@@ -74,4 +76,25 @@ export function changeBox(rows) {
 /** The address of a file at a moment. */
 export function fileLink(moment, path, mode, more) {
   return to(['turn', moment], {file: path, mode: mode === 'text' ? '' : mode, ...more});
+}
+
+/** A changed file whose lines are asked for when it is opened, or by its `load`. */
+export function comparedFile(file, [a, b], open, signal, query) {
+  const body = el('div');
+  let asked = false;
+  const node = el('details.compared', {open}, el('summary', changeLine(file, fileLink(file.operation[0].toUpperCase() === 'D' ? a : b, file.path, query ? 'change' : 'text', query))), body);
+  node.load = async () => {
+    if (asked) return;
+    asked = true;
+    try {
+      const answer = await ask('change', {a, b, path: file.path}, signal);
+      const rows = rowsOfHunks(answer.hunks || []);
+      refill(body, rows.length ? changeBox(rows) : el('p.dim', answer.why || 'No line changed.'));
+    } catch (failure) {
+      asked = false;
+      if (failure.name !== 'AbortError') refill(body, complaint(failure));
+    }
+  };
+  node.addEventListener('toggle', () => node.open && node.load());
+  return node;
 }

@@ -99,7 +99,7 @@ function absent(place) {
 
 async function fileChange(place) {
   if (!place.before) return {nodes: [el('p.empty', 'There is no moment before this one to compare with.')]};
-  const answer = await ask('change', {a: place.before, b: place.moment, path: place.path}, place.signal);
+  const answer = await ask('change', {a: place.before, b: place.after || place.moment, path: place.path}, place.signal);
   const rows = rowsOfHunks(answer.hunks || []);
   const against = el('p.dim.against', place.beforeWords);
   if (!rows.length) return {nodes: [against, el('p.empty', answer.why || 'Nothing of this file changed here. J and K go to turns that changed it.')]};
@@ -145,13 +145,17 @@ export function fileCommand(place) {
   const [turn, at] = place.moment.split('@');
   if (place.mode === 'history') return 'locus history ' + shellWord(place.path);
   if (place.mode === 'blame') return 'locus blame --at ' + shellWord(turn) + ' ' + shellWord(place.path);
-  if (place.mode === 'change' && place.before) return changeCommand(place.before, place.moment) + ' ' + shellWord(place.path);
+  if (place.mode === 'change' && place.before) return changeCommand(place.before, place.after || place.moment, place.path);
   return 'locus cat ' + (at ? '--at ' + at + ' ' : '') + shellWord(turn + ':' + place.path);
 }
 
 /** `locus diff` of two moments; of a turn's own start and end it is that of the turn. */
-export function changeCommand(before, moment) {
-  return before === moment + '@start' ? 'locus diff ' + shellWord(moment) : 'locus diff ' + shellWord(before) + ' ' + shellWord(moment);
+export function changeCommand(before, moment, path) {
+  const of = path ? ' ' + shellWord(path) : '';
+  if (before === moment + '@start') return 'locus diff ' + shellWord(moment) + of;
+  if (!before.includes('@') && !moment.includes('@')) return 'locus diff ' + shellWord(before) + ' ' + shellWord(moment) + of;
+  const cat = (at) => 'locus cat ' + (at.includes('@') ? '--at start ' : '') + shellWord(at.split('@')[0] + ':' + path);
+  return path ? 'diff <(' + cat(before) + ') <(' + cat(moment) + ')' : 'locus show ' + shellWord(moment.split('@')[0]);
 }
 
 /** How many files, in words for who does not see the tree. */
