@@ -53,7 +53,7 @@ async function placeOf(page) {
 function build(view) {
   view.strip = makeStrip((turn) => stand(view, turn, {}));
   view.tree = makeTree((file) => openFile(view, file));
-  view.pane = makeFilePane((mode) => changeMode(view, mode));
+  view.pane = makeFilePane((mode, line) => changeMode(view, mode, line));
   view.title = el('h1');
   view.facts = el('span.facts.dim');
   view.certain = el('p.doubt', {hidden: true});
@@ -93,7 +93,7 @@ async function tellOfSession(view) {
   if (!view.session || view.resume !== undefined) return showResume(view);
   view.resume = null;
   try {
-    const {sessions} = await ask('sessions', {session: view.session}, view.page.signal);
+    const {sessions} = await ask('sessions', {q: view.session}, view.page.signal);
     view.resume = (sessions.find((s) => s.session_id === view.session) || {}).resume || null;
   } catch {
     return;
@@ -200,9 +200,9 @@ async function loadTurn(view, signal) {
 }
 
 function addCounts(counts, change) {
-  if (change.lines_added === null || change.lines_added === undefined) return;
+  if (change.added === null) return;
   const [added, removed] = counts.get(change.path) || [0, 0];
-  counts.set(change.path, [added + change.lines_added, removed + (change.lines_removed || 0)]);
+  counts.set(change.path, [added + change.added, removed + (change.removed || 0)]);
 }
 
 async function pageOf(view, name, signal) {
@@ -281,8 +281,9 @@ function openFile(view, file) {
   reload(view, true);
 }
 
-function changeMode(view, mode) {
+function changeMode(view, mode, line) {
   view.mode = mode;
+  view.line = line || null;
   reload(view, false);
 }
 

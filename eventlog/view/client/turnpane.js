@@ -74,7 +74,7 @@ function foldedText(text, kind, linesMax = LINES_FOLDED) {
 function callNode(block, page, query) {
   const state = block.success === false ? ['✗', 'failed'] : !block.ended ? ['…', 'no end recorded'] : ['●', block.success === null ? 'result unknown' : 'worked'];
   const changes = block.changes || [];
-  const sums = [sum(changes, 'lines_added'), sum(changes, 'lines_removed')];
+  const sums = [sum(changes, 'added'), sum(changes, 'removed')];
   return el('details.block.call', {open: block.success === false},
     el('summary', el('span.state' + (block.success === false ? '.bad' : ''), {title: state[1]}, state[0]), ' ',
       el('strong', oneLine(block.tool, 60)), ' ', el('span.target', oneLine(block.target || '', 300)), ' ',
