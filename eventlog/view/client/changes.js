@@ -1,6 +1,8 @@
 // Changes of lines, and lists of changed files.
 
-import {el, oneLine} from './dom.js';
+import {el, oneLine, refill} from './dom.js';
+import {ask} from './source.js';
+import {complaint} from './frame.js';
 import {plusMinus} from './words.js';
 import {to} from './address.js';
 
@@ -10,6 +12,7 @@ const LETTERS = {add: 'A', create: 'A', edit: 'M', write: 'M', modify: 'M', dele
 
 /** The letter of an operation, and its words for who does not see it. */
 export function operationMark(operation) {
+  if (!operation) return null;
   const letter = operation.length === 1 ? operation : LETTERS[operation] || operation.slice(0, 1).toUpperCase();
   return el('span.mark.op' + letter, {title: WORDS_OF[letter] || operation}, letter);
 }
@@ -18,8 +21,8 @@ export function operationMark(operation) {
 export function changeLine(change, link) {
   const path = change.old_path ? change.old_path + ' → ' + change.path : change.path;
   return el('span.change', operationMark(change.operation), ' ', el('a.path', {href: link}, oneLine(path, 300)), ' ',
-    plusMinus(change.lines_added ?? change.added, change.lines_removed ?? change.removed),
-    change.binary ? el('span.dim', ' binary') : null, change.withheld ? el('span.dim', ' withheld') : null,
+    plusMinus(change.added, change.removed),
+    change.binary ? el('span.dim', ' binary') : null, change.withheld ? el('span.dim', ' withheld' + (change.withheld === true ? '' : ': ' + change.withheld)) : null,
     change.reason ? el('span.dim', ' ' + change.reason) : null);
 }
 
@@ -74,4 +77,25 @@ export function changeBox(rows) {
 /** The address of a file at a moment. */
 export function fileLink(moment, path, mode, more) {
   return to(['turn', moment], {file: path, mode: mode === 'text' ? '' : mode, ...more});
+}
+
+/** A changed file whose lines are asked for when it is opened, or by its `load`. */
+export function comparedFile(file, [a, b], open, signal, query) {
+  const body = el('div');
+  let asked = false;
+  const node = el('details.compared', {open}, el('summary', changeLine(file, fileLink(['D', 'delete'].includes(file.operation) ? a : b, file.path, query ? 'change' : 'text', query))), body);
+  node.load = async () => {
+    if (asked) return;
+    asked = true;
+    try {
+      const answer = await ask('change', {a, b, path: file.path}, signal);
+      const rows = rowsOfHunks(answer.hunks || []);
+      refill(body, rows.length ? changeBox(rows) : el('p.dim', answer.why || 'No line changed.'));
+    } catch (failure) {
+      asked = false;
+      if (failure.name !== 'AbortError') refill(body, complaint(failure));
+    }
+  };
+  node.addEventListener('toggle', () => node.open && node.load());
+  return node;
 }

@@ -11,16 +11,17 @@ import {to} from './address.js';
 
 const LINE_HEIGHT = 20;
 const CONTENTS_KEPT = 40;
+const COLOURED_MAX = 1 << 20;
 const MODES = [['text', 'Text'], ['change', 'Change'], ['blame', 'Blame'], ['history', 'History']];
 const TOKENS = {k: 'tk', s: 'ts', c: 'tc', m: 'tm', n: 'tn', g: 'tk'};
 const NAMED = new Set(['nf', 'nc', 'nb', 'nd', 'nt', 'na', 'fm', 'nn']);
 const kept = new Map();
 
 /** A content by its hash, from memory where it was asked for before. */
-export async function contentOf(hash, path, signal) {
+export async function contentOf(hash, path, signal, colour) {
   const key = hash + ':' + path;
-  if (kept.has(key)) return kept.get(key);
-  const content = await ask('content/' + hash, {path}, signal);
+  if (kept.has(key) && (!colour || kept.get(key).coloured)) return kept.get(key);
+  const content = await ask('content/' + hash, {path, colour}, signal);
   kept.set(key, content);
   if (kept.size > CONTENTS_KEPT) kept.delete(kept.keys().next().value);
   return content;
@@ -34,20 +35,25 @@ export function makeFilePane(changeMode) {
   const body = el('div.filebody');
   const node = el('section.file', {'aria-label': 'File'},
     el('div.filehead', title, el('div.modes', {role: 'group', 'aria-label': 'What is shown of the file'}, modes), facts), body);
-  const pane = {node, body, key: ''};
+  const pane = {node, body, key: '', list: null};
+  body.addEventListener('click', (event) => event.target.dataset.line && changeMode('text', Number(event.target.dataset.line)));
   pane.show = async (place) => {
     refill(title, place.old ? oneLine(place.old, 200) + ' → ' : null, oneLine(place.path, 300));
     for (const button of modes) button.setAttribute('aria-pressed', String(button.dataset.mode === place.mode));
     const entry = place.entry;
     refill(facts, entry ? [bytes(entry[2]), {x: ' · executable', l: ' · symlink', m: ' · submodule', d: ' · empty directory'}[entry[3]] || ''].join('') : 'not there at this moment');
-    const key = [place.path, place.mode, place.line, place.mode === 'text' ? place.hash : place.moment + place.before].join('\n');
+    const key = [place.path, place.mode, place.line, place.mode === 'text' && place.hash ? place.hash : place.moment + place.before].join('\n');
     if (key === pane.key) return;
+    const same = pane.key.startsWith(place.path + '\n' + place.mode + '\n' + place.line + '\n');
+    const top = same && pane.list ? pane.list.node.scrollTop : null;
     try {
       const shown = await {text: fileText, change: fileChange, blame: fileBlame, history: fileHistory}[place.mode](place);
       if (place.signal.aborted) return;
       pane.key = key;
       refill(body, shown.nodes);
-      if (shown.list) showRows(shown, place);
+      pane.list = shown.list;
+      if (shown.list) showRows(shown, place, top);
+      if (shown.later) await shown.later();
     } catch (failure) {
       if (failure.name === 'AbortError') return;
       pane.key = '';
@@ -57,17 +63,16 @@ export function makeFilePane(changeMode) {
   return pane;
 }
 
-function showRows(shown, place) {
+function showRows(shown, place, top) {
   const longest = shown.rows.reduce((most, row) => Math.max(most, shown.width(row)), 0);
   shown.list.inside.style.minWidth = Math.min(longest, 3000) + 14 + 'ch';
   shown.list.show(shown.rows);
-  const line = shown.firstLine ?? (place.line ? place.line - 4 : 0);
-  if (line > 0) shown.list.node.scrollTop = line * LINE_HEIGHT;
+  shown.list.node.scrollTop = top ?? Math.max((place.line || 0) - 4, 0) * LINE_HEIGHT;
 }
 
-function lineList(label, rows, draw, width, firstLine) {
+function lineList(label, rows, draw, width) {
   const list = makeList({role: 'region', 'aria-label': label, class: 'list lines'}, LINE_HEIGHT, draw);
-  return {nodes: [list.node], list, rows, width, firstLine};
+  return {nodes: [list.node], list, rows, width};
 }
 
 async function fileText(place) {
@@ -77,8 +82,10 @@ async function fileText(place) {
   const said = contentWords(content);
   if (said) return {nodes: [el('p.empty', said)]};
   const shown = lineList('Text of the file', content.text, (tokens, n) => el('div.line' + (n + 1 === place.line ? '.here' : ''), {id: 'L' + (n + 1)},
-    el('a.no', {href: fileLink(place.moment, place.path, 'text', {...place.query, line: n + 1}), tabindex: '-1', 'data-line': n + 1}, n + 1),
+    el('span.no', {'data-line': n + 1}, n + 1),
     el('span.code', tokens.map(tokenNode))), (tokens) => tokens.reduce((size, t) => size + t[1].length, 0));
+  const uncoloured = !content.coloured && content.size <= COLOURED_MAX;
+  if (uncoloured) shown.later = async () => shown.list.show((await contentOf(place.hash, place.path, place.signal, 1)).text);
   if (content.cut) shown.nodes.unshift(el('p.dim', 'Cut after ' + bytes(content.cut) + '; the command shows all.'));
   return shown;
 }
@@ -99,7 +106,7 @@ function absent(place) {
 
 async function fileChange(place) {
   if (!place.before) return {nodes: [el('p.empty', 'There is no moment before this one to compare with.')]};
-  const answer = await ask('change', {a: place.before, b: place.moment, path: place.path}, place.signal);
+  const answer = await ask('change', {a: place.before, b: place.after || place.moment, path: place.path}, place.signal);
   const rows = rowsOfHunks(answer.hunks || []);
   const against = el('p.dim.against', place.beforeWords);
   if (!rows.length) return {nodes: [against, el('p.empty', answer.why || 'Nothing of this file changed here. J and K go to turns that changed it.')]};
@@ -115,7 +122,7 @@ async function fileBlame(place) {
     const first = n === 0 || answer.lines[n - 1][0] !== origin;
     return el('div.line' + (first ? '.first' : ''), null, el('span.who', first && from ? originNode(from, place) : null),
       el('span.no', n + 1), el('span.code', text));
-  }, ([, text]) => text.length + 40, place.line ? place.line - 4 : 0);
+  }, ([, text]) => text.length + 40);
   return shown;
 }
 
@@ -145,13 +152,17 @@ export function fileCommand(place) {
   const [turn, at] = place.moment.split('@');
   if (place.mode === 'history') return 'locus history ' + shellWord(place.path);
   if (place.mode === 'blame') return 'locus blame --at ' + shellWord(turn) + ' ' + shellWord(place.path);
-  if (place.mode === 'change' && place.before) return changeCommand(place.before, place.moment) + ' ' + shellWord(place.path);
+  if (place.mode === 'change' && place.before) return changeCommand(place.before, place.after || place.moment, place.path);
   return 'locus cat ' + (at ? '--at ' + at + ' ' : '') + shellWord(turn + ':' + place.path);
 }
 
 /** `locus diff` of two moments; of a turn's own start and end it is that of the turn. */
-export function changeCommand(before, moment) {
-  return before === moment + '@start' ? 'locus diff ' + shellWord(moment) : 'locus diff ' + shellWord(before) + ' ' + shellWord(moment);
+export function changeCommand(before, moment, path) {
+  const of = path ? ' ' + shellWord(path) : '';
+  if (before === moment + '@start') return 'locus diff ' + shellWord(moment) + of;
+  if (!before.includes('@') && !moment.includes('@')) return 'locus diff ' + shellWord(before) + ' ' + shellWord(moment) + of;
+  const cat = (at) => 'locus cat ' + (at.includes('@') ? '--at start ' : '') + shellWord(at.split('@')[0] + ':' + path);
+  return path ? 'diff <(' + cat(before) + ') <(' + cat(moment) + ')' : 'locus show ' + shellWord(moment.split('@')[0]);
 }
 
 /** How many files, in words for who does not see the tree. */

@@ -8,6 +8,7 @@ import {rowsOf} from './spine.js';
 import {plusMinus} from './words.js';
 
 const ROW_HEIGHT = 24;
+const ROWS_OPENED = 34;
 const KIND_WORDS = {x: 'executable', l: 'symlink', m: 'submodule', d: 'empty', s: 'not captured'};
 
 /** `{node, show(seen), filter}`; `seen`: spine, marks, counts, file (a number of paths or null), grey. */
@@ -59,11 +60,17 @@ export function makeTree(openFile) {
   return tree;
 }
 
-/** A small tree begins open, a large one with the folders at its root. */
+/** As many folders begin open as a screen has room for, those at the root first. */
 function openSome(wanted, {spine}) {
   if (wanted.open.size) return;
-  const folders = [...spine.folders.known.values()];
-  for (const folder of folders) if (folders.length <= 30 && folder.path && folder.files.length <= 30) wanted.open.add(folder.path);
+  const queue = [spine.folders.root];
+  for (let room = ROWS_OPENED; queue.length && room > 0;) {
+    const folder = queue.shift();
+    room -= folder.folders.length + folder.files.length;
+    if (room < 0 && folder.path) return;
+    wanted.open.add(folder.path);
+    queue.push(...folder.folders);
+  }
 }
 
 function drawRow(tree, row, n) {

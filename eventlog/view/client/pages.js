@@ -4,8 +4,8 @@ import {el, oneLine, refill, spell} from './dom.js';
 import {ask} from './source.js';
 import {commandBox, complaint, filters, namePage} from './frame.js';
 import {bytes, count, shellWord, time, whole} from './words.js';
-import {changeBox, changeLine, fileLink, rowsOfHunks} from './changes.js';
-import {contentOf, versionTable} from './filepane.js';
+import {comparedFile, fileLink} from './changes.js';
+import {changeCommand, contentOf, versionTable} from './filepane.js';
 import {contentWords} from './turnpane.js';
 import {to} from './address.js';
 
@@ -67,32 +67,13 @@ export async function comparePage(page) {
   const [a, b] = page.parts[1].split('..');
   const answer = await ask('compare', {a, b}, page.signal);
   const files = answer.files;
-  namePage('Compare ' + a + ' and ' + b, a === b + '@start' ? 'locus diff ' + shellWord(b) : 'locus diff ' + shellWord(a) + ' ' + shellWord(b), '');
-  const shown = files.slice(0, COMPARED_AT_ONCE).map((file, n) => comparedFile(page, file, a, b, n < OPENED_AT_ONCE));
+  namePage('Compare ' + a + ' and ' + b, changeCommand(a, b), '');
+  const shown = files.slice(0, COMPARED_AT_ONCE).map((file, n) => comparedFile(file, [a, b], n < OPENED_AT_ONCE, page.signal));
   refill(page.main, el('h1', 'Two moments compared'),
     el('p', 'From ', el('a', {href: to(['turn', a])}, a), ' to ', el('a', {href: to(['turn', b])}, b), ' · ', el('a', {href: to(['turn', b + '..' + a])}, 'the other way')),
     el('p.dim', files.length ? count(files.length, 'file') + ' changed, ' + whole(sumOf(files, 'added')) + ' lines added, ' + whole(sumOf(files, 'removed')) + ' removed' : 'The files of both are the same.'),
     shown, files.length > shown.length ? el('p.dim', 'and ' + count(files.length - shown.length, 'more file') + ': the command lists all') : null);
-  await Promise.all(shown.filter((d) => d.open).map((d) => d.loaded()));
-}
-
-function comparedFile(page, file, a, b, open) {
-  const body = el('div');
-  let asked = false;
-  const node = el('details.card.compared', {open}, el('summary', changeLine(file, fileLink(file.operation === 'D' || file.operation === 'delete' ? a : b, file.path, 'text', null))), body);
-  node.loaded = async () => {
-    if (asked) return;
-    asked = true;
-    try {
-      const answer = await ask('change', {a, b, path: file.path}, page.signal);
-      const rows = rowsOfHunks(answer.hunks || []);
-      refill(body, rows.length ? changeBox(rows) : el('p.dim', answer.why || 'No line changed.'));
-    } catch (failure) {
-      if (failure.name !== 'AbortError') refill(body, complaint(failure));
-    }
-  };
-  node.addEventListener('toggle', () => node.open && node.loaded());
-  return node;
+  await Promise.all(shown.filter((d) => d.open).map((d) => d.load()));
 }
 
 function sumOf(files, key) {

@@ -8,8 +8,8 @@ import {changesOf, makeStrip, turnWords} from './strip.js';
 import {makeTree} from './filetree.js';
 import {contentOf, fileCommand, makeFilePane} from './filepane.js';
 import {turnNodes} from './turnpane.js';
-import {changeLine, fileLink} from './changes.js';
-import {compact, count, dollars, remember, remembered, shellWord, time} from './words.js';
+import {comparedFile} from './changes.js';
+import {count, remember, remembered, shellWord, time} from './words.js';
 import {readAddress, to, writeAddress} from './address.js';
 
 const REST_MS = 60; // a step after rest is loaded at once, one of many after this
@@ -18,6 +18,7 @@ const ADDRESS_MS = 120;
 const PLAY_MS = 700;
 const PAGES_KEPT = 60;
 const CHANGED_LISTED = 200;
+const OPENED_AT_REST = 6;
 
 /** The page of `/s/SESSION`, `/repo` and `/turn/NAME`. */
 export async function sliderPage(page) {
@@ -52,7 +53,7 @@ async function placeOf(page) {
 function build(view) {
   view.strip = makeStrip((turn) => stand(view, turn, {}));
   view.tree = makeTree((file) => openFile(view, file));
-  view.pane = makeFilePane((mode) => changeMode(view, mode));
+  view.pane = makeFilePane((mode, line) => changeMode(view, mode, line));
   view.title = el('h1');
   view.facts = el('span.facts.dim');
   view.certain = el('p.doubt', {hidden: true});
@@ -92,7 +93,7 @@ async function tellOfSession(view) {
   if (!view.session || view.resume !== undefined) return showResume(view);
   view.resume = null;
   try {
-    const {sessions} = await ask('sessions', {session: view.session}, view.page.signal);
+    const {sessions} = await ask('sessions', {q: view.session}, view.page.signal);
     view.resume = (sessions.find((s) => s.session_id === view.session) || {}).resume || null;
   } catch {
     return;
@@ -137,8 +138,7 @@ function showMoment(view) {
   view.strip.stand(turn, turnWords(spine, turn));
   refill(view.title, oneLine(t.title || 'Without a title', 140));
   refill(view.facts, `${turn + 1} / ${spine.turns.length} · `, time(t.started_at), t.agent || t.person ? ' · ' + oneLine(t.agent || t.person, 40) : '',
-    t.tokens ? ' · ' + compact(t.tokens) + ' tokens' : '', t.cost_usd ? ' · ' + dollars(t.cost_usd) : '', t.errors ? ' · ' + count(t.errors, 'error') : '',
-    t.commit ? ' · commit ' + t.commit.slice(0, 10) : '', t.undone_at ? ' · taken back' : '');
+    t.errors ? ' · ' + count(t.errors, 'error') : '', t.commit ? ' · commit ' + t.commit.slice(0, 10) : '', t.undone_at ? ' · taken back' : '');
   const stop = view.stop === null ? null : spine.stops[view.stop];
   const doubt = !stop ? 'The files of this turn are not known.' : stop.state && stop.state !== 'exact' ? `${stop.state}: ${stop.why || 'not known exactly'}` : '';
   refill(view.certain, doubt ? oneLine(doubt, 300) : '');
@@ -200,9 +200,9 @@ async function loadTurn(view, signal) {
 }
 
 function addCounts(counts, change) {
-  if (change.lines_added === null || change.lines_added === undefined) return;
+  if (change.added === null) return;
   const [added, removed] = counts.get(change.path) || [0, 0];
-  counts.set(change.path, [added + change.lines_added, removed + (change.lines_removed || 0)]);
+  counts.set(change.path, [added + change.added, removed + (change.removed || 0)]);
 }
 
 async function pageOf(view, name, signal) {
@@ -222,10 +222,11 @@ function showChanged(view) {
   const lines = marks.map(([file, mark]) => {
     const path = view.spine.paths[file];
     const [added, removed] = view.counts.get(path) || [null, null];
-    const old = mark.operation === 'R' && mark.old !== null ? view.spine.paths[mark.old] : null;
-    return el('p', changeLine({path, old_path: old, operation: mark.operation, added, removed, reason: mark.between ? 'changed between turns' : null},
-      fileLink(moment(view), path, 'change', scope(view))));
+    const change = {path, old_path: oldPath(view, mark), operation: mark.operation, added, removed, reason: mark.between ? 'changed between turns' : null};
+    const {before, after} = beforeOf(view, mark);
+    return comparedFile(change, [before, after || moment(view)], false, view.loading.signal, scope(view));
   });
+  view.changed = lines.slice(0, OPENED_AT_REST);
   const more = view.marks.size - marks.length;
   refill(view.overview, el('h2', view.marks.size ? count(view.marks.size, 'file') + ' changed' : 'This turn changed no file'), lines,
     more > 0 ? el('p.dim', 'and ' + count(more, 'more') + ': “changed only” above the tree lists all') : null,
@@ -239,6 +240,10 @@ async function loadFile(view, signal) {
   if (place) await view.pane.show(place);
 }
 
+function oldPath(view, mark) {
+  return mark && mark.operation === 'R' && mark.old !== null ? view.spine.paths[mark.old] : null;
+}
+
 /** Everything that the file pane needs of this moment; null where no file is chosen. */
 function filePlace(view, signal) {
   if (view.fileNumber === null && !view.missingPath) return null;
@@ -249,7 +254,7 @@ function filePlace(view, signal) {
   return {
     path: file === null ? view.missingPath : spine.paths[file], entry, hash: hash === null ? null : spine.hashes[hash], moment: moment(view), mode: view.mode, line: view.line,
     withheld: hash !== null && spine.withheld ? spine.withheld[hash] : null, reason: entry && entry[3] === 's' ? (spine.reasons || {})[file] || 'the reason is not known' : null,
-    deleted: Boolean(mark && mark.operation === 'D'), old: mark && mark.operation === 'R' && mark.old !== null ? spine.paths[mark.old] : null,
+    deleted: Boolean(mark && mark.operation === 'D'), old: oldPath(view, mark),
     query: scope(view), signal, ...beforeOf(view, mark),
   };
 }
@@ -276,8 +281,9 @@ function openFile(view, file) {
   reload(view, true);
 }
 
-function changeMode(view, mode) {
+function changeMode(view, mode, line) {
   view.mode = mode;
+  view.line = line || null;
   reload(view, false);
 }
 
@@ -329,6 +335,7 @@ function soonWriteAddress(view, added) {
 }
 
 async function neighbours(view, signal) {
+  if (view.fileNumber === null) for (const changed of view.changed || []) changed.open = true;
   for (const turn of [view.turn + 1, view.turn - 1]) {
     const t = view.spine.turns[turn];
     if (!t || signal.aborted) continue;

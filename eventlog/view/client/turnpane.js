@@ -22,11 +22,10 @@ function turnHead(page) {
     a.tool_calls ? count(a.tool_calls, 'call') : '', a.errors ? count(a.errors, 'error') : '',
     tokens ? compact(tokens) + ' tokens' : '', a.cost_usd ? dollars(a.cost_usd) : a.unpriced_calls ? 'no price' : ''];
   return el('div.turnhead',
-    el('h2', oneLine(page.title || 'Without a title', 200)),
     el('p.dim', time(a.started_at), ' · ', facts.filter(Boolean).join(' · '), page.status ? ' · ' + page.status : ''),
     page.uncertain ? el('p.doubt', 'Not known exactly: ' + page.uncertain) : null,
     page.undone_at ? el('p.doubt', 'Taken back at ', time(page.undone_at)) : null,
-    el('p.dim', el('a', {href: to(['s', page.session_id])}, 'Session ' + page.session_id)));
+    el('p.dim', el('a', {href: to(['s', page.session_id])}, 'Session ' + page.session_id), ' · ', el('a', {href: to(['turn', page.turn], {in: 'repo'})}, 'in the repository')));
 }
 
 function firstBlocks(page, from, query) {
@@ -75,7 +74,7 @@ function foldedText(text, kind, linesMax = LINES_FOLDED) {
 function callNode(block, page, query) {
   const state = block.success === false ? ['✗', 'failed'] : !block.ended ? ['…', 'no end recorded'] : ['●', block.success === null ? 'result unknown' : 'worked'];
   const changes = block.changes || [];
-  const sums = [sum(changes, 'lines_added'), sum(changes, 'lines_removed')];
+  const sums = [sum(changes, 'added'), sum(changes, 'removed')];
   return el('details.block.call', {open: block.success === false},
     el('summary', el('span.state' + (block.success === false ? '.bad' : ''), {title: state[1]}, state[0]), ' ',
       el('strong', oneLine(block.tool, 60)), ' ', el('span.target', oneLine(block.target || '', 300)), ' ',
