@@ -18,11 +18,12 @@ from typing import Any
 # An answer's name below /api/ and its parameters; as the client spells it, JSON without spaces.
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
-_ENTRY = "main.js"
-_SOURCE, _RECORDED = "source.js", "recorded.js"
-_IMPORT = re.compile(r"^import \{[^}]*\} from '\./([a-z_]+\.js)';\n", re.M)
-_EXPORT = re.compile(r"^export (?=async function |function |const )", re.M)
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_ENTRY, _SOURCE, _RECORDED = "main", "source", "recorded"
+_IMPORT = re.compile(r"^import \{([^}]*)\} from '\./([a-z_]+)\.js';$", re.M)
+_EXPORT = re.compile(r"^export ((?:async function|function|const) (\w+))", re.M)
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +75,31 @@ def text(value: str) -> str:
 
 
 def joined_script() -> str:
-    """The modules of the client as one, with `recorded.js` in place of the one that asks a server."""
+    """The modules of the client as one, with `recorded` in place of the one that asks a server.
+
+    Each becomes a function that is called once and gives what the module exports; no module may import one
+    that imports it.
+    """
     seen: set[str] = set()
     return "\n".join(_with_imports(_ENTRY, seen)).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
 def _with_imports(name: str, seen: "set[str]") -> "Iterator[str]":
-    """The module's code after that of the modules which it imports, each once."""
+    """The module after those which it imports, each once."""
     if name in seen:
         return
     seen.add(name)
-    code = _client_file(_RECORDED if name == _SOURCE else name)
-    for imported in _IMPORT.findall(code):
+    code = _client_file(f"{_RECORDED if name == _SOURCE else name}.js")
+    for _, imported in _IMPORT.findall(code):
         yield from _with_imports(imported, seen)
-    yield _EXPORT.sub("", _IMPORT.sub("", code))
+    exported = ", ".join(of_name for _, of_name in _EXPORT.findall(code))
+    body = _EXPORT.sub(r"\1", _IMPORT.sub(_taken, code))
+    yield f"const module_{name} = (() => {{\n{body}\nreturn {{{exported}}};\n}})();"
+
+
+def _taken(match: "re.Match[str]") -> str:
+    """What a module imports, from the value of the one that exports it."""
+    return f"const {{{match[1].replace(' as ', ': ')}}} = module_{match[2]};"
 
 
 def _packed(recording: Recording) -> str:

@@ -57,7 +57,9 @@ def shared_session(stores: ViewedStores, session: str, wanted: Wanted, cleaner: 
     spine = maker.add("spine", raw, session=session)
     maker.add("stores", _asked(stores, "stores"))
     (row,) = _sessions_of(stores, session)
-    sessions = maker.add("sessions", {"v": 1, "sessions": [row], "more": False, "choices": {}}, session=session)
+    sessions = maker.add(
+        "sessions", {"v": 1, "sessions": [row], "more": False, "choices": {}}, session=session
+    )
     for turn in spine["turns"]:
         maker.add_page(turn["name"])
     if wanted.files != NONE:
@@ -190,4 +192,3 @@ class _Maker:
                 self.leave_out(f"content: {why}")
         self.contents += found["text"] is not None
         self.add(f"content/{hash}", found, path=path)
-

@@ -21,7 +21,9 @@ def shorten(spine: "Mapping[str, Any]", first: int, last: int) -> "dict[str, Any
     for n in kept:
         stop = spine["stops"][n]
         rests_on = stop["base"] in position
-        stops.append(stop | {"turn": stop["turn"] - first, "base": position[stop["base"]] if rests_on else -1})
+        stops.append(
+            stop | {"turn": stop["turn"] - first, "base": position[stop["base"]] if rests_on else -1}
+        )
         changes.append(spine["changes"][n] if rests_on else _files_at(spine, n))
     short = {**spine, "turns": spine["turns"][first:last], "stops": stops}
     return short | _renumbered(spine, changes)
