@@ -2,8 +2,8 @@
 
 The site has docs/ as it is, README.md as its first page, the public interface from its docstrings, and each
 other file of the project that a page links to. Links follow. Two habits of these pages are written out, which
-other readers of Markdown take for granted: a list may follow a paragraph directly, and a list within a list is
-indented by two.
+other readers of Markdown take for granted: a list may follow a paragraph directly, and a list within a list
+is indented by two.
 
     python3 scripts/site_pages.py --check SITE
 
@@ -135,7 +135,10 @@ def check(site: Path) -> int:
     for sheet in sorted(site.rglob("*.css")):
         found = re.findall(r"(?:url\(|@import )['\"]?((?:https?:)?//[^'\")]*)", sheet.read_text())
         outside += [f"{sheet}: {url}" for url in found]
-    print("\n".join(outside) or f"{sum(1 for _ in site.rglob('*.html'))} pages, which load nothing from elsewhere")
+    print(
+        "\n".join(outside)
+        or f"{sum(1 for _ in site.rglob('*.html'))} pages, which load nothing from elsewhere"
+    )
     return 1 if outside else 0
 
 

@@ -74,7 +74,9 @@ def environment(directory: Path) -> dict[str, str]:
     (directory / "locus").symlink_to(ROOT) if not (directory / "locus").exists() else None
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
            for what, value in (("NAME", "You"), ("EMAIL", "you@example.org"), ("DATE", _DATE))}  # fmt: skip
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LOCUS_", "XDG_"))}
+    own = {
+        name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LOCUS_", "XDG_"))
+    }
     return {
         **own,
         **who,

@@ -67,9 +67,13 @@ def play() -> dict[str, str]:
 
 def played_in(directory: Path) -> dict[str, str]:
     variables = {**environment(directory), "TERM": "xterm-256color", "LOCUS_PAGER": "cat", "TZ": "UTC"}
-    subprocess.run([directory / "bin/record-kiosk"], cwd=directory, env=variables, check=True, capture_output=True)
+    subprocess.run(
+        [directory / "bin/record-kiosk"], cwd=directory, env=variables, check=True, capture_output=True
+    )
     kiosk = directory / "kiosk"
-    log = subprocess.run(["locus", "log"], cwd=kiosk, env=variables, check=True, capture_output=True, text=True)
+    log = subprocess.run(
+        ["locus", "log"], cwd=kiosk, env=variables, check=True, capture_output=True, text=True
+    )
     (first,) = re.findall(r"^\w+_001", log.stdout, re.M)
     shown = {}
     for name, (commands, answer) in SCENES.items():

@@ -72,7 +72,9 @@ def sentences(text: str) -> list[str]:
     text = re.sub(r"^ *```.*?^ *```$|^(?:\||#| {4})[^\n]*|<!--.*?-->|!\[.*?\)", "", text, flags=re.M | re.S)
     text = re.sub(r"`[^`]*`|\[([^\]]*)\]\([^)]*\)", lambda match: match[1] or "code", text)
     blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text)
-    return [one for block in blocks for one in re.split(r"(?:(?<=[.!?:·])|(?<=\.\*))\s+", " ".join(block.split()))]
+    return [
+        one for block in blocks for one in re.split(r"(?:(?<=[.!?:·])|(?<=\.\*))\s+", " ".join(block.split()))
+    ]
 
 
 @pytest.mark.parametrize("page", user_pages(), ids=lambda page: page.stem)
@@ -112,7 +114,7 @@ def test_lists_are_written_out_for_the_site() -> None:
 def test_a_site_that_loads_something_from_elsewhere_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A font, a script, a style, a picture or a diagram that a browser would fetch is an error; a link is none."""
+    """A font, script, style, picture or diagram that a browser would fetch is an error; a link is none."""
     pages = program("site_pages")
     (tmp_path / "good.html").write_text('<a href="https://example.org">x</a><img src="a.svg"><p>', "utf-8")
     assert pages.check(tmp_path) == 0
@@ -148,4 +150,3 @@ def test_the_page_of_a_package_has_whole_addresses() -> None:
         assert tag == "v1.2.3" and (ROOT / path.partition("#")[0]).is_file()
         assert kind == ("raw" if path.endswith(".svg") else "blob")
     assert package.page(text, None, "v1.2.3") == re.sub(r"^<!-- before.*\n+", "", text, flags=re.M)
-    assert package.repository() is None, "then the links of the page lead there: look at one, and drop this line"

@@ -45,7 +45,10 @@ def main() -> None:
             desk.client.run(desk.home, desk.project, marked(scenario, prompt), resume=session)
             session = json.loads(lines.read_text().splitlines()[-1])["payload"]["session_id"]
         calls = [json.loads(line) for line in lines.read_text().splitlines()]
-        made = [{"agent": "codex", "version": codex.version, "prompts": list(PROMPTS.values())}, *steps(calls)]
+        made = [
+            {"agent": "codex", "version": codex.version, "prompts": list(PROMPTS.values())},
+            *steps(calls),
+        ]
         text = "".join(_anywhere(desk, json.dumps(line, ensure_ascii=False)) + "\n" for line in made)
         TARGET.write_text(re.sub(r" \[scenario:[a-z-]+\]", "", text), encoding="utf-8")
         print(f"{TARGET.name}: {len(calls)} calls, {TARGET.stat().st_size} bytes")
