@@ -3,8 +3,8 @@
 python3 session.py 1 2      # the first and the second request of the session
 
 examples/session.jsonl has what Codex 0.169.0 reported to its hooks in that session, and what it changed. This
-writes the same files into the current directory, and gives the same reports to the hooks that .codex/hooks.json
-names there.
+writes the same files into the current directory, and gives the same reports to the hooks that
+.codex/hooks.json names there.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Pages whose commands are run: what they print is compared in shape with what stands below them.
 
 Ids, hashes, dates, times, sizes and paths may differ from those shown, words and structure may not.
-LOCUS_UPDATE=1 writes the present output into the page. A comment `<!-- before: COMMAND -->` is a command that a
-page runs and does not show, such as one that makes the store it is about.
+LOCUS_UPDATE=1 writes the present output into the page. A comment `<!-- before: COMMAND -->` is a command
+that a page runs and does not show, such as one that makes the store it is about.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Pictures of a terminal for README and docs, made of what commands print there: `python -m tests.pictures`.
 
-The session is that of the tutorial (examples/session.py). A picture holds its text once more as `<desc>`, for those who
-cannot see it, and for the test that compares it with what the commands print now. It names fonts of the reader's
-machine and loads nothing.
+The session is that of the tutorial (examples/session.py). A picture holds its text once more as `<desc>`, for
+those who cannot see it, and for the test that compares it with what the commands print now. It names fonts of
+the reader's machine and loads nothing.
 """
 
 import fcntl
@@ -39,7 +39,9 @@ font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
 <defs>
-<clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>
 {lines}
 </defs>
 {chrome}

@@ -1,4 +1,4 @@
-"""The documentation site: which pages it has, what they link to, how much there is to read. Needs no MkDocs."""
+"""The documentation site without MkDocs: which pages it has, what they link to, how much there is to read."""
 
 import importlib.util
 import re
@@ -68,7 +68,7 @@ def test_there_is_not_too_much_to_read() -> None:
 
 
 def sentences(text: str) -> list[str]:
-    """Those of a page's prose: without code, tables, pictures and headings; code within a sentence is a word."""
+    """Those of a page's prose, without code, tables, pictures and headings. Code in a sentence is a word."""
     text = re.sub(r"^ *```.*?^ *```$|^(?:\||#| {4})[^\n]*|<!--.*?-->|!\[.*?\)", "", text, flags=re.M | re.S)
     text = re.sub(r"`[^`]*`|\[([^\]]*)\]\([^)]*\)", lambda match: match[1] or "code", text)
     blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text)
