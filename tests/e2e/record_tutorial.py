@@ -1,8 +1,8 @@
 """Makes examples/session.jsonl: `python -m tests.e2e.record_tutorial`, with what scripts/e2e installed.
 
 The true Codex works three times in one session on a small project, with the model of scenarios.py; a hook
-writes down what Codex reports and what changed. examples/session.py plays that again where a reader tries Locus.
-The first line says what it is; each other one is a report of Codex, and what had changed in the project since
+writes down what Codex reports and what changed. examples/session.py plays that again where a reader tries
+Locus. The first line says what it is; each other one is a report of Codex, and what had changed in the project since
 the one before (path → its text, or null when it is gone).
 """
 
