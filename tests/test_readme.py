@@ -1,11 +1,13 @@
 """The README and the pages: what stands first, where links lead, which words are used."""
 
+import inspect
 import re
 from pathlib import Path
 
 import click
 import pytest
 
+import eventlog
 from locus_cli.root import cli
 from tests.pages import README, ROOT, blocks, shown_by
 
@@ -105,6 +107,22 @@ def test_user_pages_have_no_numbers_of_requirements(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
 
     assert re.findall(r"\b(?:I[1-9]\d?|P[1-8]|S\d-\d+|[Ll]aw P?\d|[Ii]nvariant I?\d+)\b", text) == []
+
+
+@pytest.mark.fast
+def test_public_docstrings_have_no_numbers_of_requirements() -> None:
+    """The docstrings of public names are pages, too: of the site, and of `help()`."""
+    numbered = []
+    for name in eventlog.__all__:
+        public = getattr(eventlog, name)
+        members = inspect.getmembers_static(public) if inspect.isclass(public) else []
+        for member, value in [("", public), *(pair for pair in members if not pair[0].startswith("_"))]:
+            value = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
+            text = getattr(value, "__doc__", None) or ""
+            if re.search(r"\b(?:I[1-9]\d?|P[1-8]|S\d-\d+)\b", str(text)):
+                numbered.append(f"{name}.{member}")
+
+    assert numbered == []
 
 
 # Words that an edited page does not need: "after", "before", "again" and the subject say the same.
