@@ -142,7 +142,7 @@ def test_the_page_of_a_package_has_whole_addresses() -> None:
     text = README.read_text(encoding="utf-8")
     address = "https://forge.example.org/locus"
     made = package.page(text, address, "v1.2.3")
-    targets = re.findall(r"\]\(([^)]*)\)", made)
+    targets = re.findall(r"\]\(([^)#][^)]*)\)", made)
 
     assert len(targets) > 50 and all(target.startswith(f"{address}/") for target in targets)
     for target in targets:
