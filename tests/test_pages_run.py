@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import click
 import pytest
 
+from locus_cli.root import cli
 from tests.pages import README, ROOT, blocks, check_page, shape, shown_by
 from tests.pictures import PICTURES, SCENES, drawn, play, text_of
 
@@ -42,6 +44,35 @@ def test_no_command_is_left_out() -> None:
         assert set(typed) <= TYPED_ELSEWHERE.keys(), page
     assert all(shown_by(page) for page in PAGES)
     assert all((ROOT / path).is_file() for path in (*TYPED_ELSEWHERE.values(), *ELSEWHERE.values()))
+
+
+@pytest.mark.fast
+def test_commands_in_prose_exist() -> None:
+    """What a sentence names in passing is a command, with options that it has."""
+    pages = [*PAGES, *ELSEWHERE, *DOCS.glob("explanation/*.md")]
+    named = {
+        code for page in pages for code in re.findall(r"`(locus [^`\n]*)`", page.read_text(encoding="utf-8"))
+    }
+    wrong = [code for code in named if not is_command(code)]
+
+    assert len(named) > 20 and wrong == []
+
+
+def is_command(code: str) -> bool:
+    """Whether each word of a command line is a verb, an option of it, or an argument."""
+    command: click.Command = cli
+    for word in code.partition("|")[0].split()[1:]:
+        below = (
+            command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        )
+        options = {
+            option for parameter in command.params for option in parameter.opts + parameter.secondary_opts
+        }
+        if below is not None:
+            command = below
+        elif (word.startswith("-") and word not in options) or isinstance(command, click.Group):
+            return False
+    return True
 
 
 def test_pictures_show_what_a_terminal_shows() -> None:
