@@ -29,9 +29,15 @@ _LAST = "last"
 @click.option(
     "--to", "--html", "path", metavar="FILE", type=click.Path(), help="The file to write; - is stdout."
 )
-@click.option("--turns", metavar="A..B", help="Only these turns of the session, counted from 1: 3..9, 3.., ..9.")
 @click.option(
-    "--files", "which_files", type=click.Choice(FILES), default=CHANGES, show_default=True,
+    "--turns", metavar="A..B", help="Only these turns of the session, counted from 1: 3..9, 3.., ..9."
+)
+@click.option(
+    "--files",
+    "which_files",
+    type=click.Choice(FILES),
+    default=CHANGES,
+    show_default=True,
     help="What of files goes in: names alone, differences, also contents that turns made, or all contents.",
 )
 @click.option("--no-outputs", is_flag=True, help="Without what calls of tools gave back.")

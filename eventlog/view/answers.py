@@ -17,7 +17,7 @@ from eventlog.base.errors import (
     QueryError,
     Refused,
 )
-from eventlog.view import changes, contents, pages, sessions, spines
+from eventlog.view import changes, contents, counted, pages, sessions, spines
 from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStore, ViewedStores
 
@@ -37,6 +37,8 @@ class Route:
     is_long: bool = False
 
 
+_OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
+
 ROUTES: dict[str, Route] = {
     "/api/sessions": Route(
         sessions.answer,
@@ -47,6 +49,7 @@ ROUTES: dict[str, Route] = {
     "/api/event": Route(pages.event, ("id",)),
     "/api/compare": Route(changes.compare, ("a", "b"), is_long=True),
     "/api/change": Route(changes.change, ("a", "b", "path")),
+    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
 }
 _OF_CONTENT = Route(
     lambda viewed, parameters: contents.answer(viewed, parameters), ("hash", "path", "colour")
