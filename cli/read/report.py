@@ -46,10 +46,10 @@ def command(
 ) -> None:
     """Write a page of figures and charts to open in a browser.
 
-    One file that needs no network, loads nothing and sends nothing: cost and tokens by day, model and project,
-    tools and errors, hot files, agents, people and sessions with their turns. Titles, paths and errors that are
-    recorded stand in it, prompts and contents of files do not. With --lake it is of all stores that published
-    to a place.
+    One file that needs no network, loads nothing and sends nothing: cost and tokens by day, model and
+    project, tools and errors, hot files, agents, people and sessions with their turns. Titles, paths and
+    errors that are recorded stand in it, prompts and contents of files do not. With --lake it is of all
+    stores that published to a place.
     """
     if path == "-" and as_json:
         raise usage_error("--json reports on stdout, where the page goes; give --to FILE")

@@ -52,9 +52,9 @@ def command(
     """Write a session as one page, to open in a browser or to send to somebody.
 
     SESSION is a session's id, or the beginning of it, or last. The page is that of locus view, with answers
-    that are recorded in it: it needs no network, loads nothing and sends nothing. Every text passes the rules
-    for secrets again; withheld contents stay out, so do names of people unless [export] allows them. What goes
-    in and what is left out is listed before the file is written. Nothing is uploaded.
+    that are recorded in it: it needs no network, loads nothing and sends nothing. Every text passes the
+    rules for secrets again; withheld contents stay out, and so do names of people unless [export] allows
+    them. What goes in and what is left out is listed before the file is written. Nothing is uploaded.
     """
     if path is None and not dry_run:
         raise usage_error("--html FILE says where the page goes; --dry-run says what would be in it")

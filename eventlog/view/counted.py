@@ -29,8 +29,10 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
 
 
 def with_commits(scope: Scope, query: Query, wanted: "bool | None" = None) -> Scope:
-    """Commits of an imported history count where nothing else is recorded, or where they are wanted: they would
-    drown what agents did."""
+    """Commits of an imported history count where nothing else is recorded, or where they are wanted.
+
+    They would drown what agents did.
+    """
     if wanted is not None:
         return scope.replaced(commits=wanted)
     agents = query(f"select 1 from sessions where agent is distinct from '{COMMITS}' limit 1", []).rows

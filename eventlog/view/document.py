@@ -1,7 +1,7 @@
 """A page of one file: the client of the viewer with answers that were recorded in advance (docs/view.md).
 
-The document loads nothing and sends nothing: its policy allows the script and the style in it, by their hashes.
-Same answers, same bytes. Pure, but for reading the files of the client.
+The document loads nothing and sends nothing: its policy allows the script and the style in it, by their
+hashes. Same answers, same bytes. Pure, but for reading the files of the client.
 """
 
 import base64

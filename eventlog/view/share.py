@@ -1,4 +1,7 @@
-"""One session as a page of one file: which answers go in, and what of them does not (docs/view.md). One thread."""
+"""One session as a page of one file: which answers go in, and what of them does not (docs/view.md).
+
+One thread, that of the stores.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +23,7 @@ _COMMAND = "locus view shows all of it, beside the store that recorded it."
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a page is to hold. `first` and `last` are numbers of turns of the session, from 1; None is the end."""
+    """What a page is to hold. `first` and `last` number turns of the session, from 1; None is its end."""
 
     first: "int | None" = None
     last: "int | None" = None
@@ -57,9 +60,7 @@ def shared_session(stores: ViewedStores, session: str, wanted: Wanted, cleaner: 
     spine = maker.add("spine", raw, session=session)
     maker.add("stores", _asked(stores, "stores"))
     (row,) = _sessions_of(stores, session)
-    sessions = maker.add(
-        "sessions", {"v": 1, "sessions": [row], "more": False, "choices": {}}, session=session
-    )
+    sessions = maker.add("sessions", {"v": 1, "sessions": [row], "more": False, "choices": {}})
     for turn in spine["turns"]:
         maker.add_page(turn["name"])
     if wanted.files != NONE:
@@ -68,9 +69,7 @@ def shared_session(stores: ViewedStores, session: str, wanted: Wanted, cleaner: 
     if wanted.files in (CHANGED, ALL):
         maker.add_contents(spine, everything=wanted.files == ALL)
     title = sessions["sessions"][0]["title"] or f"Session {session}"
-    recording = Recording(
-        title, f"/s/{session}", [], maker.answers, {"sessions": _FILTERS}, maker.plain, _COMMAND
-    )
+    recording = Recording(title, f"/s/{session}", [], maker.answers, plain=maker.plain, next=_COMMAND)
     return SharedSession(
         recording=recording,
         title=title,
@@ -81,9 +80,6 @@ def shared_session(stores: ViewedStores, session: str, wanted: Wanted, cleaner: 
         left_out=dict(maker.left_out),
         removed=dict(cleaner.removed),
     )
-
-
-_FILTERS = ("session", "agent", "model", "branch", "person", "state", "day", "q", "limit", "before")
 
 
 def _asked(stores: ViewedStores, name: str, **parameters: str) -> "dict[str, Any]":
