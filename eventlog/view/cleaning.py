@@ -94,8 +94,9 @@ class Cleaner:
         redacted = self._redactor.text(text)
         self.removed[SECRET] += redacted != text
         if self._home and self._home in redacted:
-            redacted = re.sub(rf"{re.escape(self._home)}(?![\w.-])", "~", redacted)
-            self.removed[HOME] += 1
+            at_home = re.sub(rf"{re.escape(self._home)}(?![\w.-])", "~", redacted)
+            self.removed[HOME] += at_home != redacted
+            redacted = at_home
         nameless = text_without(self._people, redacted)
         self.removed[PERSON] += nameless != redacted
         if self._user is None:
