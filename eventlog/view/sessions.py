@@ -17,8 +17,8 @@ _CHOSEN_BY = ("agent", "model", "branch", "person", "state", "day")
 _QUARTER_US = 900_000_000
 
 _SESSIONS = f"""
-    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at, turn_count,
-        tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
+    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at,
+        turn_count, tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
     from sessions order by {SESSIONS_NEWEST_FIRST}"""
 _OF_TURNS = "select session_id, models, branch, user_request from turns order by session_id, turn"
 _QUARTERS = f"""
