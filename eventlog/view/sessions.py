@@ -56,6 +56,8 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
 
 
 def _is_chosen(row: Row, parameters: Parameters) -> bool:
+    if parameters.text("session") not in (None, row["session_id"]):
+        return False
     for name in _CHOSEN_BY:
         wanted = parameters.text(name)
         if wanted is not None and wanted not in _values(row, name):
