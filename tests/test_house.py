@@ -61,6 +61,7 @@ ROOM_RANKS = {
     "retention": 11,
     "doctor": 12,
     "mcp": 13,
+    "view": 13,
 }
 TOP = max(ROOM_RANKS.values()) + 1  # the commands
 # Invariants of docs/design.md that no test can show yet, and what they wait for.

@@ -39,7 +39,8 @@ class Route:
 
 ROUTES: dict[str, Route] = {
     "/api/sessions": Route(
-        sessions.answer, ("agent", "model", "branch", "person", "state", "day", "q", "limit", "before")
+        sessions.answer,
+        ("session", "agent", "model", "branch", "person", "state", "day", "q", "limit", "before"),
     ),
     "/api/spine": Route(spines.spine, ("session",)),
     "/api/page": Route(pages.page, ("turn",)),

@@ -8,11 +8,11 @@ file by a name from a request: static files are read once, and known by their na
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eventlog.base import jsontext
 from eventlog.base.errors import InvalidEvent, Unsupported

@@ -17,8 +17,8 @@ _CHOSEN_BY = ("agent", "model", "branch", "person", "state", "day")
 _QUARTER_US = 900_000_000
 
 _SESSIONS = f"""
-    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at, turn_count,
-        tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
+    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at,
+        turn_count, tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
     from sessions order by {SESSIONS_NEWEST_FIRST}"""
 _OF_TURNS = "select session_id, models, branch, user_request from turns order by session_id, turn"
 _QUARTERS = f"""
@@ -56,6 +56,8 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
 
 
 def _is_chosen(row: Row, parameters: Parameters) -> bool:
+    if parameters.text("session") not in (None, row["session_id"]):
+        return False
     for name in _CHOSEN_BY:
         wanted = parameters.text(name)
         if wanted is not None and wanted not in _values(row, name):

@@ -9,8 +9,9 @@ const PLACES = [['Sessions', []], ['Repository', ['repo']], ['Search', ['search'
   ['Errors', ['errors']], ['Decisions', ['decisions']], ['SQL', ['sql']]];
 const frame = {command: '', places: null, main: null, commandText: null, note: null, stores: null, clock: null};
 
-/** Builds the frame once; gives the element in which pages stand. */
-export function makeFrame(places = PLACES) {
+/** Builds the frame once; gives the element in which pages stand. `names`: only these places, null for all. */
+export function makeFrame(names = null) {
+  const places = PLACES.filter(([name]) => !names || names.includes(name));
   frame.main = el('main', {id: 'main', tabindex: '-1'});
   frame.places = el('nav', {'aria-label': 'Places'}, places.map(([name, parts]) => el('a', {href: to(parts)}, name)));
   frame.commandText = el('code', {id: 'command', tabindex: '0', 'aria-label': 'The same in a terminal'});

@@ -1,7 +1,7 @@
 // Begins: takes the token, builds the frame, and shows the page of the address; links are followed in place.
 
 import {refill} from './dom.js';
-import {ask, chooseStore, follow, isRecorded, takeToken} from './source.js';
+import {ask, chooseStore, follow, isRecorded, recordedPlaces, takeToken} from './source.js';
 import {linkWithin, readAddress, to, writeAddress} from './address.js';
 import {complaint, makeFrame, namePage, nameStores, say} from './frame.js';
 import {listenToKeys, useKeys} from './keys.js';
@@ -17,7 +17,7 @@ const PAGES = {
 const app = {main: null, page: null, shown: 0};
 
 async function begin() {
-  takeToken();
+  await takeToken();
   const {store} = readAddress();
   try {
     const {stores} = await ask('stores');
@@ -25,10 +25,10 @@ async function begin() {
     chooseStore(name);
     linkWithin(name);
     if (name && !store) writeAddress(to([]), false);
-    app.main = makeFrame();
+    app.main = makeFrame(recordedPlaces());
     nameStores(stores, name);
   } catch (failure) {
-    refill(makeFrame(), complaint(failure));
+    refill(makeFrame([]), complaint(failure));
     document.body.dataset.ready = 'failed';
     return;
   }

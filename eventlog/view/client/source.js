@@ -7,8 +7,13 @@ const state = {token: '', store: ''};
 /** Whether answers were recorded in advance: then there is nothing to type a question for. */
 export const isRecorded = false;
 
+/** The names of the places that a recorded page has; null for all. */
+export function recordedPlaces() {
+  return null;
+}
+
 /** Takes the token out of the address before anything else happens. */
-export function takeToken() {
+export async function takeToken() {
   const match = /^#t=([A-Za-z0-9_-]+)$/.exec(location.hash);
   if (match) {
     remember('token', match[1]);
