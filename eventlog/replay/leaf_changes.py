@@ -68,11 +68,12 @@ def leaf_changes(before: "TreeState | None", after: "TreeState", most: int) -> L
 
 def _leaf(change: PathChange, after: "TreeState") -> LeafChange:
     entry = None if change.operation == DELETE else change.after
-    reason = None if entry is None or entry.kind != SKIPPED else _reason(after, entry)
+    reason = None if entry is None or entry.kind != SKIPPED else reason_of(after, entry)
     return LeafChange(change.path, change.operation, entry, change.old_path, reason)
 
 
-def _reason(state: "TreeState", entry: TreeEntry) -> str:
+def reason_of(state: "TreeState", entry: TreeEntry) -> str:
+    """Why the content of an entry was not captured."""
     try:
         return state.blobs.get(entry.id).decode("utf-8", "replace")
     except NotFound as error:
