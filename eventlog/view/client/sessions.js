@@ -71,7 +71,6 @@ function sessionCard(s) {
   return el('article.card.session' + (s.active ? '.active' : ''), {'data-session': s.session_id},
     el('h3', el('a', {href: to(['s', s.session_id])}, oneLine(s.title || 'Without a title', 160)), isNew ? null : el('span.dim', {title: 'You looked at it'}, ' seen')),
     s.active && s.doing ? el('p.doing', 'Now: ' + oneLine(s.doing, 200)) : null,
-    el('p.dim', time(s.last_at ?? s.started_at), ' · ', who, s.status && !s.active ? ' · ' + s.status : ''),
-    el('p.dim', figures, s.days && s.days.length > 1 ? ' · on ' + s.days.length + ' days' : ''),
+    el('p.dim', time(s.last_at ?? s.started_at), ' · ', who, ' · ', figures, s.days && s.days.length > 1 ? ' · on ' + s.days.length + ' days' : ''),
     s.resume ? el('details', el('summary', 'Go on with it'), commandBox(s.resume)) : null);
 }
