@@ -46,7 +46,8 @@ def scope_options(function: Callable[..., Any]) -> Callable[..., Any]:
         scope = Scope(since, until, agent, project, person)
         return function(scope=scope, clock=_clock(zone), **rest)
 
-    return _narrowing(with_scope)
+    narrowed: Callable[..., Any] = _narrowing(with_scope)
+    return narrowed
 
 
 def _clock(zone: str) -> tzinfo | None:

@@ -22,7 +22,10 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
         scope = Scope(
             since=_moment("since", parameters, zone),
             until=_moment("until", parameters, zone),
-            **{name: parameters.text(name) for name in ("agent", "project", "person", "session")},
+            agent=parameters.text("agent"),
+            project=parameters.text("project"),
+            person=parameters.text("person"),
+            session=parameters.text("session"),
         )
         scope = with_commits(scope, query, _flag(parameters))
         return usage.usage(query, (dimension,), prices.load(), scope, zone)[dimension]

@@ -61,13 +61,13 @@ UNSAFE = [
 ]  # fmt: skip
 
 
-def test_what_could_deceive_is_spelled_out_as_the_report_does(reading: Reading, hostile: Sample) -> None:
-    """One function of the client, and the report's, over the same table of characters."""
-    from eventlog.reports.page import text
+def test_what_could_deceive_is_spelled_out_as_in_a_page_without_scripts(reading: Reading, hostile: Sample) -> None:
+    """One function of the client, and that of a page of one file, over the same table of characters."""
+    from eventlog.view.document import text
 
     reader = reading(hostile.work).open("/")
     spelled = reader.page.evaluate(
-        "async (characters) => { const {oneLine} = await import('/static/dom.js'); return characters.map((c) => oneLine('a' + c + 'b')); }",
+        "async (characters) => { const {spell} = await import('/static/dom.js'); return characters.map((c) => spell('a' + c + 'b')); }",
         UNSAFE,
     )
     assert spelled == [text(f"a{c}b") for c in UNSAFE]

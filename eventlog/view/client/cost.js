@@ -1,7 +1,7 @@
 // Tokens and what they cost: by day, project, model, agent; what caching saved; days and hours.
 
 import {el, oneLine, refill} from './dom.js';
-import {ask} from './source.js';
+import {ask, isRecorded} from './source.js';
 import {complaint, filters, namePage} from './frame.js';
 import {compact, dollars, duration, isUtc, plusMinus, shellWord, whole} from './words.js';
 import {columnChart, hourMap, shareBar} from './chart.js';
@@ -9,6 +9,7 @@ import {to} from './address.js';
 
 const DIMENSIONS = ['day', 'week', 'month', 'project', 'model', 'agent', 'session', 'person', 'tool', 'path'];
 const OF_TIME = ['day', 'week', 'month'];
+const OF_REPORT = ['model', 'project', 'agent', 'person', 'tool', 'path', 'session'];
 
 export async function costPage(page) {
   const body = el('div');
@@ -20,8 +21,12 @@ export async function costPage(page) {
     nameCost(values);
     page.busy();
     try {
-      const answer = await ask('figures', {...values, by: values.by || 'day', tz: isUtc() ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone}, signal);
-      if (!signal.aborted) refill(body, costNodes(answer, values.by || 'day'));
+      const by = values.by || 'day';
+      const answerBy = (name) => ask('figures', {...values, commits: values.commits ? 1 : null, by: name, tz: isUtc() ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone}, signal);
+      const answer = await answerBy(by);
+      const others = isRecorded ? OF_REPORT.filter((name) => name !== by) : [];
+      const more = await Promise.all(others.map(async (name) => costCard((await answerBy(name)).rows, name)));
+      if (!signal.aborted) refill(body, costNodes(answer, by, more));
     } catch (failure) {
       if (failure.name === 'AbortError') return;
       refill(body, complaint(failure));
@@ -30,7 +35,7 @@ export async function costPage(page) {
   };
   change.parts = ['cost'];
   const fields = [{name: 'by', label: 'By', choices: DIMENSIONS, required: true}, {name: 'since', label: 'Since', type: 'date'}, {name: 'until', label: 'Until', type: 'date'},
-    {name: 'agent', label: 'Agent'}, {name: 'project', label: 'Project'}, {name: 'person', label: 'Person'}];
+    {name: 'agent', label: 'Agent'}, {name: 'project', label: 'Project'}, {name: 'person', label: 'Person'}, {name: 'commits', label: 'Commits', type: 'checkbox'}].filter((f) => !isRecorded || f.name === 'by');
   refill(page.main, el('h1', 'Cost and tokens'), filters(fields, page.query, change), body);
   await change(Object.fromEntries(fields.map((f) => [f.name, page.query.get(f.name) || ''])));
 }
@@ -40,11 +45,15 @@ function nameCost(values) {
   namePage('Cost by ' + (values.by || 'day'), 'locus stats --by ' + by + (values.since ? ' --since ' + shellWord(values.since) : ''), 'Cost');
 }
 
-/** The figures as tiles, charts and a table; also for a page that is made in advance. */
-export function costNodes(answer, by) {
+function costCard(rows, by) {
+  return rows.length ? card('By ' + by, figuresTable(rows, by)) : null;
+}
+
+/** The figures as tiles, charts and tables. */
+function costNodes(answer, by, more) {
   const {total, rows} = answer;
   return [tiles(total, answer), OF_TIME.includes(by) && rows.length ? el('div.pair', charts(rows, by)) : null,
-    rows.length ? card('By ' + by, figuresTable(rows, by)) : el('p.empty', 'Nothing is recorded that fits.'),
+    costCard(rows, by) || el('p.empty', 'Nothing is recorded that fits.'), more,
     answer.hours ? card('Days and hours', hourMap(answer.hours, (n) => whole(n) + ' turns')) : null,
     el('p.dim', answer.prices ? 'Cost is an estimate by public list prices: ' + oneLine(answer.prices, 200) + '. Calls of unknown models have no cost.' : 'No prices: the extra cost is not installed.', ' A blank is unknown.')];
 }
@@ -53,7 +62,7 @@ function tiles(total, answer) {
   const cached = total.prompt_tokens && total.cache_read_tokens !== null && total.cache_read_tokens !== undefined ? Math.round(100 * total.cache_read_tokens / total.prompt_tokens) + ' % of input from a cache' : '';
   const shown = [['Cost', dollars(total.cost_usd), total.unpriced_calls ? whole(total.unpriced_calls) + ' calls without a price' : 'estimate by list prices'],
     ['Saved by caching', dollars(answer.saved_by_caching_usd), 'against the price of input'], ['Tokens', compact(tokensOf(total)), cached],
-    ['Turns', whole(total.turns), total.sessions ? 'in ' + whole(total.sessions) + ' sessions' : ''],
+    ['Turns', whole(total.turns), [total.sessions ? 'in ' + whole(total.sessions) + ' sessions' : '', answer.commits ? whole(answer.commits) + ' commits besides' : ''].filter(Boolean).join(', ')],
     ['Tool calls', whole(total.tool_calls), total.tool_failed ? whole(total.tool_failed) + ' failed' : ''],
     ['Errors', whole(total.errors), total.errors_open ? whole(total.errors_open) + ' open' : '']];
   return el('section.tiles', {'aria-label': 'In total'}, shown.map(([name, value, note]) => el('div.tile', el('div.what', name), el('div.figure', value || '–'), el('div.dim', note))));
