@@ -9,6 +9,8 @@ import {to} from './address.js';
 
 const DIMENSIONS = ['day', 'week', 'month', 'project', 'model', 'agent', 'session', 'person', 'tool', 'path'];
 const OF_TIME = ['day', 'week', 'month'];
+const DAY_MS = 86400000;
+const PERIODS_MAX = 70;
 const OF_REPORT = ['model', 'project', 'agent', 'person', 'tool', 'path', 'session'];
 
 export async function costPage(page) {
@@ -69,19 +71,56 @@ function tiles(total, answer) {
 }
 
 function charts(rows, by) {
-  const ordered = [...rows].filter((r) => r.key).sort((a, b) => (a.key < b.key ? -1 : 1)).slice(-90);
-  const chart = (title, size, spellSize) => card(title, columnChart(title, ordered.map((r) => ({name: r.key, short: by === 'day' ? r.key.slice(5) : r.key, size: Number(size(r)) || 0, words: spellSize(Number(size(r)) || 0)})), spellSize));
-  const spent = ordered.some((r) => r.cost_usd);
-  return [spent ? chart('Cost by ' + by, (r) => r.cost_usd, dollars) : chart('Tokens by ' + by, tokensOf, compact), chart('Turns by ' + by, (r) => r.turns, compact)];
+  const periods = periodsOf(rows.filter((r) => r.key), by);
+  const spent = periods.some((p) => p.cost);
+  const chart = (title, name, spellSize) => card(title, columnChart(title, periods.map((p) => ({name: p.key, short: p.key.length > 7 ? p.key.slice(5) : p.key, size: p[name], words: spellSize(p[name])})), spellSize));
+  const unit = periods.length ? periods[0].unit : by;
+  return [spent ? chart('Cost by ' + unit, 'cost', dollars) : chart('Tokens by ' + unit, 'tokens', compact), chart('Turns by ' + unit, 'turns', compact)];
 }
 
+/** Days without a gap, or their months or years where days would be too many; other rows as they are. */
+function periodsOf(rows, by) {
+  const dated = rows.filter((r) => by !== 'day' || /^(19|20)\d\d-/.test(r.key)).sort((a, b) => (a.key < b.key ? -1 : 1));
+  const sum = (key, unit, of) => ({key, unit, cost: total(of, 'cost_usd'), tokens: of.reduce((n, r) => n + (tokensOf(r) || 0), 0), turns: total(of, 'turns')});
+  if (by !== 'day' || !dated.length) return dated.slice(-PERIODS_MAX).map((r) => sum(r.key, by, [r]));
+  const [first, last] = [dated[0].key, dated[dated.length - 1].key];
+  const [size, unit] = daysBetween(first, last) < PERIODS_MAX ? [10, 'day'] : Number(last.slice(0, 4)) - Number(first.slice(0, 4)) < PERIODS_MAX / 12 ? [7, 'month'] : [4, 'year'];
+  const keys = [];
+  for (let at = Date.parse(first); at <= Date.parse(last); at += DAY_MS) {
+    const key = new Date(at).toISOString().slice(0, size);
+    if (keys[keys.length - 1] !== key) keys.push(key);
+  }
+  return keys.map((key) => sum(key, unit, dated.filter((r) => r.key.startsWith(key))));
+}
+
+function daysBetween(first, last) {
+  return (Date.parse(last) - Date.parse(first)) / DAY_MS;
+}
+
+function total(rows, name) {
+  return rows.reduce((sum, r) => sum + Number(r[name] || 0), 0);
+}
+
+/** The rows, without columns that none of them has. */
 function figuresTable(rows, by) {
   const most = Math.max(...rows.map((r) => tokensOf(r) || r.turns || 0), 1);
-  const heads = [by[0].toUpperCase() + by.slice(1), 'Cost', 'Tokens', '', 'From cache', 'Turns', 'Calls', 'Failed', 'Errors', 'Lines', 'Time in tools'];
-  const cells = (r) => [keyNode(r, by), r.cost_usd !== null && r.cost_usd !== undefined ? dollars(r.cost_usd) : r.unpriced_calls ? 'no price' : '', el('span', {title: whole(tokensOf(r))}, compact(tokensOf(r))), shareBar((tokensOf(r) || r.turns || 0) / most),
-    compact(r.cache_read_tokens), whole(r.turns), whole(r.tool_calls), r.tool_failed ? whole(r.tool_failed) : '', r.errors ? whole(r.errors) : '', plusMinus(r.lines_added, r.lines_removed), r.tool_total_ms ? duration(r.tool_total_ms * 1000) : ''];
-  return el('div.wide', {tabindex: '0', role: 'region', 'aria-label': 'Figures by ' + by}, el('table.figures', el('thead', el('tr', heads.map((h) => el(h ? 'th' : 'td', h ? {scope: 'col'} : null, h)))),
-    el('tbody', rows.map((r) => el('tr', cells(r).map((c, n) => el('td', n === 0 ? {'data-key': r.key} : null, c)))))));
+  const columns = [
+    ['Cost', (r) => (r.cost_usd !== null && r.cost_usd !== undefined ? dollars(r.cost_usd) : r.unpriced_calls ? 'no price' : '')],
+    ['Tokens', (r) => (tokensOf(r) ? el('span', {title: whole(tokensOf(r))}, compact(tokensOf(r))) : '')],
+    ['', (r) => shareBar((tokensOf(r) || r.turns || 0) / most)],
+    ['From cache', (r) => compact(r.cache_read_tokens)], ['Turns', (r) => whole(r.turns)], ['Calls', (r) => whole(r.tool_calls)],
+    ['Failed', (r) => (r.tool_failed ? whole(r.tool_failed) : '')], ['Errors', (r) => (r.errors ? whole(r.errors) : '')],
+    ['Changes', (r) => (r.file_changes ? whole(r.file_changes) : '')], ['Lines', (r) => plusMinus(r.lines_added, r.lines_removed)],
+    ['Time in tools', (r) => (r.tool_total_ms ? duration(r.tool_total_ms * 1000) : '')],
+  ].map(([name, cell]) => ({name, cells: rows.map(cell)})).filter(({cells}) => cells.some(isShown));
+  const line = (r, n) => el('tr', el('td', {'data-key': r.key}, keyNode(r, by)), columns.map((c) => el('td', {'data-name': c.name}, c.cells[n])));
+  return el('div.wide', {tabindex: '0', role: 'region', 'aria-label': 'Figures by ' + by}, el('table.figures',
+    el('thead', el('tr', [by[0].toUpperCase() + by.slice(1), ...columns.map((c) => c.name)].map((h) => el(h ? 'th' : 'td', h ? {scope: 'col'} : null, h)))),
+    el('tbody', rows.map(line))));
+}
+
+function isShown(cell) {
+  return cell instanceof Node || (Array.isArray(cell) ? cell.some(isShown) : Boolean(cell) && cell !== '0');
 }
 
 function keyNode(row, by) {
