@@ -10,7 +10,7 @@ from eventlog.exports import files as exported
 from eventlog.query.people import allowed
 from eventlog.view import document as pages
 from eventlog.view.cleaning import Cleaner, of_this_machine
-from eventlog.view.share import CHANGES, FILES, SharedSession, Wanted, shared_session
+from eventlog.view.share import CHANGES, FILES, SharedSession, SharedParts, shared_session
 from eventlog.view.stores import ViewedStores
 
 from .. import complete
@@ -63,12 +63,12 @@ def command(
     first, last = _numbers(turns)
     if path not in (None, "-") and not dry_run:
         exported.check_free(str(path), force=force)
-    wanted = Wanted(first, last, which_files, outputs=not no_outputs)
+    parts = SharedParts(first, last, which_files, outputs=not no_outputs)
     with open_store() as store, Progress("reading the session"):
         home, user = ("", "") if keep_paths else of_this_machine()
         cleaner = Cleaner(store.redactor, allowed(store.fs, store.layout), home=home, user=user)
         name = _newest(store) if session == _LAST else session
-        shared = shared_session(ViewedStores({store.project_name: store}), name, wanted, cleaner)
+        shared = shared_session(ViewedStores({store.project_name: store}), name, parts, cleaner)
     data = pages.document(shared.recording)
     written = None if dry_run else path
     if as_json:

@@ -88,6 +88,6 @@ def choices(query: Query) -> "dict[str, list[str]]":
 
 def _commits(query: Query, scope: Scope) -> int:
     """The commits of an imported history that some line still reaches: turns that no agent worked in."""
-    condition = f"agent = '{COMMITS}' and {scope.condition('started_at')}"
+    condition = f"agent = '{COMMITS}' and {scope.replaced(commits=True).condition('started_at')}"
     (count,) = query(f"select count(*) from turns where {condition}", []).rows[0]
     return int(count) - rewritten_turns(query, condition)

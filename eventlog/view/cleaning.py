@@ -1,4 +1,4 @@
-"""What is taken out of answers before they leave the machine: secrets, people, places of this machine.
+"""What is taken out of answers before they leave the machine: secrets, people, paths of this machine.
 
 Answers come from a log whose texts were redacted when they were recorded, by the rules of that day. A page
 that somebody else will read passes the rules of today once more. Pure but for the redactor.

@@ -44,9 +44,9 @@ def report(
     add(
         "stores", {"stores": [{"name": name, "project": name, "repo_hash": None, "path": None}], "zone": None}
     )
-    places = ["Cost"]
+    sections = ["Cost"]
     if stores is not None:
-        places = ["Cost", "Sessions", "Errors", "Decisions"]
+        sections = ["Cost", "Sessions", "Errors", "Decisions"]
         sessions = _sessions(stores, scope)
         add("sessions", sessions)
         for session in sessions["sessions"][:LISTED_MAX]:
@@ -55,7 +55,7 @@ def report(
         for what in ("errors", "decisions"):
             add(what, _of_sessions(answers.answer(stores, f"/api/{what}", {}), sessions))
     ignored = {"figures": _OF_FIGURES, "errors": ("open", "session"), "decisions": ("session",)}
-    return Recording(f"{name} – report", "/cost", places, recorded, ignored, _plain(name, recorded), _NEXT)
+    return Recording(f"{name} – report", "/cost", sections, recorded, ignored, _plain(name, recorded), _NEXT)
 
 
 def _sessions(stores: "ViewedStores", scope: Scope) -> "dict[str, Any]":

@@ -67,5 +67,5 @@ def test_projects_have_names_and_commits_can_be_left_out(store: Store) -> None:
 
     assert {row["key"] for row in answer["rows"]} >= {"feedfeedfeed", store.repo_hash}
     assert {row["label"] for row in answer["rows"] if row["key"] == store.repo_hash} == {store.project_name}
-    assert COMMITS not in {row["key"] for row in alone["rows"]}
+    assert COMMITS not in {row["key"] for row in alone["rows"]} and alone["commits"]
     assert alone["choices"]["agent"] and COMMITS in alone["choices"]["agent"]

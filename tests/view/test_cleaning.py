@@ -36,7 +36,7 @@ def test_a_secret_over_several_lines_of_a_difference_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("/srv/ada/work/a.py", "~/work/a.py"),
+        ("/srv/ada/notes/a.py", "~/notes/a.py"),
         ("cd /srv/ada && ls", "cd ~ && ls"),
         ("/srv/adam/a.py", "/srv/adam/a.py"),
         ("-rw-r--r-- 1 ada ada 12 a.py", "-rw-r--r-- 1 user user 12 a.py"),

@@ -127,7 +127,7 @@ class Tags(HTMLParser):
 
 
 def test_a_shared_page_holds_its_session(tmp_path: Path) -> None:
-    """P8: all turns with their prompts, calls, trees and differences; contents only where they are asked for."""
+    """P8: all turns with prompts, calls, trees and differences; contents only where they are wanted."""
     page = share(tmp_path / "s.html")
 
     turns = answers(page, "spine").popitem()[1]["turns"]
@@ -147,7 +147,7 @@ def test_a_shared_page_holds_its_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("files", ["none", "changes", "changed", "all"])
 def test_nothing_private_is_in_a_page(root: Path, tmp_path: Path, files: str) -> None:
-    """P5: what today's rules call a secret, ignored files, people, the user's name and home are nowhere in it."""
+    """P5: what today's rules call a secret, ignored files, people, the user's name and home are not in it."""
     page = share(tmp_path / "s.html", "--files", files)
     inside = json.dumps(recorded(page), ensure_ascii=False)
 

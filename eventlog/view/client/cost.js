@@ -110,13 +110,19 @@ function figuresTable(rows, by) {
     ['', (r) => shareBar((tokensOf(r) || r.turns || 0) / most)],
     ['From cache', (r) => compact(r.cache_read_tokens)], ['Turns', (r) => whole(r.turns)], ['Calls', (r) => whole(r.tool_calls)],
     ['Failed', (r) => (r.tool_failed ? whole(r.tool_failed) : '')], ['Errors', (r) => (r.errors ? whole(r.errors) : '')],
-    ['Changes', (r) => (r.file_changes ? whole(r.file_changes) : '')], ['Lines', (r) => plusMinus(r.lines_added, r.lines_removed)],
+    ['Changes', (r) => (r.file_changes ? whole(r.file_changes) : '')], ['Lines', linesOf],
     ['Time in tools', (r) => (r.tool_total_ms ? duration(r.tool_total_ms * 1000) : '')],
   ].map(([name, cell]) => ({name, cells: rows.map(cell)})).filter(({cells}) => cells.some(isShown));
   const line = (r, n) => el('tr', el('td', {'data-key': r.key}, keyNode(r, by)), columns.map((c) => el('td', {'data-name': c.name}, c.cells[n])));
   return el('div.wide', {tabindex: '0', role: 'region', 'aria-label': 'Figures by ' + by}, el('table.figures',
     el('thead', el('tr', [by[0].toUpperCase() + by.slice(1), ...columns.map((c) => c.name)].map((h) => el(h ? 'th' : 'td', h ? {scope: 'col'} : null, h)))),
     el('tbody', rows.map(line))));
+}
+
+/** Lines added and removed; `?` where those of some changes are unknown. */
+function linesOf(r) {
+  const known = plusMinus(r.lines_added, r.lines_removed);
+  return known && r.lines_unknown ? [known, el('span.dim', {title: `unknown for ${whole(r.lines_unknown)} of ${whole(r.file_changes)} changes`}, ' ?')] : known;
 }
 
 function isShown(cell) {

@@ -1,6 +1,6 @@
 // Stands for `source.js` in a page of one file: the answers were recorded when it was made.
 
-const recorded = {answers: null, start: '/', places: null};
+const recorded = {answers: null, start: '/', sections: null};
 
 /** Whether answers were recorded in advance: then there is nothing to type a question for. */
 export const isRecorded = true;
@@ -48,5 +48,5 @@ export function follow() {
 
 /** The names of the places that this page has. */
 export function recordedPlaces() {
-  return recorded.places;
+  return recorded.sections;
 }
