@@ -10,7 +10,7 @@ from eventlog.exports import files as exported
 from eventlog.query.people import allowed
 from eventlog.view import document as pages
 from eventlog.view.cleaning import Cleaner, of_this_machine
-from eventlog.view.share import CHANGES, FILES, SharedSession, SharedParts, shared_session
+from eventlog.view.share import CHANGES, FILES, SharedParts, SharedSession, shared_session
 from eventlog.view.stores import ViewedStores
 
 from .. import complete
