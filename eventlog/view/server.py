@@ -171,9 +171,7 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(
-    viewer: Viewer, listener: socket.socket, ready: Callable[[Callable[[], None]], None]
-) -> None:
+def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[Callable[[], None]], None]) -> None:
     """Serve until the process is interrupted.
 
     Args: ready: called once requests are answered, with a function that ends it.

@@ -71,7 +71,7 @@ class Served:
         lines = [f"{method} {path}{query} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
         return self.send("\r\n".join([*lines, "", ""]).encode())
 
-    def answer(self, path: str, **parameters: str) -> dict[str, Any]:
+    def answer(self, path: str, /, **parameters: str) -> dict[str, Any]:
         """The answer to a question, which must be one."""
         reply = self.ask(path, parameters)
         assert reply.status == 200, reply.body
