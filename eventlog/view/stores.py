@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
 from eventlog.multi_store import Opened
-from eventlog.query.lookup import TurnRef
+from eventlog.query.lookup import TurnRef, turns_where
 from eventlog.store import Store
 
 if TYPE_CHECKING:
@@ -43,10 +43,14 @@ class ViewedStore:
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""
-        turns: dict[str, TurnRef] = self.remembered("turns", dict)
+        turns = self.remembered("turns", self._turns)
         if name not in turns:
             turns[name] = self.store.turn(name)
         return turns[name]
+
+    def _turns(self) -> dict[str, TurnRef]:
+        """Every turn by its full name: a client goes through them one by one."""
+        return {turn.name: turn for turn in turns_where(self.store.query, "")}
 
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that are not shown, as far as the log names them."""
