@@ -8,6 +8,7 @@ from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
 from eventlog.multi_store import Opened
 from eventlog.query.lookup import TurnRef, turns_where
+from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class ViewedStore:
     def __init__(self, name: str, store: Store) -> None:
         self.name = name
         self.store = store
+        self.words = MemoryIndex()  # of events that the store's own index lacks
         self._position = -1
         self._remembered: dict[str, Any] = {}
 
@@ -86,7 +88,10 @@ def opened(paths: "Mapping[str, str]") -> Iterator[ViewedStores]:
     """The stores with these directories, by name, open until the context ends. Raises: as `Store.open`."""
     with ExitStack() as stack:
         stores = {name: stack.enter_context(Store.open(path)) for name, path in paths.items()}
-        yield ViewedStores(stores)
+        viewed = ViewedStores(stores)
+        for store in viewed.by_name.values():
+            stack.callback(store.words.close)
+        yield viewed
 
 
 def directories(found: Opened) -> dict[str, str]:
