@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from eventlog.base import jsontext
 from eventlog.base.errors import InvalidEvent, Unsupported
 from eventlog.view import answers
-from eventlog.view.guard import API, HEADERS, Guard, Refusal
+from eventlog.view.guard import API, HEAD_MAX, HEADERS, Guard, Refusal
 from eventlog.view.stores import ViewedStores, opened
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_HEADERS_MAX = 16 << 10
 _CONNECTIONS_MAX = 64
 EXTRA = "pip install 'locus-eventlog[view]'"
 
@@ -102,7 +101,9 @@ class Viewer:
             return
         path: str = scope["path"]
         is_page = not path.startswith((API, STATIC))
-        refusal = self.guard.refusal(scope["method"], path, scope["headers"], is_page=is_page)
+        refusal = self.guard.refusal(
+            scope["method"], path, scope["headers"], is_page=is_page, query=scope["query_string"]
+        )
         if refusal is not None:
             app = _refused(refusal)
         elif path.startswith(API):
@@ -170,8 +171,11 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until the process is interrupted. Args: ready: called once requests are answered."""
+def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[Callable[[], None]], None]) -> None:
+    """Serve until the process is interrupted.
+
+    Args: ready: called once requests are answered, with a function that ends it.
+    """
     import uvicorn
 
     from eventlog.view.protocol import Protocol
@@ -186,7 +190,7 @@ def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[], None]) ->
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=_HEADERS_MAX,
+        h11_max_incomplete_event_size=HEAD_MAX,
         limit_concurrency=_CONNECTIONS_MAX,
         timeout_keep_alive=60,
         timeout_graceful_shutdown=1,
@@ -197,7 +201,7 @@ def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[], None]) ->
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
-        ready()
+        ready(lambda: setattr(server, "should_exit", True))
         await serving
 
     try:

@@ -52,7 +52,7 @@ def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
         "changes": changes,
         "reasons": tables.reasons,
         "withheld": {
-            str(number): viewed.store.why_withheld(hash)
+            str(number): viewed.why_withheld(hash)
             for number, hash in enumerate(tables.hashes)
             if hash in withheld
         },

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.base.errors import NotFound
+from eventlog.blobs.ids import from_text
 from eventlog.multi_store import Opened
 from eventlog.query.lookup import TurnRef
 from eventlog.store import Store
@@ -50,6 +51,10 @@ class ViewedStore:
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that are not shown, as far as the log names them."""
         return self.remembered("withheld", self.store.withheld)
+
+    def why_withheld(self, hash: str) -> str:
+        """Why a withheld content is not shown: what was erased and met again is withheld, too."""
+        return self.store.blobs.erased(from_text(hash)) or self.store.why_withheld(hash)
 
     def pages(self) -> "PageReader":
         from eventlog.reading.page import PageReader

@@ -1,4 +1,4 @@
-"""The answers `history`, `blame` and `tree`: the versions of a file, who wrote its lines, all files at once."""
+"""The answers `history`, `blame` and `tree`: versions of a file, who wrote its lines, all files."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
