@@ -15,14 +15,17 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from eventlog.base import jsontext
-from eventlog.base.errors import InvalidEvent, Unsupported
+from eventlog.base.errors import EventLogError, InvalidEvent, NotFound, Unsupported
 from eventlog.view import answers
 from eventlog.view.guard import API, HEAD_MAX, HEADERS, Guard, Refusal
+from eventlog.view.live import LiveStreams
+from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStores, opened
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+LIVE = "/api/live"
 STATIC = "/static/"
 _SHELL = "index.html"
 _TYPES = {
@@ -89,10 +92,13 @@ class Viewer:
     def __init__(self, paths: Mapping[str, str], guard: Guard) -> None:
         """Args: paths: the stores' directories by their names."""
         self.guard = guard
+        self._paths = paths
         self._files = static_files()
         self._quick, self._long = Reader(paths), Reader(paths)
+        self._live = LiveStreams(paths)
 
     def close(self) -> None:
+        self._live.close()
         self._quick.close()
         self._long.close()
 
@@ -115,12 +121,31 @@ class Viewer:
     async def _answer(self, scope: "Scope", path: str) -> "ASGIApp":
         try:
             parameters = _parameters(scope["query_string"])
-        except InvalidEvent as error:
+            if path == LIVE:
+                return self._stream(parameters, is_head=scope["method"] == "HEAD")
+        except EventLogError as error:
             status, value = answers.problem(error)
             return _response(jsontext.encode(value), _JSON, status)
         reader = self._long if answers.is_long(path) else self._quick
         status, data = await reader.answer(path, parameters)
         return _response(data, _JSON, status)
+
+    def _stream(self, given: dict[str, str], *, is_head: bool) -> "ASGIApp":
+        """Raises: InvalidEvent, NotFound."""
+        from starlette.responses import StreamingResponse
+
+        store = given.pop("store", None)
+        if store is not None and store not in self._paths:
+            raise NotFound(f"no store here is called {store[:80]!r}")
+        parameters = Parameters(given, ("after",))
+        after = parameters.number("after", 0, 1 << 62) if parameters.text("after") else None
+        headers = {**dict(HEADERS), "content-type": "text/event-stream"}
+        if is_head:
+            return _response(b"", headers["content-type"])
+        messages = self._live.open(store, after)
+        if messages is None:
+            return _refused(Refusal(503, "too many pages follow already; close one"))
+        return StreamingResponse(messages, headers=headers)
 
     def _file(self, name: str) -> "ASGIApp":
         if name not in self._files:
