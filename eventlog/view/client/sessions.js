@@ -63,7 +63,7 @@ function moreButton(page, list, answer, wanted) {
 
 function sessionCard(s) {
   const tokens = (s.prompt_tokens || 0) + (s.completion_tokens || 0);
-  const who = [s.agent, s.person, (s.models || []).join(', '), s.branch].filter(Boolean).map((t) => oneLine(t, 60)).join(' · ');
+  const who = [s.agent, (s.person || '').replace(/ <.*/, ''), (s.models || []).join(', '), s.branch].filter(Boolean).map((t) => oneLine(t, 60)).join(' · ');
   const figures = [count(s.turns || 0, 'turn'), s.tool_calls ? count(s.tool_calls, 'call') : '', s.errors ? count(s.errors, 'error') : '',
     tokens ? compact(tokens) + ' tokens' : '', s.cost_usd ? dollars(s.cost_usd) : ''].filter(Boolean).join(' · ');
   const isNew = remembered('seen-' + s.session_id) === null;
