@@ -40,8 +40,8 @@ function nameCost(values) {
   namePage('Cost by ' + (values.by || 'day'), 'locus stats --by ' + by + (values.since ? ' --since ' + shellWord(values.since) : ''), 'Cost');
 }
 
-/** The figures as tiles, charts and a table; also for a page that is made in advance. */
-export function costNodes(answer, by) {
+/** The figures as tiles, charts and a table. */
+function costNodes(answer, by) {
   const {total, rows} = answer;
   return [tiles(total, answer), OF_TIME.includes(by) && rows.length ? el('div.pair', charts(rows, by)) : null,
     rows.length ? card('By ' + by, figuresTable(rows, by)) : el('p.empty', 'Nothing is recorded that fits.'),

@@ -44,7 +44,7 @@ function filled(node, classes, [first, ...rest]) {
 }
 
 /** Adds children: nodes, texts, lists of them; null and undefined are left out. */
-export function put(node, children) {
+function put(node, children) {
   for (const child of [children].flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     node.append(child instanceof Node ? child : document.createTextNode(spell(child)));

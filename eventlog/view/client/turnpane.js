@@ -52,7 +52,7 @@ function wordsNode(block) {
 }
 
 /** Plain text with its paragraphs; fences of code become boxes, long texts are folded. */
-export function prose(text, linesMax) {
+function prose(text, linesMax) {
   return text.split(/^```[^\n]*$/m).map((piece, n) => (piece.trim() ? (n % 2 ? foldedText(piece.replace(/^\n|\n$/g, ''), 'pre', linesMax) : foldedText(piece.trim(), 'p', linesMax)) : null));
 }
 
