@@ -180,6 +180,8 @@ class Store:
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
         self._connections.release()
+        if self._excerpt is not None:
+            self._excerpt.close()
         self.journal.close()
         self._holder.close()
         self.blobs.close()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
 from eventlog.multi_store import Opened
-from eventlog.query.lookup import TurnRef
+from eventlog.query.lookup import TurnRef, turns_where
+from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class ViewedStore:
     def __init__(self, name: str, store: Store) -> None:
         self.name = name
         self.store = store
+        self.words = MemoryIndex()  # of events that the store's own index lacks
         self._position = -1
         self._remembered: dict[str, Any] = {}
 
@@ -43,10 +45,14 @@ class ViewedStore:
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""
-        turns: dict[str, TurnRef] = self.remembered("turns", dict)
+        turns = self.remembered("turns", self._turns)
         if name not in turns:
             turns[name] = self.store.turn(name)
         return turns[name]
+
+    def _turns(self) -> dict[str, TurnRef]:
+        """Every turn by its full name: a client goes through them one by one."""
+        return {turn.name: turn for turn in turns_where(self.store.query, "")}
 
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that are not shown, as far as the log names them."""
@@ -82,7 +88,10 @@ def opened(paths: "Mapping[str, str]") -> Iterator[ViewedStores]:
     """The stores with these directories, by name, open until the context ends. Raises: as `Store.open`."""
     with ExitStack() as stack:
         stores = {name: stack.enter_context(Store.open(path)) for name, path in paths.items()}
-        yield ViewedStores(stores)
+        viewed = ViewedStores(stores)
+        for store in viewed.by_name.values():
+            stack.callback(store.words.close)
+        yield viewed
 
 
 def directories(found: Opened) -> dict[str, str]:

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from eventlog import Recorder, Store
-from eventlog.view import live
+from eventlog.base.fs import FileSystem
+from eventlog.log import rows
+from eventlog.view import answers, live
+from eventlog.view.stores import ViewedStores
 from tests.cli.hook_support import Agent, project
 from tests.cli.support import GIT_ENVIRONMENT
 from tests.view.support import TIMEOUT_S, Served, serving
@@ -201,3 +204,62 @@ def test_a_wrong_stream_gets_an_error(work: Path) -> None:
         assert served.ask("/api/live", {"store": "other"}).status == 404
         assert served.ask("/api/live", method="HEAD").status == 200
         assert follower_threads() == 0
+
+
+class Counting(FileSystem):
+    """Counts the bytes that are read of journals."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._journals: set[int] = set()
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        fd = super().open(path, flags, mode)
+        (self._journals.add if path.endswith(".evj") else self._journals.discard)(fd)
+        return fd
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        data = super().pread(fd, size, offset)
+        self.bytes += len(data) if fd in self._journals else 0
+        return data
+
+
+# What a view reads to find where the newest journal ends, and the headers of two.
+OF_A_VIEW = (64 << 10) + 512
+
+
+def test_the_tail_is_read_once_and_then_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every page of a live session was paying for all that is not sealed yet: now the first one does."""
+    fs, decoded, views = Counting(), list[int](), list[int]()
+    row_of, view = rows.row_of, Store.view
+    monkeypatch.setattr(rows, "row_of", lambda line, at, *rest: decoded.append(at) or row_of(line, at, *rest))
+    monkeypatch.setattr(Store, "view", lambda store: views.append(1) or view(store))
+    with Store.init(tmp_path / ".locus") as writer:
+        recorder = Recorder(writer, agent="probe")
+        turns = []
+        for number in range(20):
+            turn = recorder.start_turn(f"Turn {number}")
+            turn.action("Bash", {"command": "ls"}, {"stdout": "x" * 50_000})
+            turn.end()
+            turns.append(turn.ref.name)
+        end = position(tmp_path / ".locus")
+        with Store.open(tmp_path / ".locus", fs=fs) as store:
+            stores = ViewedStores({"x": store})
+
+            def ask(path: str, **parameters: str) -> tuple[list[int], int]:
+                """Which events are decoded for an answer, and the bytes beyond what each view reads."""
+                fs.bytes = 0
+                decoded.clear()
+                views.clear()
+                assert answers.answer(stores, path, parameters)
+                return sorted(decoded), fs.bytes - len(views) * OF_A_VIEW
+
+            first = ask("/api/spine")
+            assert first[0] == list(range(end)) and first[1] > 500_000
+            for name in turns:
+                for again in (ask("/api/page", turn=name), ask("/api/spine"), ask("/api/sessions")):
+                    assert again[0] == [] and again[1] <= 0
+            last = recorder.start_turn("One more")
+            last.end()
+            newest = ask("/api/page", turn=last.ref.name)
+            assert newest[0] and min(newest[0]) >= end and newest[1] < 10_000
