@@ -68,8 +68,8 @@ def _viewers(places: Path) -> "Iterator[dict[Path, Viewer]]":
 
 
 @pytest.fixture
-def viewed(_viewers: "dict[Path, Viewer]") -> "Callable[..., Viewer]":
-    """The viewer of a project, started where it is not yet."""
+def viewed(_viewers: "dict[Path, Viewer]", tmp_path: Path) -> "Iterator[Callable[..., Viewer]]":
+    """The viewer of a project, started where it is not yet; that of a project of one test ends with it."""
     from tests.browser.viewing import Viewer
 
     def of(work: Path, *options: str) -> Viewer:
@@ -77,7 +77,9 @@ def viewed(_viewers: "dict[Path, Viewer]") -> "Callable[..., Viewer]":
             _viewers[work] = Viewer(work, *options)
         return _viewers[work]
 
-    return of
+    yield of
+    for work in [work for work in _viewers if work.is_relative_to(tmp_path)]:
+        _viewers.pop(work).close()
 
 
 @pytest.fixture
@@ -96,4 +98,4 @@ def reading(browser: "Browser", viewed: "Callable[..., Viewer]") -> "Iterator[Ca
     yield of
     for context, reader, calm in made:
         context.close()
-        assert not calm or reader.wrong == []
+        assert not calm or reader.wrong == [], "\n".join(reader.wrong)

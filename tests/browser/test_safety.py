@@ -44,8 +44,7 @@ def test_recorded_texts_never_run_load_or_ask(reading: Reading, hostile: Sample)
     made = 0
     for path in _hostile_addresses(hostile):
         reader.open(path)
-        for closed in reader.find("details:not([open]) > summary").all()[:20]:
-            closed.click()
+        reader.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         assert "hurt" not in reader.page.title().split("Locus")[1:], path
         assert reader.page.evaluate("document.querySelectorAll('img, iframe, object, embed, form[action], body script, a[href^=javascript]').length") == 0
         assert reader.page.evaluate("[...document.querySelectorAll('*')].some((n) => [...n.attributes].some((a) => a.name === 'style' && n.closest('.rows') === null || (a.name.startsWith('on'))))") is False
@@ -80,7 +79,7 @@ def test_the_token_is_seen_nowhere(reading: Reading, sample: Sample) -> None:
     """Not in the address, the history, the Referer, the command line of the process, or a cookie."""
     reader = reading(sample.work)
     sent: list[Any] = []
-    reader.page.on("request", sent.append)
+    reader.page.on("request", lambda request: sent.append(request))
     reader.open("/").open(f"/turn/{sample.turns[0]}").click("nav a:has-text('Cost')")
     token = reader.viewer.token
     assert len(token) >= 32

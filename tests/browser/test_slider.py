@@ -107,7 +107,7 @@ def test_an_address_survives_a_reload_and_the_back_button(reading: Reading, samp
     reader.choose("run.sh").mode("text")
     assert "exec python3" in reader.file_text()
     reader.page.go_back()
-    expect(reader.find(".file .path").first).to_have_text("tea.py")
+    expect(reader.find(".filehead .path").first).to_have_text("tea.py")
     assert reader.ready().address() == address
 
 

@@ -35,7 +35,7 @@ def test_an_erased_content_says_so(reading: Reading, sample: Sample, tmp_path: P
 
 def test_a_damaged_content_says_so(reading: Reading, sample: Sample, tmp_path: Path) -> None:
     mine = copied(sample, tmp_path)
-    packs = [path for path in (mine.work / ".locus").rglob("*.pack")]
+    packs = [path for path in (mine.work / ".locus").rglob("*.evp")]
     assert packs
     for path in packs:
         data = bytearray(path.read_bytes())

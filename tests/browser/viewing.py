@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, Response
 
 CHROMIUM = "/usr/bin/chromium"
 # Nothing of these asks a network; QUIC and component updates do.
@@ -55,12 +55,17 @@ class Reader:
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", self._requested)
         self.page.on("dialog", self._dialog)
+        self.page.on("response", self._answered)
         self._has_token = False
 
     def _requested(self, request: Request) -> None:
         self.requested.append(request.url)
         if not request.url.startswith(self.viewer.base + "/"):
             self.wrong.append(f"request to {request.url}")
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 500:
+            self.wrong.append(f"{response.status} of {response.url}: {response.text()[:300]}")
 
     def _dialog(self, dialog: Any) -> None:
         self.wrong.append(f"dialog: {dialog.message}")

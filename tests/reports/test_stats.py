@@ -127,6 +127,9 @@ def test_a_scope_narrows_every_figure(store: str, capsys: pytest.CaptureFixture[
     assert run(["--store", store, "stats", *wanted, "--json"]) == 0
     stats_of_span = json.loads(capsys.readouterr().out)["stats"]
 
+    assert run(["--store", store, "stats", "--by", "agent", "--no-commits", "--json"]) == 0
+    agents = {row["key"] for row in json.loads(capsys.readouterr().out)["stats"]["rows"]}
+    assert "codex" in agents and "git" not in agents
     assert stats_of_span["total"]["llm_calls"] == 1  # of three, one at a time that a calendar has
     assert (stats_of_span["agent"], stats_of_span["until"]) == ("codex", "2026-06-10T00:00:00.000000Z")
 

@@ -20,12 +20,13 @@ export async function costPage(page) {
     if (asked) asked.abort();
     asked = new AbortController();
     const {signal} = asked;
-    nameCost(values);
+    nameCost(values, null);
     page.busy();
     try {
       const by = values.by || 'day';
-      const answerBy = (name) => ask('figures', {...values, commits: values.commits ? 1 : null, by: name, tz: isUtc() ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone}, signal);
+      const answerBy = (name) => ask('figures', {...values, commits: values.commits ? 1 : null, by: name, tz: zone()}, signal);
       const answer = await answerBy(by);
+      if (!signal.aborted) nameCost(values, answer);
       const others = isRecorded ? OF_REPORT.filter((name) => name !== by) : [];
       const more = await Promise.all(others.map(async (name) => costCard((await answerBy(name)).rows, name)));
       if (!signal.aborted) refill(body, costNodes(answer, by, more));
@@ -42,9 +43,15 @@ export async function costPage(page) {
   await change(Object.fromEntries(fields.map((f) => [f.name, page.query.get(f.name) || ''])));
 }
 
-function nameCost(values) {
+function nameCost(values, answer) {
   const by = values.by === 'project' ? 'repo' : values.by || 'day';
-  namePage('Cost by ' + (values.by || 'day'), 'locus stats --by ' + by + (values.since ? ' --since ' + shellWord(values.since) : ''), 'Cost');
+  const scope = ['since', 'until', 'agent', 'project', 'person'].filter((name) => values[name]).map((name) => ` --${name} ${shellWord(values[name])}`);
+  const rest = [answer && answer.commits && !values.commits ? ' --no-commits' : '', isUtc() ? '' : ' --tz ' + shellWord(zone())];
+  namePage('Cost by ' + (values.by || 'day'), ['locus stats --by ', by, ...scope, ...rest].join(''), 'Cost');
+}
+
+function zone() {
+  return isUtc() ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
 function costCard(rows, by) {

@@ -26,6 +26,7 @@ export async function sliderPage(page) {
   const view = {...at, page, pages: new Map(), fileNumber: null, mode: 'text', line: null, marked: null, playing: 0, counts: new Map(), fresh: 0,
     timers: {}, loading: new AbortController(), lastStep: 0, loads: 0};
   build(view);
+  page.until = at.answer.until;
   take(view, at.answer, at.turn, at.side);
   readFile(view, page.query);
   page.keys(keysOf(view));

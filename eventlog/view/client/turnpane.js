@@ -52,7 +52,7 @@ function wordsNode(block) {
 }
 
 /** Plain text with its paragraphs; fences of code become boxes, long texts are folded. */
-export function prose(text, linesMax) {
+function prose(text, linesMax) {
   return text.split(/^```[^\n]*$/m).map((piece, n) => (piece.trim() ? (n % 2 ? foldedText(piece.replace(/^\n|\n$/g, ''), 'pre', linesMax) : foldedText(piece.trim(), 'p', linesMax)) : null));
 }
 
@@ -93,8 +93,9 @@ function changesNode(block, page, query) {
 
 function changeNodes(changes, page, query) {
   const lines = changes.slice(0, CHANGES_LISTED).map((change) => {
-    const line = changeLine(change, fileLink(page.turn, change.path, 'change', query));
-    return change.diff ? el('details.diff', el('summary', line), changeBox(rowsOfDiff(change.diff))) : el('p', line);
+    const link = fileLink(page.turn, change.path, 'change', query);
+    return change.diff ? el('details.diff', el('summary', changeLine(change)), changeBox(rowsOfDiff(change.diff), change.path), el('p', el('a', {href: link}, 'Open the file')))
+      : el('p', changeLine(change, link));
   });
   return [...lines, changes.length > CHANGES_LISTED ? el('p.dim', 'and ' + count(changes.length - CHANGES_LISTED, 'more file') + ': the tree marks them') : null];
 }

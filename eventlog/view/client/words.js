@@ -94,13 +94,6 @@ export function time(us) {
   return writeTime(el('time', {'data-us': us, datetime: new Date(us / 1000).toISOString()}), us);
 }
 
-/** The day of a time, `2026-11-22`, by the clock that is shown. */
-export function dayOf(us) {
-  const date = new Date(us / 1000);
-  if (settings.utc) return date.toISOString().slice(0, 10);
-  return [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join('-');
-}
-
 function writeTime(node, us) {
   node.textContent = timeText(us, settings.utc);
   node.title = timeText(us, !settings.utc);
