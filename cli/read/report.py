@@ -80,4 +80,12 @@ def _recording(scope: Scope, clock: tzinfo | None, lake: str | None, lake_events
         log = stack.enter_context(asked_log(lake, lake_events))
         query = stack.enter_context(log.asking())
         refuse_unknown(scope, query)
-        return report(log.name, query, prices.load(), with_commits(scope, query, None if scope.commits else False), clock, cleaner, stores)
+        return report(
+            log.name,
+            query,
+            prices.load(),
+            with_commits(scope, query, None if scope.commits else False),
+            clock,
+            cleaner,
+            stores,
+        )
