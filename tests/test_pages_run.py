@@ -17,7 +17,7 @@ ELSEWHERE = {DOCS / "team.md": "tests/lake/test_team_page.py"}
 # Blocks of these pages that no test types as they stand, and what runs the same.
 TYPED_ELSEWHERE = {
     "python3 -m venv ~/.venvs/locus": "scripts/ci.d/30-package",
-    "~/.venvs/locus/bin/pip install -c constraints.txt '.[cost]'": "scripts/ci.d/30-package",
+    "~/.venvs/locus/bin/pip install -c constraints.txt '.[cost,view]'": "scripts/ci.d/30-package",
     'export PATH="$HOME/.venvs/locus/bin:$PATH"': "scripts/ci.d/30-package",
     "locus init": "docs/tutorial/ten-minutes.md",
     "locus hooks install": "docs/tutorial/ten-minutes.md",
