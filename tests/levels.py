@@ -44,7 +44,7 @@ _FAST = {
     "restore": "plan known_files",
     "retention": "collection",
     "search": "index meaning words",
-    "secrets": "bulk_prefilter erased_rules redaction",
+    "secrets": "bulk_prefilter engines erased_rules redaction",
     "setup": "git_exclude",
     "store": "store",
     "undo": "merge take_back",

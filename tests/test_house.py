@@ -306,7 +306,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.log",
                 "eventlog.blobs.pack",
                 # RE2 looks through the contents of an import many times faster than Python.
-                "eventlog.secrets.bulk_prefilter",
+                "eventlog.secrets.engines",
                 "eventlog.projections",
                 "eventlog.query",
                 # Events are indexed from Arrow batches, and kept as such for showing hits.
@@ -322,6 +322,8 @@ def test_no_two_public_classes_share_a_name() -> None:
         ),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
+        # An extra: only who imports much gains by it.
+        ("hyperscan", ("eventlog.secrets.engines",)),
         # Extras: only who sends, and who serves.
         ("urllib3", ("eventlog.exports.locusgraph.courier",)),
         ("mcp", ("eventlog.mcp",)),
@@ -679,7 +681,7 @@ def test_every_import_is_a_declared_dependency() -> None:
         return {re.split(r"[<>=]", name)[0].replace("-", "_") for name in requirements}
 
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
-    for extra in ("http", "meaning", "cost", "spark"):
+    for extra in ("http", "meaning", "cost", "spark", "fast"):
         to_run |= names(project["optional-dependencies"][extra])
     to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
