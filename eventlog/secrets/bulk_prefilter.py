@@ -231,8 +231,8 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, after_key: 
     plain = value(spell, _ENDS + _BRACKETS, _NOT_FIRST + "=")
     any_value = f"(?:[rbfu]?{spell.some(_ESCAPE)}{{0,8}}(?:{quoted})|(?:{_SCHEMES})?{plain}|(?:{_SCHEMES})=)"
     any_value = f"(?:(?:{typed})?{any_value}|{typed}=)"
-    name = "|".join(_spaced(word) if word.endswith("key") else _word(word) for word in names)
-    words = "|".join(dict.fromkeys("key" if word.endswith("key") else _word(word) for word in names))
+    name = "|".join(_spaced(word) if word.endswith("key") else _escaped(word) for word in names)
+    words = "|".join(dict.fromkeys("key" if word.endswith("key") else _escaped(word) for word in names))
     # A value may begin with a sign itself; after `>` the first character is one.
     signed = f"{sign}{space}{{0,8}}{any_value}|{sign}{space}{{1,8}}=|[=:>][=>]{{2}}="
     beside = f"(?:{spell.some(_SPACES + _QUOTES + _ESCAPE + ',' + chr(13) + chr(10))}|[nrt]){{1,60}}value"
@@ -240,11 +240,6 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, after_key: 
         f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=|>[^<]* ){after_key}|{beside})"
         f"|-[a-z0-9_.-]*(?:{words}){closing}{space}{{1,16}}{any_value})"
     )
-
-
-def _word(word: str) -> str:
-    """A name as it is written. Only letters of ASCII have two cases in bytes."""
-    return "".join(_escaped(c) if c.isascii() else f"(?-i:{_escaped(c)})" for c in word)
 
 
 def _spaced(word: str) -> str:

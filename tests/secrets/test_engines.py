@@ -1,4 +1,4 @@
-"""Hyperscan gives the answers of RE2, and its database is made once and read only where the user alone writes."""
+"""Hyperscan answers as RE2 does; its database is made once, and read only where the user alone writes."""
 
 import os
 from collections.abc import Callable
