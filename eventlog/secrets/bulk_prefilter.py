@@ -64,11 +64,17 @@ def attached_to(redactor: Redactor) -> Iterator[None]:
 
 
 def _bulk_prefilter(lines: Sequence[bytes]) -> list[bool] | None:
-    return json_suspects(lines) if pays(lines) else None
+    return json_suspects(lines) if _pays(lines, _in_json()) else None
 
 
-def pays(texts: Sequence[bytes]) -> bool:
-    """Whether this prefilter is faster than Python's for these texts, loading and preparing included."""
+def pays(contents: Sequence[bytes]) -> bool:
+    """Whether this prefilter is faster than Python's for contents, loading and preparing included."""
+    return _pays(contents, _in_contents())
+
+
+def _pays(texts: Sequence[bytes], matcher: Matcher) -> bool:
+    if matcher.has_database:
+        return True  # its search of the shortest text is faster, too
     size = sum(map(len, texts))
     return size >= _WORTH_BYTES or (size >= _WORTH_LOADED_BYTES and "pyarrow.compute" in sys.modules)
 

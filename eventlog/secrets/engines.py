@@ -43,6 +43,11 @@ class Matcher:
         self._is_tried = False
         self._database: Any = None
 
+    @property
+    def has_database(self) -> bool:
+        """Whether Hyperscan's database is loaded, so that a match costs nothing but itself."""
+        return self._database is not None
+
     def matches(self, texts: Sequence[bytes]) -> list[bool]:
         """For each text, whether an expression matches in it."""
         with self._lock:  # a database has one scratch space
