@@ -281,7 +281,7 @@ class _Import:
         self._report.contents += is_new
         self._report.known_contents += not is_new
         if self._writer.pending_bytes() >= _PACK_BYTES:
-            self._writer.flush()
+            self._writer.flush(more=True)
 
     def commit(self) -> None:
         """Make the lines taken so far durable: contents first, then the events. Raises: as `Store.append`."""
