@@ -174,3 +174,14 @@ def test_without_hyperscan_re2_matches(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(engines, "_hyperscan", lambda: hyperscan)
     odd = Matcher(["a"], ["(?<=b)a"], {})
     assert odd.matches([b"a" * 2000]) == [True] and odd._database is None
+
+
+@pytest.mark.usefixtures("small")
+def test_a_loaded_database_is_used_for_any_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of little text too, since it is loaded: nothing is left to be paid for."""
+    matcher = new(tmp_path)
+    monkeypatch.setattr(bulk_prefilter, "_in_json", lambda: matcher)
+    assert bulk_prefilter._bulk_prefilter([b"cd"]) is None
+
+    matcher.matches([b" " * 2000])
+    assert bulk_prefilter._bulk_prefilter([b"cd", b"c"]) == [True, False]
