@@ -70,7 +70,7 @@ def gather(
     query: Query, project: str, prices: "Prices | None", since: "int | None", now: datetime.datetime
 ) -> Overview:
     """Read all of it, from one snapshot of the log (`figures.asking`)."""
-    figures_by = figures.tell(
+    figures_by = figures.figures_by(
         query, (None, "day", "model", "agent", "tool", "path", "session"), prices, since
     )
     days = [row for row in figures_by["day"] if _is_busy(row)]

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import FileVersion
     from eventlog.replay.line_counts import LineCounts
+    from eventlog.replay.spine import Spine
+    from eventlog.replay.tree_changes import TreeChanges
     from eventlog.replay.trees import Running, TreeState
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
@@ -506,6 +508,17 @@ class Store:
         """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
         return self.files_at(turn, at).file(path)
 
+    def spine(self, session: str | None = None) -> "Spine":
+        """The files at the start and end of every turn, as what changed (docs/view.md).
+
+        Args: session: of this one only, by its id or a unique beginning. Raises: NotFound, Ambiguous.
+        """
+        from eventlog.replay.spine import spine
+
+        with self.view() as view:
+            until = view.next_position
+        return spine(self, until, self._tree_changes, self._running, session)
+
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the partial tree."""
@@ -552,6 +565,12 @@ class Store:
             return StoreAnswers(ask, self.blobs)
 
         return Snapshot(view, self.layout, self.fs, answers, self._connections, self.line_counts, self.people)
+
+    @cached_property
+    def _tree_changes(self) -> "TreeChanges":
+        from eventlog.replay.tree_changes import TreeChanges
+
+        return TreeChanges()
 
     @cached_property
     def line_counts(self) -> "LineCounts":

@@ -121,3 +121,24 @@ def test_commands_that_tell_no_cost_load_no_prices(
     monkeypatch.setattr(prices, "load", lambda: pytest.fail("prices were loaded"))
 
     assert run(["--store", store, *command.split()]) in (0, 1)
+
+
+def test_a_scope_narrows_every_figure(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P3: agent, project, person and both ends of a span choose what is counted."""
+    wanted = ["--agent", "codex", "--since", "2026-05-01", "--until", "2026-06-10"]
+    assert run(["--store", store, "stats", *wanted, "--json"]) == 0
+    stats_of_span = json.loads(capsys.readouterr().out)["stats"]
+
+    assert stats_of_span["total"]["llm_calls"] == 1  # of three, one at a time that a calendar has
+    assert (stats_of_span["agent"], stats_of_span["until"]) == ("codex", "2026-06-10T00:00:00.000000Z")
+
+
+@pytest.mark.parametrize("option", ["--agent", "--project", "--person"])
+def test_an_unknown_name_is_no_count_of_zero(
+    store: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P7: a name that nothing has is refused, with the names that there are."""
+    assert run(["--store", store, "stats", option, "codx"]) == 2
+    message = capsys.readouterr().err
+
+    assert "'codx'" in message and "there are: " in message
