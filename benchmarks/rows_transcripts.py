@@ -28,7 +28,7 @@ def rows() -> list[Row]:
     return [
         Row(
             name="import-transcripts",
-            work="import of 50 MB of transcripts into an empty store, in process, secrets looked for, on one core",
+            work="import of 51 MB of transcripts into an empty store, in process, on one core",
             anchor="json.loads over the same lines",
             unit=TIME_UNIT,
             durability="ours syncs packs and journal",

@@ -322,7 +322,6 @@ def test_no_two_public_classes_share_a_name() -> None:
         ),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
-        # An extra: only who imports much gains by it.
         ("hyperscan", ("eventlog.secrets.engines",)),
         # Extras: only who sends, and who serves.
         ("urllib3", ("eventlog.exports.locusgraph.courier",)),

@@ -73,9 +73,9 @@ def pays(contents: Sequence[bytes]) -> bool:
 
 
 def _pays(texts: Sequence[bytes], matcher: Matcher) -> bool:
-    if matcher.has_database:
-        return True  # its search of the shortest text is faster, too
     size = sum(map(len, texts))
+    if matcher.has_database(size):
+        return True  # its search of the shortest text is faster, too
     return size >= _WORTH_BYTES or (size >= _WORTH_LOADED_BYTES and "pyarrow.compute" in sys.modules)
 
 

@@ -22,6 +22,9 @@ from blake3 import blake3
 # RE2 matches so many bytes while Hyperscan compiles (24 ns a byte, 0.5 s).
 WORTH_COMPILING_BYTES = 24 << 20
 
+# Python's prefilter takes as long for so many bytes as importing Hyperscan and reading a database.
+_WORTH_LOADING_BYTES = 256 << 10
+
 _AT_ONCE_BYTES = 16 << 20
 _DIGEST_BYTES = 32
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -43,9 +46,14 @@ class Matcher:
         self._is_tried = False
         self._database: Any = None
 
-    @property
-    def has_database(self) -> bool:
-        """Whether Hyperscan's database is loaded, so that a match costs nothing but itself."""
+    def has_database(self, size: int) -> bool:
+        """Whether Hyperscan's database is loaded, so that a match costs nothing but itself.
+
+        One that is kept is loaded for texts of this size, if that pays.
+        """
+        if size >= _WORTH_LOADING_BYTES:
+            with self._lock:
+                self._find_database()
         return self._database is not None
 
     def matches(self, texts: Sequence[bytes]) -> list[bool]:
@@ -64,11 +72,11 @@ class Matcher:
             return
         if not self._is_tried:
             self._is_tried = True
-            self._database = kept(self._directory, self._single)
+            self._database = load(self._directory, self._single)
         if self._database is None and is_worth:
             self._seen_bytes = -(1 << 62)  # once: it fails again where it failed
             self._database = compiled(self._single)
-            keep(self._directory, self._single, self._database)
+            save(self._directory, self._single, self._database)
 
 
 def by_re2(expressions: Sequence[str], texts: Sequence[bytes]) -> Iterator[bool]:
@@ -147,7 +155,7 @@ def directory_of(environ: Mapping[str, str]) -> "str | None":
     return f"{cache}/locus" if cache else None
 
 
-def kept(directory: "str | None", expressions: Sequence[str]) -> Any:
+def load(directory: "str | None", expressions: Sequence[str]) -> Any:
     """The database of these expressions, from an earlier process; None where there is none to be trusted."""
     if directory is None or not os.path.isdir(directory) or (hyperscan := _hyperscan()) is None:
         return None
@@ -160,7 +168,7 @@ def kept(directory: "str | None", expressions: Sequence[str]) -> Any:
     return database
 
 
-def keep(directory: "str | None", expressions: Sequence[str], database: Any) -> None:
+def save(directory: "str | None", expressions: Sequence[str], database: Any) -> None:
     """Keep a database for the next process. A failure costs only time."""
     if directory is None or database is None or (hyperscan := _hyperscan()) is None:
         return

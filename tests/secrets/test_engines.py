@@ -185,3 +185,7 @@ def test_a_loaded_database_is_used_for_any_text(tmp_path: Path, monkeypatch: pyt
 
     matcher.matches([b" " * 2000])
     assert bulk_prefilter._bulk_prefilter([b"cd", b"c"]) == [True, False]
+
+    matcher = new(tmp_path)
+    assert bulk_prefilter._bulk_prefilter([b"cd"]) is None
+    assert bulk_prefilter._bulk_prefilter([b"cd", b" " * (256 << 10)]) == [True, False]

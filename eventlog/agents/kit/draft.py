@@ -312,7 +312,8 @@ class Draft:
             return self._taken.get(key, False)
         if key not in self._taken:
             call: Event = {"event_type": event_type, **self.of_line, "payload": {"args": args}}
-            self._taken[key] = self.is_taken(Fact(lambda: call, self._sessions(), tool_call=key, called_at=called_at))
+            asked = Fact(lambda: call, self._sessions(), tool_call=key, called_at=called_at)
+            self._taken[key] = self.is_taken(asked)
         return self._taken[key]
 
     def _is_reused(self, event: Event, parts: "list[str]") -> bool:
