@@ -73,7 +73,7 @@ def command(
         else:
             say(f"Locus shows {', '.join(paths)} at {url if no_browser else url.partition('#')[0]}")
             say("Ctrl-C ends it.")
-        server.serve(server.Viewer(paths, guard), listener, opens)
+        server.serve(server.Viewer(paths, guard), listener, lambda _stop: opens())
 
 
 def _paths(store: "eventlog.Store", typed: str | None) -> Sequence[str]:

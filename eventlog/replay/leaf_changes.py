@@ -5,7 +5,7 @@ is an entry like any other, and so is an empty directory: applied in order to th
 changes give those of the second, exactly. Equal directories are skipped. Pure but for reading trees.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.base.errors import NotFound, Refused
@@ -68,11 +68,12 @@ def leaf_changes(before: "TreeState | None", after: "TreeState", most: int) -> L
 
 def _leaf(change: PathChange, after: "TreeState") -> LeafChange:
     entry = None if change.operation == DELETE else change.after
-    reason = None if entry is None or entry.kind != SKIPPED else _reason(after, entry)
+    reason = None if entry is None or entry.kind != SKIPPED else reason_of(after, entry)
     return LeafChange(change.path, change.operation, entry, change.old_path, reason)
 
 
-def _reason(state: "TreeState", entry: TreeEntry) -> str:
+def reason_of(state: "TreeState", entry: TreeEntry) -> str:
+    """Why the content of an entry was not captured."""
     try:
         return state.blobs.get(entry.id).decode("utf-8", "replace")
     except NotFound as error:
@@ -103,8 +104,8 @@ class _Walk:
         ]
         while stack:
             path, old, new = stack.pop()
-            below_old = self._below(self._before, old, path)
-            below_new = self._below(self._after, new, path)
+            below_old = _below(self._before, old)
+            below_new = _below(self._after, new)
             prefix = path + b"/" if path else b""
             if prefix.count(b"/") > DEPTH_MAX:
                 raise Refused(f"directories are nested deeper than {DEPTH_MAX} levels at {path[:80]!r}…")
@@ -117,13 +118,6 @@ class _Walk:
             if self._left < len(stack):
                 raise TooManyChanges("more files differ than can be listed")
 
-    def _below(
-        self, state: "TreeState | None", entry: TreeEntry | None, path: bytes
-    ) -> tuple[TreeEntry, ...]:
-        if state is None or entry is None or entry.kind != DIRECTORY:
-            return ()
-        return state.stored_tree(entry.id)
-
     def _leaf(self, state: "TreeState | None", entry: TreeEntry | None, path: bytes) -> TreeEntry | None:
         """The entry with the id of its content, as far as that is known by now."""
         if state is None or entry is None or entry.kind != SKIPPED:
@@ -134,6 +128,13 @@ class _Walk:
             return hashed(state.blobs, known)
         except NotFound:
             return known  # the code that shows its content reports why
+
+
+def _below(state: "TreeState | None", entry: TreeEntry | None) -> tuple[TreeEntry, ...]:
+    """What is in a directory; nothing in a file."""
+    if state is None or entry is None or entry.kind != DIRECTORY:
+        return ()
+    return state.stored_tree(entry.id)
 
 
 def _differing(prefix: bytes, before: Iterable[TreeEntry], after: Iterable[TreeEntry]) -> Iterator[_Pair]:

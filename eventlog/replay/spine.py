@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.base import jsontext
-from eventlog.base.errors import Ambiguous, Corruption, EventLogError, NotFound, NoTree
+from eventlog.base.errors import Corruption, EventLogError, NotFound, NoTree
 from eventlog.base.types import Event
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
-from eventlog.query.lookup import Query, TurnRef
+from eventlog.query.lookup import Query, TurnRef, find_session
 from eventlog.replay.certainty import EXACT, NONE, Certainty
 from eventlog.replay.deferred import DeferredContents, content_events_by_sql
 from eventlog.replay.leaf_changes import LeafChange, LeafChanges, TooManyChanges, leaf_changes
@@ -123,7 +123,7 @@ def spine(
     Args: until: the position after the last event when the caller asked; session: its id, or a unique
     beginning. Raises: NotFound, Ambiguous (the session), Corruption.
     """
-    session = None if session is None else _session(store.query, session)
+    session = None if session is None else find_session(store.query, session)
     maker = _Maker(store, known, running)
     turns = _turns(store.query, session)
     count = len(turns)
@@ -136,20 +136,6 @@ def spine(
             if len(turns) == 1:
                 return Spine(session, until, (), "one tree alone has too many files")
             turns = turns[(len(turns) + 1) // 2 :]
-
-
-def _session(query: Query, name: str) -> str:
-    name = name.removeprefix("session:").removeprefix("sess-")
-    rows = query(
-        "select session_id from sessions where starts_with(session_id, $1) "
-        "order by session_id = $1 desc limit 2",
-        [name],
-    ).rows
-    if not rows:
-        raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
-    if len(rows) > 1 and rows[0][0] != name:
-        raise Ambiguous(f"{name!r} fits several sessions: {rows[0][0]}, {rows[1][0]}. Give more of it.")
-    return str(rows[0][0])
 
 
 def _turns(query: Query, session: str | None) -> list[_Turn]:

@@ -180,6 +180,8 @@ class Store:
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
         self._connections.release()
+        if self._excerpt is not None:
+            self._excerpt.close()
         self.journal.close()
         self._holder.close()
         self.blobs.close()
@@ -517,7 +519,7 @@ class Store:
 
         with self.view() as view:
             until = view.next_position
-        return spine(self, until, self._tree_changes, self._running, session)
+        return spine(self, until, self.tree_changes, self._running, session)
 
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
@@ -567,10 +569,11 @@ class Store:
         return Snapshot(view, self.layout, self.fs, answers, self._connections, self.line_counts, self.people)
 
     @cached_property
-    def _tree_changes(self) -> "TreeChanges":
+    def tree_changes(self) -> "TreeChanges":
+        """The differences between trees that were made so far."""
         from eventlog.replay.tree_changes import TreeChanges
 
-        return TreeChanges()
+        return TreeChanges(self.fs, self.layout)
 
     @cached_property
     def line_counts(self) -> "LineCounts":
@@ -593,6 +596,7 @@ class Store:
     repack = _of_maintenance(Maintenance.repack)
     verify = _of_maintenance(Maintenance.verify)
     count_lines = _of_maintenance(Maintenance.count_lines)
+    compare_trees = _of_maintenance(Maintenance.compare_trees)
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""

@@ -47,7 +47,7 @@ def _turn(store: Store, name: str) -> str:
 
 
 def _event(store: Store, name: str) -> str:
-    return f"/event/{quote(store.event(name)['event_id'])}"
+    return f"/event/{quote(str(store.event(name)['event_id']))}"
 
 
 def redirect_file(address: str) -> str:
@@ -57,7 +57,8 @@ def redirect_file(address: str) -> str:
     """
     directory = tempfile.mkdtemp(prefix="locus-view-")
     path = os.path.join(directory, "open.html")
-    text = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={html.escape(address)}">'
+    text = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" '
+    text += f'content="0; url={html.escape(address)}">'
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(f"{text}<title>Locus</title>\n")
     return path

@@ -17,7 +17,7 @@ from eventlog.base.errors import (
     QueryError,
     Refused,
 )
-from eventlog.view import changes, contents, pages, sessions, spines
+from eventlog.view import changes, contents, counted, finding, pages, sessions, spines, versions
 from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStore, ViewedStores
 
@@ -37,6 +37,8 @@ class Route:
     is_long: bool = False
 
 
+_OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
+
 ROUTES: dict[str, Route] = {
     "/api/sessions": Route(
         sessions.answer,
@@ -47,6 +49,14 @@ ROUTES: dict[str, Route] = {
     "/api/event": Route(pages.event, ("id",)),
     "/api/compare": Route(changes.compare, ("a", "b"), is_long=True),
     "/api/change": Route(changes.change, ("a", "b", "path")),
+    "/api/tree": Route(versions.tree, ("moment",), is_long=True),
+    "/api/blame": Route(versions.blamed, ("moment", "path"), is_long=True),
+    "/api/history": Route(versions.history, ("path",), is_long=True),
+    "/api/search": Route(finding.search, ("q", "limit"), is_long=True),
+    "/api/errors": Route(finding.errors, ("session", "open"), is_long=True),
+    "/api/decisions": Route(finding.decisions, ("session",), is_long=True),
+    "/api/sql": Route(finding.sql, ("q",), is_long=True),
+    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
 }
 _OF_CONTENT = Route(
     lambda viewed, parameters: contents.answer(viewed, parameters), ("hash", "path", "colour")

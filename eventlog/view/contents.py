@@ -15,6 +15,9 @@ TEXT_MAX = 1 << 20  # bytes of a text that are shown
 def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     hash, path = parameters.required("hash"), parameters.text("path")
     id = from_text(hash)
+    erased = viewed.store.blobs.erased(id)
+    if erased is not None:
+        return {**_NOTHING, "erased": erased}
     if hash in viewed.withheld():
         return {**_NOTHING, "withheld": viewed.store.why_withheld(hash)}
     try:
@@ -24,8 +27,7 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     except Corruption as error:
         return {**_NOTHING, "damaged": str(error)}
     except NotFound as error:
-        gone = viewed.store.blobs.erased(id) or viewed.store.blobs.fate(id.hex())
-        if gone is None:
+        if viewed.store.blobs.fate(id.hex()) is None:
             raise
         return {**_NOTHING, "erased": str(error)}
     if b"\0" in data:

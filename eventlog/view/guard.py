@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 METHODS = ("GET", "HEAD")
 API = "/api/"
+HEAD_MAX = 16 << 10  # bytes of a request
 _TOKEN_BYTES = 24
 
 # Of every answer, also of those that refuse.
@@ -48,13 +49,21 @@ class Guard:
         self.token = token or secrets.token_urlsafe(_TOKEN_BYTES)
 
     def refusal(
-        self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], *, is_page: bool
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        is_page: bool,
+        query: bytes = b"",
     ) -> Refusal | None:
         """Why a request is refused; None where it is answered.
 
         Args: headers: names in lower case; is_page: whether the path gives the shell, which holds no data, so
         that a link of elsewhere may lead to it.
         """
+        if len(path) + len(query) + sum(len(name) + len(value) for name, value in headers) > HEAD_MAX:
+            return Refusal(431, f"the head of a request may have {HEAD_MAX:,} bytes")
         given = _Headers(headers)
         host = given.only("host")
         if host is None or host not in self.hosts:

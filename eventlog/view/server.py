@@ -8,21 +8,24 @@ file by a name from a request: static files are read once, and known by their na
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eventlog.base import jsontext
-from eventlog.base.errors import InvalidEvent, Unsupported
+from eventlog.base.errors import EventLogError, InvalidEvent, NotFound, Unsupported
 from eventlog.view import answers
-from eventlog.view.guard import API, HEADERS, Guard, Refusal
+from eventlog.view.guard import API, HEAD_MAX, HEADERS, Guard, Refusal
+from eventlog.view.live import LiveStreams
+from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStores, opened
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+LIVE = "/api/live"
 STATIC = "/static/"
 _SHELL = "index.html"
 _TYPES = {
@@ -31,7 +34,6 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_HEADERS_MAX = 16 << 10
 _CONNECTIONS_MAX = 64
 EXTRA = "pip install 'locus-eventlog[view]'"
 
@@ -90,10 +92,13 @@ class Viewer:
     def __init__(self, paths: Mapping[str, str], guard: Guard) -> None:
         """Args: paths: the stores' directories by their names."""
         self.guard = guard
+        self._paths = paths
         self._files = static_files()
         self._quick, self._long = Reader(paths), Reader(paths)
+        self._live = LiveStreams(paths)
 
     def close(self) -> None:
+        self._live.close()
         self._quick.close()
         self._long.close()
 
@@ -102,7 +107,9 @@ class Viewer:
             return
         path: str = scope["path"]
         is_page = not path.startswith((API, STATIC))
-        refusal = self.guard.refusal(scope["method"], path, scope["headers"], is_page=is_page)
+        refusal = self.guard.refusal(
+            scope["method"], path, scope["headers"], is_page=is_page, query=scope["query_string"]
+        )
         if refusal is not None:
             app = _refused(refusal)
         elif path.startswith(API):
@@ -114,12 +121,31 @@ class Viewer:
     async def _answer(self, scope: "Scope", path: str) -> "ASGIApp":
         try:
             parameters = _parameters(scope["query_string"])
-        except InvalidEvent as error:
+            if path == LIVE:
+                return self._stream(parameters, is_head=scope["method"] == "HEAD")
+        except EventLogError as error:
             status, value = answers.problem(error)
             return _response(jsontext.encode(value), _JSON, status)
         reader = self._long if answers.is_long(path) else self._quick
         status, data = await reader.answer(path, parameters)
         return _response(data, _JSON, status)
+
+    def _stream(self, given: dict[str, str], *, is_head: bool) -> "ASGIApp":
+        """Raises: InvalidEvent, NotFound."""
+        from starlette.responses import StreamingResponse
+
+        store = given.pop("store", None)
+        if store is not None and store not in self._paths:
+            raise NotFound(f"no store here is called {store[:80]!r}")
+        parameters = Parameters(given, ("after",))
+        after = parameters.number("after", 0, 1 << 62) if parameters.text("after") else None
+        headers = {**dict(HEADERS), "content-type": "text/event-stream"}
+        if is_head:
+            return _response(b"", headers["content-type"])
+        messages = self._live.open(store, after)
+        if messages is None:
+            return _refused(Refusal(503, "too many pages follow already; close one"))
+        return StreamingResponse(messages, headers=headers)
 
     def _file(self, name: str) -> "ASGIApp":
         if name not in self._files:
@@ -170,8 +196,11 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until the process is interrupted. Args: ready: called once requests are answered."""
+def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[Callable[[], None]], None]) -> None:
+    """Serve until the process is interrupted.
+
+    Args: ready: called once requests are answered, with a function that ends it.
+    """
     import uvicorn
 
     from eventlog.view.protocol import Protocol
@@ -186,7 +215,7 @@ def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[], None]) ->
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=_HEADERS_MAX,
+        h11_max_incomplete_event_size=HEAD_MAX,
         limit_concurrency=_CONNECTIONS_MAX,
         timeout_keep_alive=60,
         timeout_graceful_shutdown=1,
@@ -197,7 +226,7 @@ def serve(viewer: Viewer, listener: socket.socket, ready: Callable[[], None]) ->
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
-        ready()
+        ready(lambda: setattr(server, "should_exit", True))
         await serving
 
     try:

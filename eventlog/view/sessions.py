@@ -1,9 +1,11 @@
 """The answers `stores` and `sessions`: what there is to see, and what is being done now."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
+from eventlog import agents
 from eventlog.base.display import microseconds
 from eventlog.memory import who
 from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST
@@ -17,8 +19,8 @@ _CHOSEN_BY = ("agent", "model", "branch", "person", "state", "day")
 _QUARTER_US = 900_000_000
 
 _SESSIONS = f"""
-    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at, turn_count,
-        tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
+    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at,
+        turn_count, tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
     from sessions order by {SESSIONS_NEWEST_FIRST}"""
 _OF_TURNS = "select session_id, models, branch, user_request from turns order by session_id, turn"
 _QUARTERS = f"""
@@ -155,7 +157,9 @@ def _days(quarters: Iterable[int], zone: tzinfo) -> list[str]:
 
 def resume(agent: str | None, agent_session_id: str | None) -> str | None:
     """The command that resumes an agent's conversation; None where the agent has none."""
-    return None
+    spec = agents.spec_of(agent) if agent else None
+    words = spec.resume if spec is not None else ()
+    return shlex.join((*words, agent_session_id)) if words and agent_session_id else None
 
 
 def _doing(viewed: ViewedStore) -> dict[str, str]:

@@ -5,8 +5,10 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.base.errors import NotFound
+from eventlog.blobs.ids import from_text
 from eventlog.multi_store import Opened
-from eventlog.query.lookup import TurnRef
+from eventlog.query.lookup import TurnRef, turns_where
+from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ class ViewedStore:
     def __init__(self, name: str, store: Store) -> None:
         self.name = name
         self.store = store
+        self.words = MemoryIndex()  # of events that the store's own index lacks
         self._position = -1
         self._remembered: dict[str, Any] = {}
 
@@ -42,14 +45,22 @@ class ViewedStore:
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""
-        turns: dict[str, TurnRef] = self.remembered("turns", dict)
+        turns = self.remembered("turns", self._turns)
         if name not in turns:
             turns[name] = self.store.turn(name)
         return turns[name]
 
+    def _turns(self) -> dict[str, TurnRef]:
+        """Every turn by its full name: a client goes through them one by one."""
+        return {turn.name: turn for turn in turns_where(self.store.query, "")}
+
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that are not shown, as far as the log names them."""
         return self.remembered("withheld", self.store.withheld)
+
+    def why_withheld(self, hash: str) -> str:
+        """Why a withheld content is not shown: what was erased and met again is withheld, too."""
+        return self.store.blobs.erased(from_text(hash)) or self.store.why_withheld(hash)
 
     def pages(self) -> "PageReader":
         from eventlog.reading.page import PageReader
@@ -77,7 +88,10 @@ def opened(paths: "Mapping[str, str]") -> Iterator[ViewedStores]:
     """The stores with these directories, by name, open until the context ends. Raises: as `Store.open`."""
     with ExitStack() as stack:
         stores = {name: stack.enter_context(Store.open(path)) for name, path in paths.items()}
-        yield ViewedStores(stores)
+        viewed = ViewedStores(stores)
+        for store in viewed.by_name.values():
+            stack.callback(store.words.close)
+        yield viewed
 
 
 def directories(found: Opened) -> dict[str, str]:
