@@ -54,6 +54,8 @@ _ONE_TOKEN = {
     "output": (0, 1, 0, 0, 0),
 }  # fmt: skip
 _PRICE = "DECIMAL(18,15)"
+_COST = "DECIMAL(38,12)"
+_COST_COLUMNS = f"position BIGINT, session_id VARCHAR, turn BIGINT, cost_usd {_COST}"
 _Row = tuple["str | Decimal | int | None", ...]
 
 
@@ -66,7 +68,12 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
 
     slot_us = of_library.SLOT_US
     # The library takes longer to load than most questions take: skip it for a log of commits, say.
-    any_model = con.execute(f"SELECT 1 FROM {SCHEMA}.llm_calls WHERE model IS NOT NULL LIMIT 1").fetchone()
+    calls = f"SELECT 1 FROM {SCHEMA}.llm_calls"
+    any_model = con.execute(f"{calls} WHERE model IS NOT NULL LIMIT 1").fetchone()
+    if any_model is None and con.execute(f"{calls} LIMIT 1").fetchone() is None:
+        _add_prices(con, [])
+        con.execute(f"CREATE TABLE {CALL_COSTS} ({_COST_COLUMNS})")  # to plan what follows takes longer
+        return
     prices = of_library.load() if any_model else None
     sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in prices.thresholds) if prices else ""
     # A call of unknown time has the price of the day on which it was recorded.
@@ -81,7 +88,7 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
     cost = " + ".join(f"CASE WHEN a.{kind} = 0 THEN 0 ELSE a.{kind} * p.{kind} END" for kind, _ in _BILLED)
     con.execute(
         f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
-        f"({cost})::DECIMAL(38,12) AS cost_usd FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
+        f"({cost})::{_COST} AS cost_usd FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
         f"ON billable AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
     )
     con.execute(f"DROP TABLE {CALL_COSTS}_asked")
