@@ -61,6 +61,7 @@ ROOM_RANKS = {
     "retention": 11,
     "doctor": 12,
     "mcp": 13,
+    "view": 13,
 }
 TOP = max(ROOM_RANKS.values()) + 1  # the commands
 # Invariants of docs/design.md that no test can show yet, and what they wait for.
@@ -684,7 +685,7 @@ def test_every_import_is_a_declared_dependency() -> None:
     to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
     to_work = to_run | names(project["optional-dependencies"]["dev"])
-    to_work |= {"tests", "benchmarks", "conftest", "psycopg2"}
+    to_work |= {"tests", "benchmarks", "conftest", "psycopg2", "playwright", "axe_playwright_python"}
     wrong = {
         f"{name} imports {imported}"
         for name, path in modules().items()
