@@ -1,11 +1,12 @@
 """An instance of DuckDB without data, locked, for the next question about a log that has no files.
 
-To start an instance, to lock it and to stop it takes longer than an answer about a log of a few events. What one
+To start an instance, to lock and to stop it takes longer than an answer about a log of a few events. What one
 was locked to stays: its limits, and that it reads no file. So it serves logs that are a tail alone, with the
 same limits. Our statements alone made what is in it, since others only select; each database of it is dropped
 before another log comes in.
 
-A process holds at most one such instance; any thread may call. It does not survive a fork (connection_cache.py).
+A process holds at most one such instance; any thread may call. It does not survive a fork: connection_cache.py
+stops it.
 """
 
 import duckdb
@@ -23,7 +24,7 @@ _spare: "ConnectionCache[duckdb.DuckDBPyConnection]" = ConnectionCache()
 
 
 def take(limits: Limits) -> "duckdb.DuckDBPyConnection | None":
-    """An instance that is locked to these limits and to no file, now the caller's; None where there is none."""
+    """An instance that is locked to these limits and to no file, now the caller's; None without one."""
     return _spare.take(_key(limits))
 
 
