@@ -5,8 +5,8 @@ was locked to stays: its limits, and that it reads no file. So it serves logs th
 same limits. Our statements alone made what is in it, since others only select; each database of it is dropped
 before another log comes in.
 
-A process holds at most one such instance; any thread may call. It does not survive a fork: connection_cache.py
-stops it.
+A process holds at most one such instance; any thread may call. It does not survive a fork, before which
+connection_cache.py stops it.
 """
 
 import duckdb
