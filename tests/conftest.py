@@ -133,9 +133,11 @@ def store_id() -> bytes:
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> "list[DuckDBPyConnection]":
-    """Those to DuckDB that are opened, as they are opened."""
+    """Those to DuckDB that are opened, as they are opened: first there is none."""
     from eventlog.projections import source
+    from eventlog.query import instances
 
+    instances.release()
     opened: list[DuckDBPyConnection] = []
     connect = source.connect
 
