@@ -741,7 +741,7 @@ def test_every_package_is_installed() -> None:
 
 SCRIPTS = [
     ".ci/run",
-    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "e2e", "mutants", "_venv")),
+    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "docs", "e2e", "mutants", "_venv")),
 ]
 STAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ci.d").iterdir())
 

@@ -135,7 +135,7 @@ class TreeState:
         return data
 
     def materialize(self, target: str, *, paths: Sequence[str] = (), force: bool = False) -> "Report":
-        """Put the tree, or the named files and folders of it, into a directory (P1).
+        """Put the tree, or the named files and folders of it, into a directory.
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
