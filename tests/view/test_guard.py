@@ -27,6 +27,7 @@ POLICY = (
 
 
 def test_this_server_answers_to_its_own_names(served: Served) -> None:
+    """Three names of this machine, with the port."""
     for host in (f"127.0.0.1:{served.port}", f"localhost:{served.port}", f"[::1]:{served.port}"):
         assert served.ask("/api/stores", headers={"Host": host}).status == 200
 
@@ -49,6 +50,7 @@ def test_another_name_is_refused_on_every_path(served: Served, path: str, host: 
 
 
 def test_no_name_and_two_names_are_refused(served: Served) -> None:
+    """Neither is a name of ours."""
     own = f"Host: {served.host}\r\n"
     for hosts, status in (("", 400), (own * 2, 400), (own + "Host: evil.example\r\n", 400)):
         reply = served.send(f"GET / HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
@@ -58,6 +60,7 @@ def test_no_name_and_two_names_are_refused(served: Served) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get"])
 def test_only_reading_is_answered(served: Served, method: str) -> None:
+    """GET and HEAD; nothing is shared with another origin, not even by a preflight."""
     for path in ("/", "/api/stores"):
         reply = served.ask(path, method=method)
         assert reply.status == 405
@@ -99,6 +102,7 @@ def test_a_token_belongs_to_one_process(served: Served, sample: Sample) -> None:
     ],
 )
 def test_another_site_is_refused_even_with_the_token(served: Served, headers: dict[str, str]) -> None:
+    """By Origin, and by what a browser states of who asks."""
     given = {name: value.format(port=served.port) for name, value in headers.items()}
     for path in ("/api/stores", "/static/index.html"):
         assert served.ask(path, headers=given).status == 403
@@ -106,6 +110,7 @@ def test_another_site_is_refused_even_with_the_token(served: Served, headers: di
 
 @pytest.mark.parametrize("site", ["same-origin", "none", None])
 def test_our_own_pages_are_answered(served: Served, site: str | None) -> None:
+    """From this origin, or typed."""
     headers = {"Origin": f"http://{served.host}"} | ({} if site is None else {"Sec-Fetch-Site": site})
     assert served.ask("/api/stores", headers=headers).status == 200
 
@@ -140,6 +145,7 @@ def test_every_answer_has_the_policy(served: Served, path: str, token: str | Non
 
 
 def test_what_is_no_request_has_the_policy_too(served: Served) -> None:
+    """The answers of the server itself have the same headers."""
     reply = served.send(b"\x16\x03\x01 hello\r\n\r\n")
     assert (reply.status, reply.header("cache-control")) == (400, "no-store")
 
@@ -182,6 +188,7 @@ def test_no_path_leads_to_a_file(served: Served, parts: list[str], start: str) -
 
 
 def test_static_files_are_those_of_the_client(served: Served) -> None:
+    """Under their own names and no others."""
     for name, (type, data) in server.static_files().items():
         reply = served.ask(f"/static/{name}", token=None)
         assert (reply.status, reply.header("content-type"), reply.body) == (200, type, data)
@@ -190,6 +197,7 @@ def test_static_files_are_those_of_the_client(served: Served) -> None:
 
 
 def test_head_is_get_without_a_body(served: Served) -> None:
+    """With the length that it would have."""
     reply = served.ask("/api/stores", method="HEAD")
     assert (reply.status, reply.body) == (200, b"")
     assert int(reply.header("content-length") or 0) > 50
@@ -199,6 +207,7 @@ def test_head_is_get_without_a_body(served: Served) -> None:
 
 
 def test_large_heads_are_refused(served: Served) -> None:
+    """Sixteen kilobytes are enough; a head without an end is cut off."""
     assert served.ask("/", headers={"X": "x" * 15_000}).status == 200
     assert served.ask("/", headers={"X": "x" * 20_000}).status == 431
     assert served.ask("/" + "x" * 20_000).status == 431
@@ -263,11 +272,13 @@ def test_a_long_question_holds_up_no_page(sample: Sample, monkeypatch: pytest.Mo
 
 
 def test_it_listens_on_this_machine_alone() -> None:
+    """No other machine reaches it."""
     with server.listening("127.0.0.1", 0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_name_that_is_allowed_is_answered(sample: Sample) -> None:
+    """And its origin is one of ours then."""
     with serving({"sample": sample.store}, ("desk.example",)) as served:
         assert served.ask("/api/stores", headers={"Host": f"desk.example:{served.port}"}).status == 200
         origin = {"Host": served.host, "Origin": f"http://desk.example:{served.port}"}
@@ -288,6 +299,7 @@ def test_the_browser_is_opened_through_a_file_of_this_user() -> None:
 
 
 def test_the_token_is_compared_without_a_leak_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the function that takes as long for each wrong one."""
     compared = []
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda *pair: compared.append(pair) or False)
     wall = guard.Guard(1)
@@ -298,6 +310,7 @@ def test_the_token_is_compared_without_a_leak_of_time(monkeypatch: pytest.Monkey
 
 
 def test_a_socket_in_use_is_an_error(served: Served) -> None:
+    """The command says so, instead of serving elsewhere."""
     with pytest.raises(OSError):
         server.listening("127.0.0.1", served.port)
     assert isinstance(socket.gethostname(), str)
