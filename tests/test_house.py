@@ -328,6 +328,7 @@ def test_no_two_public_classes_share_a_name() -> None:
         ("mcp", ("eventlog.mcp",)),
         ("mcp_types", ("eventlog.mcp",)),
         ("anyio", ("eventlog.mcp",)),
+        *((name, ("eventlog.view",)) for name in ("starlette", "uvicorn", "h11", "pygments")),
         # A line of an import is parsed as a whole: three times faster than by the standard library.
         (
             "orjson",
@@ -684,6 +685,7 @@ def test_every_import_is_a_declared_dependency() -> None:
         to_run |= names(project["optional-dependencies"][extra])
     to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
+    to_run |= {name.lower() for name in names(project["optional-dependencies"]["view"])} | {"h11"}
     to_work = to_run | names(project["optional-dependencies"]["dev"])
     to_work |= {"tests", "benchmarks", "conftest", "psycopg2"}
     wrong = {

@@ -30,7 +30,9 @@ def compare(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
         for number, file in enumerate(difference)
         if number < FILES_MAX
     ]
-    missing = [_missing(path_text(gap.path), gap.reason) for gap in difference.missing[: FILES_MAX - len(files)]]
+    missing = [
+        _missing(path_text(gap.path), gap.reason) for gap in difference.missing[: FILES_MAX - len(files)]
+    ]
     total = len(difference.changes) + len(difference.missing)
     return {"files": files + missing, "cut": total if total > FILES_MAX else None}
 
