@@ -687,7 +687,7 @@ def test_every_import_is_a_declared_dependency() -> None:
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
     to_run |= {name.lower() for name in names(project["optional-dependencies"]["view"])} | {"h11"}
     to_work = to_run | names(project["optional-dependencies"]["dev"])
-    to_work |= {"tests", "benchmarks", "conftest", "psycopg2"}
+    to_work |= {"tests", "benchmarks", "conftest", "psycopg2", "playwright", "axe_playwright_python"}
     wrong = {
         f"{name} imports {imported}"
         for name, path in modules().items()

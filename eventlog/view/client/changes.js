@@ -17,10 +17,10 @@ export function operationMark(operation) {
   return el('span.mark.op' + letter, {title: WORDS_OF[letter] || operation}, letter);
 }
 
-/** One changed file: letter, path with a link, counts. */
+/** One changed file: letter, path, counts; a link only outside of what opens when it is clicked. */
 export function changeLine(change, link) {
   const path = change.old_path ? change.old_path + ' → ' + change.path : change.path;
-  return el('span.change', operationMark(change.operation), ' ', el('a.path', {href: link}, oneLine(path, 300)), ' ',
+  return el('span.change', operationMark(change.operation), ' ', link ? el('a.path', {href: link}, oneLine(path, 300)) : el('span.path', oneLine(path, 300)), ' ',
     plusMinus(change.added, change.removed),
     change.binary ? el('span.dim', ' binary') : null, change.withheld ? el('span.dim', ' withheld' + (change.withheld === true ? '' : ': ' + change.withheld)) : null,
     change.reason ? el('span.dim', ' ' + change.reason) : null);
@@ -58,8 +58,8 @@ export function drawChangedLine([sign, old, now, text]) {
 }
 
 /** All lines of a change in a box, a part at first. */
-export function changeBox(rows) {
-  const box = el('div.lines.boxed', {tabindex: '0', role: 'region', 'aria-label': 'Changed lines'});
+export function changeBox(rows, path) {
+  const box = el('div.lines.boxed', {tabindex: '0', role: 'group', 'aria-label': 'Changed lines of ' + path});
   const more = (from) => {
     box.append(...rows.slice(from, from + LINES_AT_ONCE).map(drawChangedLine));
     const next = from + LINES_AT_ONCE;
@@ -82,15 +82,16 @@ export function fileLink(moment, path, mode, more) {
 /** A changed file whose lines are asked for when it is opened, or by its `load`. */
 export function comparedFile(file, [a, b], open, signal, query) {
   const body = el('div');
+  const link = fileLink(['D', 'delete'].includes(file.operation) ? a : b, file.path, query ? 'change' : 'text', query);
   let asked = false;
-  const node = el('details.compared', {open}, el('summary', changeLine(file, fileLink(['D', 'delete'].includes(file.operation) ? a : b, file.path, query ? 'change' : 'text', query))), body);
+  const node = el('details.compared', {open}, el('summary', changeLine(file)), el('p', el('a', {href: link}, 'Open the file')), body);
   node.load = async () => {
     if (asked) return;
     asked = true;
     try {
       const answer = await ask('change', {a, b, path: file.path}, signal);
       const rows = rowsOfHunks(answer.hunks || []);
-      refill(body, rows.length ? changeBox(rows) : el('p.dim', answer.why || 'No line changed.'));
+      refill(body, rows.length ? changeBox(rows, file.path) : el('p.dim', answer.why || 'No line changed.'));
     } catch (failure) {
       asked = false;
       if (failure.name !== 'AbortError') refill(body, complaint(failure));

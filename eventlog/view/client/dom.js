@@ -3,6 +3,8 @@
 
 // Control characters, marks of direction and halves of characters, as in the report; not line break and tab.
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]/gu;
+// What Python's str.split takes for space.
+const SPACE = /[\t-\r\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;
 const SVG = 'http://www.w3.org/2000/svg';
 const RAW = new Set(['href', 'id', 'value', 'd', 'for']);
 
@@ -13,7 +15,7 @@ export function spell(text) {
 
 /** Foreign text on one line, of at most `size` characters. */
 export function oneLine(text, size = 160) {
-  const line = spell(String(text).replace(/[\s\u001c-\u001f\u0085]+/g, ' ').trim());
+  const line = spell(String(text).replace(SPACE, ' ').replace(/^ | $/g, ''));
   return line.length <= size ? line : line.slice(0, size - 1) + '…';
 }
 
@@ -42,7 +44,7 @@ function filled(node, classes, [first, ...rest]) {
 }
 
 /** Adds children: nodes, texts, lists of them; null and undefined are left out. */
-export function put(node, children) {
+function put(node, children) {
   for (const child of [children].flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     node.append(child instanceof Node ? child : document.createTextNode(spell(child)));

@@ -10,6 +10,7 @@ import {contentWords} from './turnpane.js';
 import {to} from './address.js';
 
 const LINE_HEIGHT = 20;
+const LINKED_HEIGHT = 24; // what a finger needs
 const CONTENTS_KEPT = 40;
 const COLOURED_MAX = 1 << 20;
 const MODES = [['text', 'Text'], ['change', 'Change'], ['blame', 'Blame'], ['history', 'History']];
@@ -70,8 +71,8 @@ function showRows(shown, place, top) {
   shown.list.node.scrollTop = top ?? Math.max((place.line || 0) - 4, 0) * LINE_HEIGHT;
 }
 
-function lineList(label, rows, draw, width) {
-  const list = makeList({role: 'region', 'aria-label': label, class: 'list lines'}, LINE_HEIGHT, draw);
+function lineList(label, rows, draw, width, height = LINE_HEIGHT) {
+  const list = makeList({role: 'group', 'aria-label': label, class: 'list lines' + (height === LINE_HEIGHT ? '' : ' linked')}, height, draw);
   return {nodes: [list.node], list, rows, width};
 }
 
@@ -122,7 +123,7 @@ async function fileBlame(place) {
     const first = n === 0 || answer.lines[n - 1][0] !== origin;
     return el('div.line' + (first ? '.first' : ''), null, el('span.who', first && from ? originNode(from, place) : null),
       el('span.no', n + 1), el('span.code', text));
-  }, ([, text]) => text.length + 40);
+  }, ([, text]) => text.length + 40, LINKED_HEIGHT);
   return shown;
 }
 

@@ -50,7 +50,7 @@ export function makeTree(openFile) {
     for (let f = tree.seen.spine.folders.of[file]; f; f = f.parent) wanted.open.add(f.path);
     tree.refresh();
     const number = tree.rows.findIndex((row) => row.file === file);
-    if (number >= 0) stand(tree, list, number);
+    if (number >= 0) standAt(tree, list, number);
   };
   list.node.addEventListener('click', (event) => {
     const node = event.target.closest('[data-row]');
@@ -97,7 +97,7 @@ function drawRow(tree, row, n) {
 
 function act(tree, list, number) {
   const row = tree.rows[number];
-  stand(tree, list, number);
+  standAt(tree, list, number);
   if (row.folder) toggle(tree, row, !row.open);
   else tree.openFile(row.file);
 }
@@ -108,7 +108,7 @@ function toggle(tree, row, open) {
   tree.refresh();
 }
 
-function stand(tree, list, number) {
+function standAt(tree, list, number) {
   tree.active = number;
   list.node.setAttribute('aria-activedescendant', 'row' + number);
   list.reach(number);
@@ -120,14 +120,14 @@ function move(tree, list, event) {
   const last = tree.rows.length - 1;
   const parent = () => tree.rows.findLastIndex((r, n) => n < tree.active && r.level < row.level);
   const acts = {
-    ArrowDown: () => stand(tree, list, Math.min(tree.active + 1, last)),
-    ArrowUp: () => stand(tree, list, Math.max(tree.active - 1, 0)),
-    Home: () => stand(tree, list, 0),
-    End: () => stand(tree, list, last),
-    PageDown: () => stand(tree, list, Math.min(tree.active + 20, last)),
-    PageUp: () => stand(tree, list, Math.max(tree.active - 20, 0)),
-    ArrowRight: () => (row.folder && !row.open ? toggle(tree, row, true) : stand(tree, list, Math.min(tree.active + 1, last))),
-    ArrowLeft: () => (row.folder && row.open ? toggle(tree, row, false) : stand(tree, list, Math.max(parent(), 0))),
+    ArrowDown: () => standAt(tree, list, Math.min(tree.active + 1, last)),
+    ArrowUp: () => standAt(tree, list, Math.max(tree.active - 1, 0)),
+    Home: () => standAt(tree, list, 0),
+    End: () => standAt(tree, list, last),
+    PageDown: () => standAt(tree, list, Math.min(tree.active + 20, last)),
+    PageUp: () => standAt(tree, list, Math.max(tree.active - 20, 0)),
+    ArrowRight: () => (row.folder && !row.open ? toggle(tree, row, true) : standAt(tree, list, Math.min(tree.active + 1, last))),
+    ArrowLeft: () => (row.folder && row.open ? toggle(tree, row, false) : standAt(tree, list, Math.max(parent(), 0))),
     Enter: () => act(tree, list, tree.active),
     ' ': () => act(tree, list, tree.active),
   };

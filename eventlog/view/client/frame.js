@@ -64,7 +64,7 @@ export function say(words) {
   frame.timer = setTimeout(() => refill(frame.note), 4000);
 }
 
-export async function copyText(text) {
+async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
     say('Copied: ' + text);

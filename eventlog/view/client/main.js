@@ -14,7 +14,7 @@ const PAGES = {
   s: sliderPage, repo: sliderPage, turn: sliderPage, event: eventPage, file: historyPage, search: searchPage, cost: costPage,
   errors: errorsPage, decisions: decisionsPage, sql: sqlPage,
 };
-const app = {main: null, page: null, shown: 0};
+const app = {main: null, page: null, shown: 0, showing: false, missed: null};
 
 async function begin() {
   await takeToken();
@@ -37,7 +37,19 @@ async function begin() {
   if (isRecorded) addEventListener('hashchange', moved);
   document.addEventListener('click', clicked);
   await show();
-  if (!isRecorded) follow(null, (event) => app.page && app.page.live && app.page.live(event));
+  if (!isRecorded) follow(app.page.until, heard);
+}
+
+/** A live event; one that comes while a page is being made counts once it is there. */
+function heard(event) {
+  app.missed = event;
+  if (!app.showing) tell();
+}
+
+function tell() {
+  const event = app.missed;
+  app.missed = null;
+  if (event && app.page.live) app.page.live(event);
 }
 
 function go(address) {
@@ -68,6 +80,7 @@ async function show() {
   const address = readAddress();
   const page = makePage(address);
   app.page = page;
+  app.showing = true;
   page.busy();
   useKeys({});
   try {
@@ -79,6 +92,9 @@ async function show() {
     refill(app.main, complaint(failure));
   }
   page.done();
+  if (app.page !== page) return;
+  app.showing = false;
+  tell();
 }
 
 function pageOfAddress({parts}) {
@@ -94,7 +110,7 @@ function makePage(address) {
   const main = app.main;
   refill(main);
   window.scrollTo(0, 0);
-  const page = {...address, main, abort, signal: abort.signal, keys: useKeys, live: null, leave: null, revisit: null};
+  const page = {...address, main, abort, signal: abort.signal, keys: useKeys, until: null, live: null, leave: null, revisit: null};
   page.busy = () => {
     if (app.page === page) delete document.body.dataset.ready;
   };

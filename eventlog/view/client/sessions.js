@@ -46,11 +46,10 @@ function nameSessions(wanted) {
 function fill(page, list, answer, wanted) {
   const active = answer.sessions.filter((s) => s.active);
   const rest = answer.sessions.filter((s) => !s.active);
-  const part = (title, sessions) => (sessions.length ? el('section', el('h2', title), sessions.map(sessionCard)) : null);
+  const part = (title, sessions) => (sessions.length ? el('section', title ? el('p.dim', title) : null, sessions.map(sessionCard)) : null);
   refill(list, part('At work now', active), part(active.length ? 'Before' : '', rest),
     answer.sessions.length ? null : el('p.empty', 'No session fits. ', Object.values(wanted).some(Boolean) ? 'Take out a filter.' : 'locus hooks install records what agents do from now on, locus import what they did before.'),
     answer.more ? moreButton(page, list, answer, wanted) : null);
-  for (const heading of list.querySelectorAll('h2')) if (!heading.textContent) heading.remove();
 }
 
 function moreButton(page, list, answer, wanted) {
@@ -64,14 +63,13 @@ function moreButton(page, list, answer, wanted) {
 
 function sessionCard(s) {
   const tokens = (s.prompt_tokens || 0) + (s.completion_tokens || 0);
-  const who = [s.agent, s.person, (s.models || []).join(', '), s.branch].filter(Boolean).map((t) => oneLine(t, 60)).join(' · ');
+  const who = [s.agent, (s.person || '').replace(/ <.*/, ''), (s.models || []).join(', '), s.branch].filter(Boolean).map((t) => oneLine(t, 60)).join(' · ');
   const figures = [count(s.turns || 0, 'turn'), s.tool_calls ? count(s.tool_calls, 'call') : '', s.errors ? count(s.errors, 'error') : '',
     tokens ? compact(tokens) + ' tokens' : '', s.cost_usd ? dollars(s.cost_usd) : ''].filter(Boolean).join(' · ');
   const isNew = remembered('seen-' + s.session_id) === null;
   return el('article.card.session' + (s.active ? '.active' : ''), {'data-session': s.session_id},
-    el('h3', el('a', {href: to(['s', s.session_id])}, oneLine(s.title || 'Without a title', 160)), isNew ? null : el('span.dim', {title: 'You looked at it'}, ' seen')),
+    el('h2', el('a', {href: to(['s', s.session_id])}, oneLine(s.title || 'Without a title', 160)), isNew ? null : el('span.dim', {title: 'You looked at it'}, ' seen')),
     s.active && s.doing ? el('p.doing', 'Now: ' + oneLine(s.doing, 200)) : null,
-    el('p.dim', time(s.last_at ?? s.started_at), ' · ', who, s.status && !s.active ? ' · ' + s.status : ''),
-    el('p.dim', figures, s.days && s.days.length > 1 ? ' · on ' + s.days.length + ' days' : ''),
+    el('p.dim', time(s.last_at ?? s.started_at), ' · ', who, ' · ', figures, s.days && s.days.length > 1 ? ' · on ' + s.days.length + ' days' : ''),
     s.resume ? el('details', el('summary', 'Go on with it'), commandBox(s.resume)) : null);
 }

@@ -26,6 +26,7 @@ export async function sliderPage(page) {
   const view = {...at, page, pages: new Map(), fileNumber: null, mode: 'text', line: null, marked: null, playing: 0, counts: new Map(), fresh: 0,
     timers: {}, loading: new AbortController(), lastStep: 0, loads: 0};
   build(view);
+  page.until = at.answer.until;
   take(view, at.answer, at.turn, at.side);
   readFile(view, page.query);
   page.keys(keysOf(view));
@@ -138,9 +139,9 @@ function showMoment(view) {
   view.strip.stand(turn, turnWords(spine, turn));
   refill(view.title, oneLine(t.title || 'Without a title', 140));
   refill(view.facts, `${turn + 1} / ${spine.turns.length} · `, time(t.started_at), t.agent || t.person ? ' · ' + oneLine(t.agent || t.person, 40) : '',
-    t.errors ? ' · ' + count(t.errors, 'error') : '', t.commit ? ' · commit ' + t.commit.slice(0, 10) : '', t.undone_at ? ' · taken back' : '');
+    t.errors ? ' · ' + count(t.errors, 'error') : '', t.commit ? (t.agent === 'git' ? ' · commit ' : ' · on ') + t.commit.slice(0, 10) : '', t.undone_at ? ' · taken back' : '');
   const stop = view.stop === null ? null : spine.stops[view.stop];
-  const doubt = !stop ? 'The files of this turn are not known.' : stop.state && stop.state !== 'exact' ? `${stop.state}: ${stop.why || 'not known exactly'}` : '';
+  const doubt = !stop ? 'The files of this turn are not known.' : stop.state && stop.state !== 'exact' ? (stop.state === 'none' ? '' : stop.state + ': ') + (stop.why || 'not known exactly') : '';
   refill(view.certain, doubt ? oneLine(doubt, 300) : '');
   view.certain.hidden = !doubt;
   for (const button of view.sides) {
@@ -156,7 +157,7 @@ function showMoment(view) {
 
 function showTree(view) {
   const stop = view.stop === null ? null : view.spine.stops[view.stop];
-  const grey = !stop || stop.source === 'none' ? 'No tree is recorded of this moment; these are the files of the moment before.' + (stop && stop.why ? ' ' + stop.why : '')
+  const grey = !stop || stop.source === 'none' ? 'No tree is recorded of this moment; these are the files of the moment before.'
     : stop.source === 'partial' ? 'Only the files that tool calls name.' : '';
   view.tree.show({spine: view.spine, marks: view.marks, counts: view.counts, file: view.fileNumber, grey});
 }
@@ -366,7 +367,7 @@ function keysOf(view) {
     if (turn === null) say(view.fileNumber === null ? 'Choose a file first.' : 'No other turn of this page changed the file.');
     else stand(view, turn, {});
   };
-  const prompted = (turn) => !turn.commit;
+  const prompted = (turn) => turn.agent !== 'git';
   return {
     j: ['next turn', by(1)], k: ['turn before', by(-1)], ArrowRight: ['next turn', by(1)], ArrowLeft: ['turn before', by(-1)],
     J: ['next turn that changed this file', ofFile(1)], K: ['turn before that changed this file', ofFile(-1)],

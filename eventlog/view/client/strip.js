@@ -28,7 +28,7 @@ export function makeStrip(go) {
 export function turnWords(spine, turn) {
   const t = spine.turns[turn];
   return [`Turn ${turn + 1} of ${spine.turns.length}: ${oneLine(t.title || 'without a title', 120)}`, count(changesOf(spine, turn), 'file') + ' changed',
-    t.errors ? count(t.errors, 'error') : '', t.commit ? 'a commit' : '', t.undone_at ? 'taken back' : ''].filter(Boolean).join(', ');
+    t.errors ? count(t.errors, 'error') : '', t.agent === 'git' ? 'a commit' : '', t.undone_at ? 'taken back' : ''].filter(Boolean).join(', ');
 }
 
 /** How many files a turn changed: those of the stop at its end. */
@@ -49,7 +49,7 @@ function draw(spine, seen, marked) {
     const changes = changesOf(spine, n);
     if (changes) bars.push(`M${n + 0.5} ${HEIGHT - 8}v${-Math.min(3 + 4 * Math.log2(changes), HEIGHT - 9).toFixed(1)}`);
     if (turn.errors) errors.push(`M${n + 0.5} ${HEIGHT - 6}v5`);
-    if (turn.commit) commits.push(`M${n + 0.5} ${HEIGHT - 3}v3`);
+    if (turn.agent === 'git') commits.push(`M${n + 0.5} ${HEIGHT - 3}v3`);
     if (turn.undone_at) undone.push(`M${n + 0.2} ${HEIGHT - 7}h.6`);
     if (n && turn.session_id !== spine.turns[n - 1].session_id && size < 400) borders.push(`M${n} 0V${HEIGHT}`);
   });

@@ -7,6 +7,7 @@ import {to} from './address.js';
 
 const BLOCKS_AT_ONCE = 300;
 const LINES_FOLDED = 40;
+const PROMPT_FOLDED = 16;
 const CHANGES_LISTED = 40;
 
 /** Everything of `page`, the answer of `/api/page`. */
@@ -18,12 +19,11 @@ export function turnNodes(page, query) {
 function turnHead(page) {
   const a = page.anchor || {};
   const tokens = (a.prompt_tokens || 0) + (a.completion_tokens || 0);
-  const facts = [a.agent, (a.models || []).join(', '), a.duration_ms === null || a.duration_ms === undefined ? '' : duration(a.duration_ms * 1000),
+  const facts = [a.agent, (a.models || []).join(', '), a.duration_ms ? duration(a.duration_ms * 1000) : '',
     a.tool_calls ? count(a.tool_calls, 'call') : '', a.errors ? count(a.errors, 'error') : '',
     tokens ? compact(tokens) + ' tokens' : '', a.cost_usd ? dollars(a.cost_usd) : a.unpriced_calls ? 'no price' : ''];
   return el('div.turnhead',
     el('p.dim', time(a.started_at), ' · ', facts.filter(Boolean).join(' · '), page.status ? ' · ' + page.status : ''),
-    page.uncertain ? el('p.doubt', 'Not known exactly: ' + page.uncertain) : null,
     page.undone_at ? el('p.doubt', 'Taken back at ', time(page.undone_at)) : null,
     el('p.dim', el('a', {href: to(['s', page.session_id])}, 'Session ' + page.session_id), ' · ', el('a', {href: to(['turn', page.turn], {in: 'repo'})}, 'in the repository')));
 }
@@ -45,15 +45,15 @@ function blockNode(block, page, query) {
 
 function wordsNode(block) {
   const thought = block.author === 'thinking';
-  const body = [prose(block.text), block.cut ? el('p.dim', 'Cut: it has ' + whole(block.cut) + ' characters. ', el('a', {href: to(['event', block.event_id])}, 'The event')) : null];
-  if (thought) return el('details.block.thinking', el('summary', 'Thought'), body);
   const person = block.author === 'user';
+  const body = [prose(block.text, person ? PROMPT_FOLDED : LINES_FOLDED), block.cut ? el('p.dim', 'Cut: it has ' + whole(block.cut) + ' characters. ', el('a', {href: to(['event', block.event_id])}, 'The event')) : null];
+  if (thought) return el('details.block.thinking', el('summary', 'Thought'), body);
   return el('section.block.' + (person ? 'prompt' : 'words'), {'aria-label': person ? 'Prompt' : 'Words of the agent'}, body);
 }
 
 /** Plain text with its paragraphs; fences of code become boxes, long texts are folded. */
-export function prose(text) {
-  return text.split(/^```[^\n]*$/m).map((piece, n) => (piece.trim() ? (n % 2 ? foldedText(piece.replace(/^\n|\n$/g, ''), 'pre') : foldedText(piece.trim(), 'p')) : null));
+function prose(text, linesMax) {
+  return text.split(/^```[^\n]*$/m).map((piece, n) => (piece.trim() ? (n % 2 ? foldedText(piece.replace(/^\n|\n$/g, ''), 'pre', linesMax) : foldedText(piece.trim(), 'p', linesMax)) : null));
 }
 
 function foldedText(text, kind, linesMax = LINES_FOLDED) {
@@ -88,13 +88,14 @@ function callNode(block, page, query) {
 }
 
 function changesNode(block, page, query) {
-  return el('section.block.changes', {'aria-label': 'Changes without a call'}, el('h3', 'Changed, and no call explains it'), changeNodes(block.changes, page, query));
+  return el('section.block.changes', {'aria-label': 'Changes without a call'}, el('h3', page.anchor.agent === 'git' ? 'Changed' : 'Changed, and no call explains it'), changeNodes(block.changes, page, query));
 }
 
 function changeNodes(changes, page, query) {
   const lines = changes.slice(0, CHANGES_LISTED).map((change) => {
-    const line = changeLine(change, fileLink(page.turn, change.path, 'change', query));
-    return change.diff ? el('details.diff', el('summary', line), changeBox(rowsOfDiff(change.diff))) : el('p', line);
+    const link = fileLink(page.turn, change.path, 'change', query);
+    return change.diff ? el('details.diff', el('summary', changeLine(change)), changeBox(rowsOfDiff(change.diff), change.path), el('p', el('a', {href: link}, 'Open the file')))
+      : el('p', changeLine(change, link));
   });
   return [...lines, changes.length > CHANGES_LISTED ? el('p.dim', 'and ' + count(changes.length - CHANGES_LISTED, 'more file') + ': the tree marks them') : null];
 }

@@ -51,11 +51,12 @@ export function compact(n) {
   return (n >= 100 || Number.isInteger(n) ? n.toFixed(0) : n.toFixed(1)) + ' ' + unit;
 }
 
-/** `$1,234.56`; more digits below ten cents. */
+/** `$1,234.56`; what is less than a cent is `<$0.01`, and what caching lost is below 0. */
 export function dollars(cost) {
   if (cost === null || cost === undefined) return '';
-  const digits = cost >= 0.1 || !cost ? 2 : 4;
-  return '$' + Number(cost).toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits});
+  const size = Math.abs(Number(cost));
+  if (size > 0 && size < 0.005) return '<$0.01';
+  return (cost < 0 ? '−$' : '$') + size.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 2});
 }
 
 /** `320 ms`, `12 s`, `4 min`, `3.2 h`, `2.5 d`. */
@@ -91,13 +92,6 @@ export function plusMinus(added, removed) {
 export function time(us) {
   if (us === null || us === undefined) return el('span.dim', 'time unknown');
   return writeTime(el('time', {'data-us': us, datetime: new Date(us / 1000).toISOString()}), us);
-}
-
-/** The day of a time, `2026-11-22`, by the clock that is shown. */
-export function dayOf(us) {
-  const date = new Date(us / 1000);
-  if (settings.utc) return date.toISOString().slice(0, 10);
-  return [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join('-');
 }
 
 function writeTime(node, us) {
