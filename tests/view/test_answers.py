@@ -74,7 +74,7 @@ def questions(sample: Sample, served: Served) -> list[tuple[str, dict[str, str]]
 
 
 def test_a_tour_of_every_answer_changes_not_one_byte(sample: Sample, served: Served) -> None:
-    """What reads writes nothing, with an index of words and without; and each answer has its members."""
+    """P5: what reads writes nothing, with an index of words and without; and each answer has its members."""
     with Store.open(sample.store) as store:
         store.count_lines()
     for round in range(2):
@@ -315,7 +315,7 @@ def test_lines_of_a_change_have_their_numbers(sample: Sample, served: Served) ->
 
 
 def test_why_there_is_no_change_is_said(sample: Sample, served: Served) -> None:
-    """P7: withheld, binary, equal and renamed are four things."""
+    """P7, P5: withheld, binary, equal and renamed are four things."""
     first, last = sample.turns["edit"], sample.turns["rename"]
     whys = {
         path: served.answer("/api/change", a=first, path=path)["why"]
@@ -439,7 +439,7 @@ def test_errors_and_decisions_name_their_turns(sample: Sample, served: Served) -
 def test_sql_runs_in_a_process_of_its_own(
     sample: Sample, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within limits of rows and time, in safe mode, and an error has its words."""
+    """P5: within limits of rows and time, in safe mode, and an error has its words."""
     answer = served.answer(
         "/api/sql", q="select 1 as one, now()::date as day, blob 'a' as bytes, [1] as list"
     )
