@@ -33,6 +33,7 @@ from eventlog.log.retained import CONTENT
 from eventlog.replay.git_contents import GitContents
 from eventlog.secrets import admission, redaction
 from eventlog.worktree import healing, statcache
+from eventlog.worktree.stored_rows import SKIPPED as SKIPPED_ROWS
 from eventlog.worktree.capture import probe_of
 from eventlog.worktree.entries import unreadable_text
 from eventlog.worktree.healing import Content
@@ -328,12 +329,15 @@ class _Storing:
                 raise Corruption(path, "it cannot be read; the next capture makes it anew")
             return False
         cache, options = loaded
-        healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
-        writer.flush()
-        if healed is None:
-            return SKIPPED not in cache.kinds or sentence not in cache.ids
-        key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
-        statcache.save(fs, layout, key, healed)
+        try:
+            healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
+            writer.flush()
+            if healed is None:
+                return all(directory.id(row) != sentence for _, directory, row in cache.special(SKIPPED_ROWS))
+            key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
+            statcache.save(fs, layout, key, healed)
+        except statcache.Unusable as error:
+            raise Corruption(path, "it cannot be read; the next capture makes it anew") from error
         reloaded = statcache.load(fs, layout, key)
         if reloaded is None or reloaded.root != healed.root:
             raise Corruption(path, "it could not be replaced; the next capture makes it anew")

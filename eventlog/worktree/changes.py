@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eventlog.blobs.store import BlobStore
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.stored_rows import StatCache
+
+    from eventlog.worktree.stored_rows import Handle
 
     # Entries of a directory with a handle of what is below each
-    _Entries = dict[bytes, tuple[TreeEntry, int | bytes]]
-    _Side = Callable[[int | bytes], _Entries]
+    _Entries = dict[bytes, tuple[TreeEntry, Handle | bytes]]
+    _Side = Callable[[Handle | bytes], _Entries]
 
 ADD, EDIT, DELETE, RENAME, MODE = "add", "edit", "delete", "rename", "mode"
 
@@ -49,33 +51,27 @@ def changes_between(
     Raises: NotFound, Corruption when the previous tree cannot be read.
     """
     if cache is not None and cache.root == previous:
-        start: "int | bytes" = 1
+        start: "Handle | bytes" = cache.top
         before = _of_tables(cache)
     else:
         start, before = previous, _of_store(blobs)
-    changes, modes_changed = _compare(before, start, _of_tables(tables))
+    changes, modes_changed = _compare(before, start, _of_tables(tables), tables.top)
     return sorted(_with_renames(changes), key=lambda change: change[1]), modes_changed
 
 
 def _of_tables(tables: "StatCache") -> "_Side":
-    def entries(dir: "int | bytes") -> "_Entries":
-        assert isinstance(dir, int)
-        first, end = tables.rows_of(dir)
-        below = dir + 1
-        entries_by_name: "_Entries" = {}
-        for row in range(first, end):
-            name = tables.paths[row].rpartition(b"/")[2]
-            entry = TreeEntry(name, tables.kinds[row : row + 1], tables.id(row), tables.size(row))
-            entries_by_name[name] = entry, below
-            if entry.kind == DIRECTORY:
-                below += tables.span(below)
-        return entries_by_name
+    def entries(handle: "Handle | bytes") -> "_Entries":
+        assert not isinstance(handle, bytes)
+        return {
+            name: (TreeEntry(name, kind, id, size), b"" if below is None else below)
+            for name, kind, id, size, _, _, below in tables.directory(handle).items()
+        }
 
     return entries
 
 
 def _of_store(blobs: "BlobStore") -> "_Side":
-    def entries(id: "int | bytes") -> "_Entries":
+    def entries(id: "Handle | bytes") -> "_Entries":
         assert isinstance(id, bytes)
         if id == EMPTY_TREE:
             return {}
@@ -85,11 +81,11 @@ def _of_store(blobs: "BlobStore") -> "_Side":
 
 
 def _compare(
-    before_side: "_Side", start: "int | bytes", after_side: "_Side"
+    before_side: "_Side", start: "Handle | bytes", after_side: "_Side", after_start: "Handle"
 ) -> "tuple[list[CapturedChange], bool]":
     changes: "list[CapturedChange]" = []
     modes_changed = False
-    stack: "list[tuple[bytes, int | bytes | None, int | bytes | None]]" = [(b"", start, 1)]
+    stack: "list[tuple[bytes, Handle | bytes | None, Handle | bytes | None]]" = [(b"", start, after_start)]
     while stack:
         prefix, before_handle, after_handle = stack.pop()
         befores = {} if before_handle is None else before_side(before_handle)

@@ -10,7 +10,7 @@ from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, FILES, SKIPPED
 from eventlog.worktree.entries import TooMuch
 from eventlog.worktree.stat_all import is_late
-from eventlog.worktree.statcache import pack_stat
+from eventlog.worktree.stored_rows import Unusable, pack_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
     from eventlog.worktree.changes import CapturedChange
     from eventlog.worktree.entries import Entries, ReadEntry
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.stored_rows import StatCache
 
 CONTENT_SIZE_MAX = 1 << 20  # of one content that is read at once
 CALL_BYTES_MAX = 4 << 20  # of all that one call reads: hashed, scanned and compressed in 0.2 s
@@ -68,7 +68,6 @@ class ContentReader:
     ) -> None:
         """Args: other: what a capture with other options saw; each row is true of its path."""
         self._other = other
-        self._rows_of_other: "dict[bytes, int] | None" = None
         self._deferral = deferral
         self._entries = entries
         self._lists = lists
@@ -133,16 +132,19 @@ class ContentReader:
         other = self._other
         if other is None:
             return None
-        if self._rows_of_other is None:
-            self._rows_of_other = {path: row for row, path in enumerate(other.paths)}
-        row = self._rows_of_other.get(file.path)
-        if row is None or other.stat(row) != pack_stat(file.file_stat):
+        try:
+            found = other.find(file.path)
+        except Unusable:
+            self._other = None
             return None
-        kind, id = other.kinds[row : row + 1], other.id(row)
+        if found is None or found[0].stat(found[1]) != pack_stat(file.file_stat):
+            return None
+        directory, row = found
+        kind, id = directory.kind(row), directory.id(row)
         if kind not in FILES or not self._entries.writer.holds(id):
             return None
         # The kind of that cache's row depends on its options: those of a plan leave out narrower modes.
-        return self._entries.kind_of(file.file_stat), id, other.size(row), self._entries.proof(file.file_stat)
+        return self._entries.kind_of(file.file_stat), id, directory.size(row), self._entries.proof(file.file_stat)
 
     def _defer(
         self, later: "list[tuple[UnreadFile, os.stat_result]]"

@@ -28,7 +28,7 @@ from eventlog.blobs.tree import (
 )
 from eventlog.worktree import git
 from eventlog.worktree.kept_ignored import TOO_LARGE
-from eventlog.worktree.statcache import MISSING, UNPROVEN, pack_stat
+from eventlog.worktree.stored_rows import MISSING, UNPROVEN, pack_stat
 from eventlog.worktree.userfiles import StoreThere
 
 TYPE_CHECKING = False

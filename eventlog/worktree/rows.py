@@ -7,12 +7,14 @@ from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.worktree.changes import EMPTY_TREE
 from eventlog.worktree.entries import LEFT_OUT
-from eventlog.worktree.statcache import UNPROVEN
+from eventlog.worktree.stored_rows import UNPROVEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # kind, id, size, stat, tracked, what is below: a directory of the cache by number, or loaded
-    Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
+    from eventlog.worktree.stored_rows import StoredDirectory
+
+    # kind, id, size, stat, tracked, what is below: a directory of the cache, or a loaded one
+    Row = tuple[bytes, bytes, int, bytes, bytes, "int | StoredDirectory | Directory | None"]
 
 # Is a row's path tracked? KEPT: git ignores it, and it is kept all the same.
 NO, YES, KEPT_IGNORED = b"\0", b"\1", b"\2"
@@ -32,7 +34,6 @@ class Directory:
         "left_out",
         "listing",
         "name",
-        "number",
         "parent",
         "path",
         "proof",
@@ -40,15 +41,18 @@ class Directory:
         "rows",
         "size",
         "stat",
+        "stored",
         "suspects",
     )
 
-    def __init__(self, parent: "Directory | None", name: bytes, number: int = -1) -> None:
+    def __init__(
+        self, parent: "Directory | None", name: bytes, stored: "StoredDirectory | None" = None
+    ) -> None:
         self.parent = parent
         self.name = name
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.path = join(parent, name) if parent is not None else b""
-        self.number = number  # in the cache
+        self.stored = stored  # as the cache has it; None for a new one
         self.rows: "dict[bytes, Row]" = {}
         self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
         self.left_out: "set[bytes]" = set()  # names that `.locusignore` leaves out

@@ -15,7 +15,7 @@ from eventlog.worktree.git import GitFailed
 from eventlog.worktree.kept_ignored import is_kept
 from eventlog.worktree.rows import YES
 from eventlog.worktree.stat_all import is_late
-from eventlog.worktree.statcache import MISSING, UNPROVEN, pack_stat
+from eventlog.worktree.stored_rows import MISSING, UNPROVEN, pack_stat
 from eventlog.worktree.userfiles import lines_of
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
     from eventlog.worktree.ignore import IgnoreFiles, Patterns
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.stored_rows import StatCache
 
 IGNORE_FILE = b".gitignore"
 OWN_IGNORE_FILE = b".locusignore"  # at the root only
@@ -79,6 +79,18 @@ class TreeRules:
         self._watched = dict(zip(self._cache.watched, fresh, strict=True))
         return b"".join(fresh) == self._cache.watch_stats
 
+    def keep_watched(self) -> None:
+        """Leave the watched files to the next full look: until then what git tracks is what it tracked."""
+        cache = self._cache
+        assert cache is not None
+        self._watched = dict(zip(cache.watched, self._stats_of(cache), strict=True))
+        self.digest = cache.tracked
+        self._set_tracked(dict.fromkeys(cache.absent))
+
+    def _stats_of(self, cache: "StatCache") -> "list[bytes]":
+        size = len(UNPROVEN)
+        return [cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)]
+
     def differ(self) -> bool:
         """Whether what git tracks or ignores may have changed since the cache was written.
 
@@ -87,12 +99,10 @@ class TreeRules:
         cache = self._cache
         if cache is None:
             return True
-        size = len(UNPROVEN)
-        stats = [
-            cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)
-        ]
         changed = {
-            path for path, stat in zip(cache.watched, stats, strict=True) if self._watched[path] != stat
+            path
+            for path, stat in zip(cache.watched, self._stats_of(cache), strict=True)
+            if self._watched[path] != stat
         }
         if changed - {self._index}:
             return True
@@ -154,8 +164,8 @@ class TreeRules:
         self.warning = reason
         self.digest = bytes(16)
         cache = self._cache
-        rows = () if cache is None else zip(cache.paths, cache.flags, strict=True)
-        tracked = (path for path, flag in rows if flag == YES[0])
+        rows = () if cache is None else cache.rows()
+        tracked = (path for path, directory, row in rows if directory.flags[row] == YES[0])
         absent = () if cache is None else cache.absent
         self._set_tracked(dict.fromkeys([*tracked, *absent]))
 

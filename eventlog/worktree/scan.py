@@ -10,7 +10,8 @@ Used by `worktree.capture` only; one scan belongs to one thread. On the hook pat
 import errno
 import os
 import stat
-from itertools import compress, pairwise
+import time
+from itertools import compress
 
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, all_legal
@@ -20,25 +21,30 @@ from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
 from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.worktree.rules import IGNORE_FILE, TreeRules
-from eventlog.worktree.stat_all import is_late, stat_all
-from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables, rows_with
+from eventlog.worktree.stat_all import PENDING_SHOWN, compare_all, is_late
+from eventlog.worktree.stored_rows import (
+    MISSING, SUBMODULES, UNPROVEN, StatCache, StoredDirectory, directory_of, pack_stat,
+)  # fmt: skip
+from eventlog.worktree.stored_rows import SKIPPED as SKIPPED_ROWS
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eventlog.worktree.contents import ContentReader, Lists, UnreadFile
     from eventlog.worktree.databases import Databases
     from eventlog.worktree.entries import ReadEntry
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.rows import Row
+    from eventlog.worktree.stored_rows import Handle
 
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
-PENDING_SHOWN = 100
 
-_STRIDE = 256  # rows compared at once
-_IS_TRACKED = bytes.maketrans(KEPT_IGNORED, NO)  # for the flags of rows
+_STRIDE = 256  # names between two readings of the clock
+_LEVEL = 256  # directories listed before their names are read, so that time never goes into lists alone
+# Of the time of a full look this share is left to read what it finds, if the look takes that long.
+_READING_SHARE = 0.25
 
 # Reading this much takes no longer than asking git for it and starting the process that stores it later.
 READ_FILES_MAX = 100
@@ -80,8 +86,9 @@ class Scan:
         # With its stat and git's object; their rows come when all are known.
         self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
         self._databases: "Databases | None" = None  # that git ignores, and of which a part was read
-        self._fresh = b""
-        self._moved: "set[int]" = set()  # rows to read though their stat is the same
+        # Names to read, by the path of their directory; of the root by None.
+        self._suspects: "dict[bytes | None, set[bytes]]" = {}
+        self.next_row = 0  # where the next full look begins
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
@@ -91,37 +98,80 @@ class Scan:
     # -- the quick check -----------------------------------------------------------------------
 
     def nothing_changed(self) -> bool:
-        """Stat every path of the cache. True when nothing has changed."""
+        """Stat every path of the cache. True when nothing has changed. Raises: Unusable."""
         cache = self.cache
         assert cache is not None
         watched_same = self.rules.stat_watched()
-        self._fresh = self._stat_all(cache)
-        self._moved = {*self._moved_submodules(cache), *self._wanted(cache)}
-        return watched_same and not self._moved and self._fresh == cache.stats
+        if is_late(self._deadline):
+            self._leave([b""])
+        else:
+            self._suspect(b"", self._root_differs(cache))
+        compared = compare_all(
+            self.entries, cache, deadline=self._time_to_compare(), may_fork=self._may_fork
+        )
+        self.pending_count += compared.left_count
+        self.pending += compared.left[: PENDING_SHOWN - len(self.pending)]
+        self.next_row = compared.next_row
+        for path in (*compared.changed, *self._moved(cache)):
+            self._suspect(path)
+        return watched_same and not self._suspects
 
-    def _stat_all(self, cache: StatCache) -> bytes:
-        """The present stat of each row; of rows not reached before the deadline, the cached one."""
-        paths = [b".", *cache.paths[1:]]
-        parts = stat_all(self.entries, paths, deadline=self._deadline, may_fork=self._may_fork)
-        fresh = []
-        for (start, stats), (end, _) in pairwise([*parts, (len(paths), b"")]):
-            reached = start + len(stats) // STAT_SIZE
-            if reached < end:
-                self._leave(cache.paths[reached:end])
-            fresh += [stats, cache.stats[reached * STAT_SIZE : end * STAT_SIZE]]
-        return b"".join(fresh)
+    def examine(self, paths: "Iterable[bytes]") -> bool:
+        """Stat these paths and the directories on the way to them. True when none has changed.
 
-    def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
-        for row in rows_with(cache.kinds, SUBMODULE):
-            commit = self.entries.commit_at(cache.paths[row])
-            if commit is not None and blob_id(commit.encode("ascii")) != cache.id(row):
-                yield row
+        Raises: Unusable.
+        """
+        cache = self.cache
+        assert cache is not None
+        self.rules.keep_watched()
+        self.next_row = cache.next_row
+        self._suspect(b"", self._root_differs(cache))
+        for path in {above for path in paths for above in _with_those_above(path)}:
+            found = cache.find(path)
+            if found is None:
+                continue  # a directory on the way has changed, or it is none of ours
+            directory, row = found
+            differs = self._present(path) != directory.stat(row)
+            if differs or (directory.kind(row) == SUBMODULE and self._has_moved(path, directory.id(row))):
+                self._suspect(path)
+        return not self._suspects
 
-    def _wanted(self, cache: StatCache) -> "Iterator[int]":
-        """The rows of contents that an earlier capture deferred and this one is to read."""
-        for row in rows_with(cache.kinds, SKIPPED) if self.contents is None else ():
-            if self._lists.named_by(cache.id(row)) is not None:
-                yield row
+    def _time_to_compare(self) -> "float | None":
+        if self._deadline is None:
+            return None
+        return self._deadline - max(0.0, (self._deadline - time.monotonic()) * _READING_SHARE)
+
+    def _present(self, path: bytes) -> bytes:
+        """The stat of a path at this moment."""
+        try:
+            above, _, name = path.rpartition(b"/")
+            return pack_stat(self.entries.lstat(above, name or b"."))
+        except OSError:
+            return MISSING
+
+    def _root_differs(self, cache: StatCache) -> bool:
+        return self._present(b"") != cache.root_stat
+
+    def _suspect(self, path: bytes, differs: bool = True) -> None:
+        if differs:
+            above, _, name = path.rpartition(b"/")
+            self._suspects.setdefault(above if path else None, set()).add(name)
+
+    def _moved(self, cache: StatCache) -> "Iterator[bytes]":
+        """The submodules with another commit, and the contents that an earlier capture deferred and this one
+        is to read."""
+        columns = (SUBMODULES, SKIPPED_ROWS) if self.contents is None else (SUBMODULES,)
+        for path, directory, row in cache.special(*columns):
+            id = directory.id(row)
+            if directory.kind(row) == SUBMODULE:
+                if self._has_moved(path, id):
+                    yield path
+            elif self._lists.named_by(id) is not None:
+                yield path
+
+    def _has_moved(self, path: bytes, id: bytes) -> bool:
+        commit = self.entries.commit_at(path)
+        return commit is not None and blob_id(commit.encode("ascii")) != id
 
     def rules_differ(self) -> bool:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""
@@ -143,15 +193,16 @@ class Scan:
         self._trusts_ids = trusts_ids
         self._unread, self._held = [], []
         top = Directory(None, b"")
-        root = self._load(top, b"", 1) if self.cache is not None else self._new(top, b"")
+        root = self._load_root(top) if self.cache is not None else self._new(top, b"")
         if full:
             self.rules.prepare_full()
         root.listing = full or b"" in top.suspects
         if not full:
-            self._reach_changes(top)
+            self._reach_changes(root)
         level = [root]
         while level:
-            self._level(level)
+            for start in range(0, len(level), _LEVEL):
+                self._level(level[start : start + _LEVEL])
             level = [below for directory in level for below in self._below(directory)]
         if self.contents is not None and self._held:
             assert self.rules.held is not None
@@ -173,35 +224,32 @@ class Scan:
                 self._gone(directory, file.name)
                 directory.stat = UNPROVEN
 
-    def _load(self, parent: Directory, name: bytes, number: int) -> Directory:
-        """The rows of a directory of the cache."""
+    def _load_root(self, top: Directory) -> Directory:
         cache = self.cache
         assert cache is not None
-        directory = Directory(parent, name, number)
-        if number == 1:
-            parent.rows[name] = (DIRECTORY, cache.id(0), cache.size(0), cache.stat(0), NO, 1)
-            if self._fresh[:STAT_SIZE] != cache.stat(0):
-                parent.suspects.add(name)
+        top.rows[b""] = (DIRECTORY, cache.root, cache.root_size, cache.root_stat, NO, cache.top)
+        top.suspects = self._suspects.get(None, set())
+        return self._load(top, b"", cache.top)
+
+    def _load(self, parent: Directory, name: bytes, handle: "Handle") -> Directory:
+        """The rows of a directory of the cache. Raises: Unusable."""
+        assert self.cache is not None
+        stored = self.cache.directory(handle)
+        directory = Directory(parent, name, stored)
         _, directory.id, directory.size, directory.stat, _, _ = parent.rows[name]
         parent.rows[name] = (DIRECTORY, directory.id, directory.size, directory.stat, NO, directory)
-        directory.ignored = cache.ignored_in(number)
-        prefix = len(directory.path) + 1 if directory.path else 0
-        first, end = cache.rows_of(number)
-        below = number + 1
-        for row in range(first, end):
-            base = cache.paths[row][prefix:]
-            kind, stat = cache.kinds[row : row + 1], cache.stat(row)
-            id, tracked = cache.id(row), cache.flags[row : row + 1]
+        directory.ignored = stored.ignored
+        directory.suspects = self._suspects.get(directory.path, set())
+        rows = directory.rows
+        if self._trusts_ids and not self._full:
+            for name, kind, id, size, stat, flag, below in stored.items():
+                rows[name] = (kind, id, size, stat, flag, below)
+            return directory
+        for name, kind, id, size, stat, flag, below in stored.items():
             is_stored = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
-            sub = None
-            if kind == DIRECTORY:
-                sub = below
-                below += cache.span(below)
-            if not is_stored or (self._full and (kind, id) == LEFT_OUT_ROW):
-                continue  # as if it had never been seen
-            if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
-                directory.suspects.add(base)
-            directory.rows[base] = (kind, id, cache.size(row), stat, tracked, sub)
+            if is_stored and not (self._full and (kind, id) == LEFT_OUT_ROW):
+                rows[name] = (kind, id, size, stat, flag, below)  # else as if it had never been seen
+        directory.suspects.intersection_update(rows)
         return directory
 
     def _new(self, parent: Directory, name: bytes) -> Directory:
@@ -210,35 +258,20 @@ class Scan:
         parent.rows[name] = (DIRECTORY, EMPTY_TREE, 0, UNPROVEN, NO, directory)
         return directory
 
-    def _reach_changes(self, top: Directory) -> None:
+    def _reach_changes(self, root: Directory) -> None:
         """Load every directory that holds a changed row, and those on the way to it."""
-        cache = self.cache
-        assert cache is not None
-        for row in self._changed_rows(cache):
-            path = cache.paths[row]
-            names = path.split(b"/")
-            directory = top.rows[b""][5]
-            for name in names[:-1]:
-                assert isinstance(directory, Directory)
+        for path in list(self._suspects):
+            directory = root
+            for name in path.split(b"/") if path else ():
                 below = directory.rows[name][5]
-                directory = self._load(directory, name, below) if isinstance(below, int) else below
-
-    def _changed_rows(self, cache: StatCache) -> "Iterator[int]":
-        fresh, stats, size = self._fresh, cache.stats, STAT_SIZE
-        for start in range(0, cache.row_count, _STRIDE):
-            stretch = slice(start * size, (start + _STRIDE) * size)
-            if fresh[stretch] == stats[stretch]:
-                continue
-            for row in range(start, min(start + _STRIDE, cache.row_count)):
-                if fresh[row * size : (row + 1) * size] != stats[row * size : (row + 1) * size]:
-                    yield row
-        yield from self._moved
+                assert below is not None
+                directory = below if isinstance(below, Directory) else self._load(directory, name, below)
 
     def _below(self, directory: Directory) -> "Iterator[Directory]":
         """The directories below that are loaded; all of them in a full scan."""
         for name, row in list(directory.rows.items()):
             below = row[5]
-            if self._full and isinstance(below, int):
+            if self._full and below is not None and not isinstance(below, Directory):
                 below = self._load(directory, name, below)
                 below.listing = True
             if isinstance(below, Directory):
@@ -509,9 +542,9 @@ class Scan:
             self._new(directory, name).size = self.entries.size_of(file_stat)
         else:
             below = row[5]
-            if isinstance(below, int):
+            assert below is not None
+            if not isinstance(below, Directory):
                 below = self._load(directory, name, below)
-            assert isinstance(below, Directory)
             below.listing = True
 
     def _staged_commit(self, path: bytes) -> "str | None":
@@ -573,49 +606,97 @@ class Scan:
 
     def tables(self, top: Directory, generation: int) -> StatCache:
         """The cache of this scan; ids of loaded directories are in their parents' rows."""
-        tables = Tables()
-        # Of a directory that is not loaded, and its siblings up to the next loaded one: [first, end).
-        stack: "list[tuple[Directory | int, tuple[int, int] | int | None]]" = [(top, None)]
-        while stack:
-            directory, mark = stack.pop()
-            if isinstance(directory, int):
-                assert self.cache is not None and isinstance(mark, int)
-                tables.copy(self.cache, directory, mark)
-            elif isinstance(mark, tuple):
-                tables.end_dir(mark, len(directory.rows), directory.ignored)
-            else:
-                stack.append((directory, tables.begin_dir()))
-                below: "list[tuple[Directory | int, int | None]]" = []
-                names = sorted(directory.rows)
-                rows = [directory.rows[name] for name in names]
-                prefix = directory.path + b"/" if directory.path else b""
-                tables.add_rows([prefix + name for name in names] if directory is not top else [b""], rows)
-                for row in rows:
-                    sub = row[5]
-                    if isinstance(sub, int):
-                        assert self.cache is not None
-                        beside = bool(below) and below[-1][1] == sub
-                        first = below.pop()[0] if beside else sub
-                        below.append((first, sub + self.cache.span(sub)))
-                    elif sub is not None:
-                        below.append((sub, None))
-                stack += reversed(below)
-        return tables.finish(
+        cache = self.cache
+        _, id, size, root_stat, _, root = top.rows[b""]
+        assert isinstance(root, Directory)
+        watched = self.rules.watched(sure=not (self._full and self.pending_count))
+        tables = StatCache(
+            None if cache is None else cache.base,
+            0,
+            root=id,
+            root_stat=root_stat,
+            root_size=size,
             tracked=self.rules.digest,
             generation=generation,
-            watched=self.rules.watched(sure=not (self._full and self.pending_count)),
-            absent=self._absent(tables),
+            watched=[path for path, _ in watched],
+            watch_stats=b"".join(stat for _, stat in watched),
+            absent=(),
+            next_row=self.next_row,
         )
+        tables.top = self._stored(tables, root)
+        tables.set_absent(self._absent(tables), cache)
+        return tables
 
-    def _absent(self, tables: Tables) -> "list[bytes]":
+    def _stored(self, tables: StatCache, root: Directory) -> StoredDirectory:
+        """The loaded directories as the cache has them, made from the last one on."""
+        made: "dict[Directory, Handle]" = {}
+        directories = [root]
+        for directory in directories:
+            directories += [row[5] for row in directory.rows.values() if isinstance(row[5], Directory)]
+        for directory in reversed(directories):
+            rows = sorted(directory.rows.items())
+            below = [row[5] for _, row in rows if row[5] is not None]
+            handles: "list[Handle]" = [made[one] if isinstance(one, Directory) else one for one in below]
+            stored = directory_of(rows, handles, directory.ignored)
+            if directory.stored is not None:
+                tables.add_totals(stored, directory.stored)
+            else:
+                tables.totals(stored)
+            made[directory] = stored
+        return made[root]  # type: ignore[return-value]
+
+    def _absent(self, tables: StatCache) -> "Sequence[bytes]":
         """The tracked paths that are not on disk."""
         cache = self.cache
-        if not self._reshaped and not self._full:
-            assert cache is not None
-            return list(cache.absent)
-        tracked = set(self.rules.tracked)
-        if not self._full:
-            assert cache is not None
-            tracked.update(cache.absent, compress(cache.paths, cache.flags.translate(_IS_TRACKED)))
-        flags = b"".join(tables.flags).translate(_IS_TRACKED)
-        return sorted(tracked.difference(compress(tables.paths, flags)))
+        if cache is None or self._full:
+            tracked = set(self.rules.tracked)
+            rows = tables.rows()
+            return sorted(tracked.difference(path for path, directory, row in rows if _is_tracked(directory, row)))
+        if not self._reshaped:
+            return cache.absent
+        went, came = _tracked_moves(cache, tables)
+        return sorted(set(cache.absent).union(went).difference(came))
+
+
+def _is_tracked(directory: StoredDirectory, row: int) -> bool:
+    return directory.flags[row : row + 1] == YES
+
+
+def _with_those_above(path: bytes) -> "Iterator[bytes]":
+    """A path, and the directories on the way to it."""
+    while path:
+        yield path
+        path = path.rpartition(b"/")[0]
+
+
+def _tracked_moves(before: StatCache, after: StatCache) -> "tuple[list[bytes], list[bytes]]":
+    """The tracked paths that have rows only before, and only after. What both share is not read."""
+    went: "list[bytes]" = []
+    came: "list[bytes]" = []
+    stack: "list[tuple[bytes, Handle | None, Handle | None]]" = [(b"", before.top, after.top)]
+    while stack:
+        prefix, old, new = stack.pop()
+        olds, old_below = _tracked_rows(before, prefix, old)
+        news, new_below = _tracked_rows(after, prefix, new)
+        went += olds - news
+        came += news - olds
+        for path in old_below.keys() | new_below.keys():
+            old, new = old_below.get(path), new_below.get(path)
+            if old is not new and old != new:
+                stack.append((path + b"/", old, new))
+    return went, came
+
+
+def _tracked_rows(
+    cache: StatCache, prefix: bytes, handle: "Handle | None"
+) -> "tuple[set[bytes], dict[bytes, Handle]]":
+    """The tracked paths in a directory, and the directories in it."""
+    rows: "set[bytes]" = set()
+    below: "dict[bytes, Handle]" = {}
+    if handle is not None:
+        for name, _, _, _, _, flag, child in cache.directory(handle).items():
+            if flag == YES:
+                rows.add(prefix + name)
+            if child is not None:
+                below[prefix + name] = child
+    return rows, below
