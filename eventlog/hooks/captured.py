@@ -10,6 +10,7 @@ import time
 
 from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, object_of
 from eventlog.agents.kit.spec import FrozenRecord
+from eventlog.agents.kit.tools import ANY, EDITS
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
@@ -114,6 +115,7 @@ class DirectoryCapture:
         self._notes = notes
         self._starter = starter
         self._by = by
+        self._taken: "Capture | None" = None
         self._budget_s = BUDGET_S[context.call.moment] * context.patience
         self._deadline = starter.wait_until = context.began_s + self._budget_s
 
@@ -135,6 +137,7 @@ class DirectoryCapture:
                 checkpoint = state.read_checkpoint(layout, key)
                 closing = closing_of(self._context, checkpoint, self._by)
                 result = self._capture(blobs, pack, checkpoint, closing)
+                self._taken = result.capture
                 events = self._writer.moved(events, pack)
                 self._store_later(result.capture)
                 files = self._files(result, checkpoint, blobs, pack)
@@ -151,6 +154,9 @@ class DirectoryCapture:
             if captured is None:
                 raise
             self._context.note(error)
+        finally:
+            if self._taken is not None:
+                self._taken.close()
         assert captured is not None
         return captured
 
@@ -183,6 +189,7 @@ class DirectoryCapture:
             "deadline": self._deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
             "deferral": Deferral(self._context.named()),
+            "scope": self._scope(checkpoint, closing),
         }
         previous, switched = checkpoint.tree, None
         try:
@@ -202,6 +209,28 @@ class DirectoryCapture:
         return CaptureResult(
             capture=captured, previous=previous, switched=switched, closing=closing, under_way=under_way
         )
+
+    def _scope(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> "frozenset[bytes] | None":
+        """The paths at which the capture after an edit tool looks; None where it looks at all.
+
+        It looks at all where somebody else may have changed something that is to be told from this edit: a
+        tool that may change anything runs beside it, or ended without a capture, or a turn is closed.
+        """
+        call = self._call
+        if call.moment != TOOL or call.kind != EDITS or closing is not None or call.unheard:
+            return None
+        if checkpoint.keeps is not checkpoint.tree_keeps or call.session in checkpoint.passed:
+            return None
+        if state.is_another_turn(checkpoint, call):
+            return None
+        layout = self._context.layout
+        assert call.session is not None and call.turn is not None
+        if state.has_ended(layout, call.session, call.turn):
+            return None  # the last capture after the end of a turn is that of its end
+        others = state.running(layout, self._directory.key, checkpoint)
+        if any(tool.kind == ANY or tool.late or tool.dead for tool in others if tool.cause != call.cause):
+            return None
+        return frozenset(self._context.named()) or None
 
     def _keeps_ignored(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
         """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""
@@ -364,7 +393,7 @@ class DirectoryCapture:
             "keep_ignored": result.switched,
             **capture.facts(),
             **(of_turn or {}),
-            "capture": {**facts, **capture.deferred_facts()} or None,
+            "capture": {**facts, **_scope_facts(capture), **capture.deferred_facts()} or None,
         }
         return {
             **event,
@@ -415,6 +444,15 @@ def has_ignored_values(context: "HookContext") -> bool:
     """Whether files with settings are kept that git ignores."""
     directory = context.directory
     return directory is not None and os.path.exists(context.layout.live(f"{directory.key}.kept"))
+
+
+def _scope_facts(capture: "Capture") -> "dict[str, object]":
+    """The paths at which a capture looked, where that was not all of them (docs/certainty.md §1)."""
+    if capture.scoped is None:
+        return {}
+    from eventlog.base.paths import path_text
+
+    return {"scope": [path_text(path) for path in capture.scoped]}
 
 
 def is_of_capture(event: Event) -> bool:

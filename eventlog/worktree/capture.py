@@ -105,6 +105,10 @@ class Capture:
         self.deferred: "list[DeferredEntries]" = []  # files whose contents are to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # those deferred by this capture and not held by git
 
+    def close(self) -> None:
+        """Give back the stat cache that it reads; nothing more can be asked then."""
+        self._tables.close()
+
     def facts(self) -> "dict[str, object]":
         """The facts of a snapshot about the directory, apart from its tree; None where one does not apply."""
         return {
@@ -273,6 +277,10 @@ def capture(
                 raise
             # A part of it is damaged, or its tables contradict each other.
             return scan_with(None, None)
+    except BaseException:
+        if loaded is not None:
+            loaded[0].close()
+        raise
     finally:
         entries.close()
 

@@ -183,6 +183,11 @@ class StatCache:
             self._absent = self.base.absent
         return self._absent
 
+    def close(self) -> None:
+        """Close the file of the base, which is otherwise closed with the last reader of it."""
+        if self.base is not None and self.base.file is not None:
+            self.base.file.close()
+
     def set_absent(self, absent: "Sequence[bytes]", last: "StatCache | None") -> None:
         """Args: last: the cache before; what it shares with this one is not written again."""
         is_same = last is not None and last.base is self.base and list(absent) == list(last.absent)
