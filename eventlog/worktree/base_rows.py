@@ -29,6 +29,7 @@ HEAD = Struct("<4sHH16s16s16s16s32s36sQQIIIIIQQ")
 DIGEST_SIZE = 16
 BLOCK_SIZE = 16 << 10
 _BLOCKS_KEPT = 64
+_DIRECTORIES_KEPT = 64
 # first row, rows, own bytes of a path, where its paths begin, names left out, and the totals
 _DIR = Struct("<IIIQI8I")
 _DIRS_AT_ONCE = 128
@@ -55,6 +56,7 @@ class BaseRows:
         self._starts = starts
         self._watch_at = offset
         self._paths_at = offset + watched * STAT_SIZE
+        self._directories: "dict[int, StoredDirectory]" = {}
         self._names = self._paths_at + self._paths_size, names_size
         self.size = sum(self._names)
 
@@ -92,6 +94,14 @@ class BaseRows:
 
     def directory(self, number: int) -> StoredDirectory:
         """The rows of a directory."""
+        directory = self._directories.get(number)
+        if directory is None:
+            if len(self._directories) >= _DIRECTORIES_KEPT:
+                self._directories.clear()
+            directory = self._directories[number] = self._read_directory(number)
+        return directory
+
+    def _read_directory(self, number: int) -> StoredDirectory:
         first, count, prefix, start, ignored, *totals = self.entry(number)
         paths = self._paths(start, self._paths_end(number + 1), count)
         if count > totals[ROWS] or len(paths) != count:
