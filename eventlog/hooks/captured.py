@@ -139,7 +139,7 @@ class DirectoryCapture:
                 result = self._capture(blobs, pack, checkpoint, closing)
                 self._taken = result.capture
                 events = self._writer.moved(events, pack)
-                self._store_later(result.capture)
+                self._store_later(result.capture, checkpoint)
                 files = self._files(result, checkpoint, blobs, pack)
                 pack.flush()
                 ends = self._ends(result, checkpoint)
@@ -244,13 +244,19 @@ class DirectoryCapture:
                 checkpoint.keeps = wanted
         return checkpoint.keeps
 
-    def _store_later(self, capture: "Capture") -> None:
-        """Make sure that some process stores the contents that the tree lacks."""
+    def _store_later(self, capture: "Capture", checkpoint: CaptureCheckpoint) -> None:
+        """Make sure that some process stores the contents that the tree lacks, and finishes a first capture
+        for which a hook has too little time."""
         from eventlog.hooks import deferred_lists
 
         layout, root, starter = self._context.layout, self._directory.root, self._starter
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
+            if capture.pending_count and (checkpoint.tree is None or capture.rules_left):
+                from eventlog.hooks import unfinished
+
+                unfinished.note(layout, self._directory.key, root)
+                is_open = True
             if starter.start is None or not is_open:
                 return
             if capture.new_deferred or not deferred_lists.is_being_done(self._context.fs, layout):

@@ -338,9 +338,12 @@ class _Storing:
             statcache.save(fs, layout, key, healed)
         except statcache.Unusable as error:
             raise Corruption(path, "it cannot be read; the next capture makes it anew") from error
+        finally:
+            cache.close()
         reloaded = statcache.load(fs, layout, key)
         if reloaded is None or reloaded.root != healed.root:
             raise Corruption(path, "it could not be replaced; the next capture makes it anew")
+        reloaded.close()
         return True
 
     def _heal_checkpoint(

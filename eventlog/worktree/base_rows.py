@@ -291,7 +291,10 @@ class OpenFile:
             self._fs.close(fd)
 
     def __del__(self) -> None:
-        self.close()
+        try:
+            self.close()
+        except OSError:
+            pass  # somebody has closed all descriptors
 
 
 def decode_base(

@@ -31,7 +31,7 @@ from eventlog.worktree.userfiles import UserFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from eventlog.base.fs import FileSystem
     from eventlog.base.layout import Layout
@@ -71,6 +71,8 @@ class Capture:
         "read_files",
         "root",
         "root_mode",
+        "rules_left",
+        "save",
         "scoped",
         "skipped",
         "submodules",
@@ -90,6 +92,7 @@ class Capture:
         self.dirs = totals[stored_rows.DIRS] - 1
         self.submodules = totals[stored_rows.SUBMODULES]
         self.ignored_count = totals[stored_rows.IGNORED]  # names that were left out because git ignores them
+        self.save: "Callable[[], None]" = lambda: None  # the stat cache, after all that it names
         self.scoped: "tuple[bytes, ...] | None" = None  # the paths that were looked at, where not all were
         self.kept_ignored = _kept_in(tables)  # files that git ignores and that are kept all the same
         self.read_files = scan.entries.read_files
@@ -97,6 +100,7 @@ class Capture:
         self.partial = bool(scan.pending_count) or scan.rules.warning is not None
         self.pending = tuple(scan.pending)  # some of the paths that were not reached in time
         self.pending_count = scan.pending_count
+        self.rules_left = scan.rules_left  # there was no time to read what git tracks
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # paths that exist and were not captured, and why
         self.changes: "list[CapturedChange]" = []  # since the previous tree, in order of paths
@@ -189,6 +193,7 @@ def capture(
     may_fork: bool = False,
     deferral: "Deferral | None" = None,
     scope: "Collection[bytes] | None" = None,
+    saves: bool = True,
 ) -> Capture:
     """Capture the working directory `root`; its tree and all that is new in it are durable on return.
 
@@ -208,6 +213,7 @@ def capture(
         scope: look at these paths and the directories on the way to them; the rest is as it was at the last
             capture. For a caller whose `previous` is the tree of that; else everything is looked at, as it
             is where these paths change the rules of what is captured. `Capture.scoped` says which it was.
+        saves: save the stat cache; else `Capture.save` does.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
     path = os.fsencode(os.path.realpath(root))
@@ -253,8 +259,10 @@ def capture(
         writer.flush()
         if tables is not known_rows:
             # After the flush: what the cache names is durable before the cache exists.
-            statcache.save(fs, layout, key, tables)
+            if saves:
+                statcache.save(fs, layout, key, tables)
         result = Capture(tables, scan, path, lists)
+        result.save = lambda: statcache.save(fs, layout, key, tables)
         result.root_mode = mode if blobs.modes and mode != 0o755 else None
         result.scoped = None if scope is None else tuple(sorted(scope))
         _left_out(result, blobs, tables, lists, size_max)

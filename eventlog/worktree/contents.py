@@ -32,12 +32,14 @@ class Deferral:
 
     Args:
         named: paths whose contents are read first: those that the hook's tool has named.
+        bytes_max: of all that is read.
     """
 
-    __slots__ = ("named",)
+    __slots__ = ("bytes_max", "named")
 
-    def __init__(self, named: "Collection[bytes]" = ()) -> None:
+    def __init__(self, named: "Collection[bytes]" = (), bytes_max: int = CALL_BYTES_MAX) -> None:
         self.named = frozenset(named)
+        self.bytes_max = bytes_max
 
 
 class UnreadFile:
@@ -72,7 +74,7 @@ class ContentReader:
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
-        self._bytes_left = CALL_BYTES_MAX
+        self._bytes_left = deferral.bytes_max
         self.new: "list[DeferredFile]" = []  # what this call deferred, in the order of reading
 
     def take(self, files: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, ReadEntry | None]]":

@@ -7,6 +7,7 @@ last capture hold for every name that it included. Belongs to one scan. On the h
 """
 
 import os
+import time
 
 from blake3 import blake3
 
@@ -33,6 +34,15 @@ OWN_IGNORE_FILE = b".locusignore"  # at the root only
 
 # Files on other file systems have other clocks: how much older than the probe they must be.
 _OTHER_CLOCK_NS = 2_000_000_000
+
+
+# Reading git's index takes about this long for each byte of it.
+_INDEX_S_PER_BYTE = 4e-8
+_INDEX_SIZE_READ = 1 << 20  # a smaller one is always read
+
+
+class TooLate(Exception):
+    """What git tracks has changed, and there is no time to read that."""
 
 
 class TreeRules:
@@ -110,6 +120,8 @@ class TreeRules:
         if not changed:
             self._set_tracked(dict.fromkeys(cache.absent))
             return False
+        if not self.index_fits():
+            raise TooLate
         # Git rewrites its index for many reasons; what matters is which paths are in it.
         index = {self._index: self._proof(self._index)}
         self._ask_tracked()
@@ -121,6 +133,16 @@ class TreeRules:
             {path: self._git_tracked[path] for path in cache.absent if path in self._git_tracked}
         )
         return False
+
+    def index_fits(self) -> bool:
+        """Whether there is time to read git's index before the deadline."""
+        if self._deadline is None or self._repository is None:
+            return True
+        try:
+            size = os.stat(self._index).st_size
+        except OSError:
+            return True
+        return time.monotonic() + size * _INDEX_S_PER_BYTE < self._deadline or size < _INDEX_SIZE_READ
 
     def prepare_full(self) -> None:
         """Ask git everything anew; when it cannot be asked, `warning` says so."""

@@ -2,7 +2,8 @@
 
 A scan begins with the rows of the stat cache and replaces those that the disk contradicts. In a *quick* scan
 only directories whose own stat differs are listed; a *full* one, after a change of what git tracks or
-ignores, lists all. It goes through directories level by level, so that one question to git covers a level.
+ignores, lists all. It goes through some hundred directories at a time, so that one question to git covers
+them all.
 
 Used by `worktree.capture` only; one scan belongs to one thread. On the hook path.
 """
@@ -20,7 +21,7 @@ from eventlog.worktree.changes import EMPTY_TREE
 from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
 from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
-from eventlog.worktree.rules import IGNORE_FILE, TreeRules
+from eventlog.worktree.rules import IGNORE_FILE, TooLate, TreeRules
 from eventlog.worktree.stat_all import PENDING_SHOWN, compare_all, is_late
 from eventlog.worktree.stored_rows import (
     MISSING, SUBMODULES, UNPROVEN, StatCache, StoredDirectory, directory_of, pack_stat,
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 
 _STRIDE = 256  # names between two readings of the clock
-_LEVEL = 256  # directories listed before their names are read, so that time never goes into lists alone
+# Directories listed before their names are read, and names examined before what is below them: so that time
+# never goes into one of these alone.
+_LEVEL, _NAMES = 256, 1_024
 # Of the time of a full look this share is left to read what it finds, if the look takes that long.
 _READING_SHARE = 0.25
 
@@ -89,6 +92,7 @@ class Scan:
         # Names to read, by the path of their directory; of the root by None.
         self._suspects: "dict[bytes | None, set[bytes]]" = {}
         self.next_row = 0  # where the next full look begins
+        self.rules_left = False  # there was no time to read what git tracks
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
@@ -177,9 +181,19 @@ class Scan:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""
         try:
             return self.rules.differ()
+        except TooLate:
+            self._put_off_rules()
+            return False
         except GitFailed as error:
             self.rules.give_up(str(error))
             return False
+
+    def _put_off_rules(self) -> None:
+        """Leave what git tracks to a capture with more time; whether rows follow from it is not known."""
+        self.rules_left = True
+        self._leave([b".git/index"])
+        if self.cache is not None:
+            self.rules.keep_watched()
 
     # -- the scan ------------------------------------------------------------------------------
 
@@ -189,21 +203,25 @@ class Scan:
         Args: trusts_ids: whether the contents that the cache names are known to be in the store.
         Raises: RulesChanged, only when not `full`.
         """
+        if full and not self.rules.index_fits() and (self.cache is None or trusts_ids):
+            self._put_off_rules()
+            full = self.cache is None
+            self._deadline = 0.0  # nothing can be read without it
         self._full = full
         self._trusts_ids = trusts_ids
         self._unread, self._held = [], []
         top = Directory(None, b"")
         root = self._load_root(top) if self.cache is not None else self._new(top, b"")
-        if full:
+        if full and not self.rules_left:
             self.rules.prepare_full()
         root.listing = full or b"" in top.suspects
         if not full:
             self._reach_changes(root)
-        level = [root]
-        while level:
-            for start in range(0, len(level), _LEVEL):
-                self._level(level[start : start + _LEVEL])
-            level = [below for directory in level for below in self._below(directory)]
+        waiting = [root]
+        while waiting:
+            level = self._next_level(waiting)
+            self._level(level)
+            waiting += [below for directory in level for below in self._below(directory)]
         if self.contents is not None and self._held:
             assert self.rules.held is not None
             self._put_held(self.contents, self.rules.held)
@@ -277,6 +295,16 @@ class Scan:
             if isinstance(below, Directory):
                 yield below
 
+    def _next_level(self, waiting: "list[Directory]") -> "list[Directory]":
+        """Take some directories: enough for one question to git, few enough that what is found in them is
+        read, and listed in its turn, before the time is over."""
+        level: "list[Directory]" = []
+        names = 0
+        while waiting and len(level) < _LEVEL and names < _NAMES:
+            level.append(waiting.pop())
+            names += len(level[-1].suspects)
+        return level
+
     def _level(self, level: "list[Directory]") -> None:
         to_read: "list[tuple[Directory, bytes]]" = []
         unclear: "list[tuple[Directory, bytes, bool]]" = []
@@ -288,6 +316,7 @@ class Scan:
             else:
                 self._list(directory, to_read, unclear)
         to_read += self._without_ignored(unclear)
+        to_read.sort(key=lambda one: one[1] != IGNORE_FILE)  # stable: first what decides about the others
         for directory, name in to_read:
             if is_late(self._deadline):
                 self._leave([join(directory, name)])
@@ -440,7 +469,7 @@ class Scan:
             if path in hidden:
                 directory.ignored += 1
                 if name == IGNORE_FILE:
-                    self._rules_changed()
+                    self._rules_changed(directory)
                     self.rules.watch(path)
                 continue
             if path in kept_out:
@@ -464,7 +493,7 @@ class Scan:
     def _read_name(self, directory: Directory, name: bytes) -> None:
         """Put the row of a name."""
         if name == IGNORE_FILE:
-            self._rules_changed()
+            self._rules_changed(directory)
         if name in directory.refused:
             self._put(directory, name, self.entries.refused(directory.refused[name]))
             return
@@ -577,12 +606,13 @@ class Scan:
 
     def _forget(self, directory: Directory, name: bytes) -> None:
         if name == IGNORE_FILE:
-            self._rules_changed()
+            self._rules_changed(directory)
         del directory.rows[name]
         self._reshaped = True
 
-    def _rules_changed(self) -> None:
-        if not self._full:
+    def _rules_changed(self, directory: Directory) -> None:
+        """An ignore file of a directory decides about names below it, which may have rows."""
+        if not self._full and directory.stored is not None and directory.stored.names:
             raise RulesChanged
 
     def _leave(self, paths: "list[bytes]") -> None:
@@ -609,7 +639,9 @@ class Scan:
         cache = self.cache
         _, id, size, root_stat, _, root = top.rows[b""]
         assert isinstance(root, Directory)
-        watched = self.rules.watched(sure=not (self._full and self.pending_count))
+        # Of a first scan that is not finished each row follows from the rules; the others have none yet.
+        is_sure = not self.pending_count or not self._full or (cache is None and not self.rules_left)
+        watched = self.rules.watched(sure=is_sure)
         tables = StatCache(
             None if cache is None else cache.base,
             0,

@@ -77,8 +77,8 @@ def load_any(
     return decode_overlay(data, cache.base) or cache, options
 
 
-def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> StatCache:
-    """Replace the last cache with this one; a full disk only costs time later. The cache as it is stored.
+def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> None:
+    """Replace the last cache with this one; a full disk only costs time later.
 
     Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because the
     files are derived: these, the last ones, or none in between are all true. Raises: Unusable.
@@ -89,9 +89,8 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Sta
         fits = size <= _OVERLAY_SIZE + cache.base.size // _OVERLAY_SHARE
         if fits or (cache.base.size > _BASE_SIZE and size < cache.base.size // _BASE_SHARE):
             _write_overlay(fs, layout, key, overlay)
-            return cache
+            return
     _write_base(fs, layout, key, encode_base(cache, key))
-    return cache
 
 
 def _write_base(fs: FileSystem, layout: Layout, key: CacheKey, data: bytes) -> None:
@@ -160,7 +159,15 @@ def fold(fs: FileSystem, layout: Layout, store_id: bytes, worktree: bytes) -> bo
         _write_base(fs, layout, key, encode_base(cache, key))
     except Unusable:
         return False
+    finally:
+        cache.close()
     return True
+
+
+def fold_all(fs: FileSystem, layout: Layout, store_id: bytes) -> int:
+    """The same of all working directories; how many were folded."""
+    worktrees = filter(None, map(parse_statcache, fs.listdir(layout.directory(STATCACHE_DIR))))
+    return sum(fold(fs, layout, store_id, bytes.fromhex(worktree)) for worktree in worktrees)
 
 
 def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
