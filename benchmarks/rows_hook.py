@@ -207,10 +207,10 @@ class Desk:
         shutil.rmtree(f"{self.root}/.locus")
         run([*locus(), "init"], cwd=self.root)
         took = self.said("UserPromptSubmit", prompt="Look at the parser")
-        self.settle(took)
+        self.wait_until_stored(took)
         return took
 
-    def settle(self, took: float = 0.0) -> None:
+    def wait_until_stored(self, took: float = 0.0) -> None:
         """Wait until the contents of a call that took so long are stored."""
         start = time.perf_counter()
         live = f"{self.root}/.locus/live"

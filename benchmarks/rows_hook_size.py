@@ -1,4 +1,4 @@
-"""What one tool call costs by the size of the repository: every process that it starts, and the first prompt."""
+"""What one tool call costs by the size of the repository, with every process, and the first prompt."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class GitLine:
         self.root = f"{directory}/theirs"
         shutil.copytree(tree, self.root, ignore=shutil.ignore_patterns(".git", ".locus", ".claude"))
         run([git(), "init", "-q", self.root])
-        identity = {f"GIT_{who}_{what}": "bench" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        identity = {
+            f"GIT_{who}_{what}": "bench" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+        }
         self._index = f"{directory}/private-index"
         self._environment = environment() | identity | {"GIT_INDEX_FILE": self._index}
         self._rng = Random(1)
@@ -81,7 +83,12 @@ class GitLine:
         line = f"cat >/dev/null; {git()} add -A && {git()} commit-tree -m t $({git()} write-tree)"
         start = time.perf_counter()
         subprocess.run(
-            ["sh", "-c", line], cwd=self.root, env=self._environment, check=True, input=b"{}", capture_output=True
+            ["sh", "-c", line],
+            cwd=self.root,
+            env=self._environment,
+            check=True,
+            input=b"{}",
+            capture_output=True,
         )
         return time.perf_counter() - start
 
@@ -102,7 +109,7 @@ class _Place:
     def __init__(self, bench: Bench, files: int) -> None:
         directory = bench.new_directory(f"hook-{files}")
         self.desk = SizedDesk(directory, bench.seed, files)
-        self.desk.settle()
+        self.desk.wait_until_stored()
         self.plain, self.line = PlainPython(directory), GitLine(directory, self.desk.root)
 
 

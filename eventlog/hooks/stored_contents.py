@@ -33,11 +33,11 @@ from eventlog.log.retained import CONTENT
 from eventlog.replay.git_contents import GitContents
 from eventlog.secrets import admission, redaction
 from eventlog.worktree import healing, statcache
-from eventlog.worktree.stored_rows import SKIPPED as SKIPPED_ROWS
 from eventlog.worktree.capture import probe_of
 from eventlog.worktree.entries import unreadable_text
 from eventlog.worktree.healing import Content
 from eventlog.worktree.kept_ignored import is_kept
+from eventlog.worktree.rows import SKIPPED_COUNT, UNPROVEN, Unusable, pack_stat
 from eventlog.worktree.staging import is_as_listed, open_below
 from eventlog.worktree.tracked_contents import TrackedFiles
 from eventlog.worktree.userfiles import UserFiles
@@ -190,7 +190,7 @@ class _Storing:
             and file_stat.st_ctime_ns < self._now
             and file_stat.st_dev == self._device
         ):
-            self._proofs[row.path] = statcache.pack_stat(file_stat)
+            self._proofs[row.path] = pack_stat(file_stat)
 
     def _blobs(self) -> BlobStore:
         return BlobStore(
@@ -246,7 +246,7 @@ class _Storing:
             data = None
             if error.errno in _UNREADABLE:
                 reason = self._unreadable[row.path] = unreadable_text(error)
-                self._proofs[row.path] = statcache.UNPROVEN
+                self._proofs[row.path] = UNPROVEN
             elif error.errno in _MOVED:
                 reason = _GONE
             else:
@@ -333,10 +333,12 @@ class _Storing:
             healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
             writer.flush()
             if healed is None:
-                return all(directory.id(row) != sentence for _, directory, row in cache.special(SKIPPED_ROWS))
+                return all(
+                    directory.id(row) != sentence for _, directory, row in cache.special(SKIPPED_COUNT)
+                )
             key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
             statcache.save(fs, layout, key, healed)
-        except statcache.Unusable as error:
+        except Unusable as error:
             raise Corruption(path, "it cannot be read; the next capture makes it anew") from error
         finally:
             cache.close()

@@ -6,11 +6,11 @@ resumed, its transcript is read anew; its events keep their ids (I8). Foreign fi
 of processes may sweep beside hooks.
 """
 
-from eventlog.base import activity, identity
+from eventlog.base import activity
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.hooks import state
-from eventlog.worktree import statcache
+from eventlog.worktree import statcache_upkeep
 
 AGE_S_MIN = 24 * 3600
 NOTICE_AGE_S_MIN = 30 * AGE_S_MIN  # no prompt came, or its agent has no hooks here
@@ -21,8 +21,7 @@ _NAME_SIZE = 16
 
 def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
     """Remove them; the removed paths. Raises: OSError when a directory cannot be listed."""
-    removed = statcache.sweep(fs, layout, age_s_min=AGE_S_MIN)
-    statcache.fold_all(fs, layout, identity.read(fs, layout).store_id)
+    removed = statcache_upkeep.sweep(fs, layout, age_s_min=AGE_S_MIN)
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except FileNotFoundError:

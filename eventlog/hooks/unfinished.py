@@ -1,8 +1,9 @@
 """First captures that take longer than a hook may, finished by the process beside the hooks.
 
 `live/<worktree>.unfinished` names the directory. The process captures it without a deadline and without
-reading a content, and saves the stat cache under the lock of the directory, so that the next hook goes on from
-it. It records nothing: a capture belongs to the moment of a hook. Derived (I22). Noting is on the hook path.
+reading a content, and saves the stat cache under the lock of the directory, so that the next hook goes on
+from it. It records nothing: a capture belongs to the moment of a hook. Derived (I22). Noting is on the hook
+path.
 """
 
 import os
@@ -23,7 +24,9 @@ _LOCK_TIMEOUT_S = 60.0
 
 def note(layout: Layout, worktree: str, root: str) -> None:
     """Note that the first capture of a directory is to be finished. Raises: OSError."""
-    fd = os.open(layout.live(worktree + SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = os.open(
+        layout.live(worktree + SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         os.write(fd, os.fsencode(root))
     finally:

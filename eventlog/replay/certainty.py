@@ -151,7 +151,7 @@ def is_capture(event: Fields) -> bool:
 
 
 def is_full(event: Fields) -> bool:
-    """The same of a capture that looked at the whole directory, or was to: not only at the files of an edit."""
+    """The same of a capture of the whole directory, or one that failed: not of the files of an edit."""
     return is_capture(event) and not scope_of(event)
 
 

@@ -19,8 +19,8 @@ from eventlog.base.layout import Layout
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State
 from eventlog.worktree import statcache
 from eventlog.worktree.capture import probe_of
+from eventlog.worktree.rows import UNPROVEN, StatCache, Unusable, directory_of, pack_stat
 from eventlog.worktree.statcache import CacheKey
-from eventlog.worktree.stored_rows import UNPROVEN, StatCache, Unusable, directory_of, pack_stat
 
 # Options of a cache that a plan wrote; those of a capture are a digest.
 _OF_PLANS = bytes(16)

@@ -19,14 +19,14 @@ from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text, tree_id
 from eventlog.blobs.tree import FILES, SKIPPED, encode_tree
 from eventlog.secrets.redaction import IGNORED
-from eventlog.worktree import git, statcache, stored_rows
+from eventlog.worktree import git, rows, statcache
 from eventlog.worktree.changes import CapturedChange, changes_between
 from eventlog.worktree.contents import CONTENT_SIZE_MAX, ContentReader, Lists
 from eventlog.worktree.entries import Entries, reason_texts
+from eventlog.worktree.rows import StatCache, Unusable
 from eventlog.worktree.rules import TreeRules
 from eventlog.worktree.scan import RulesChanged, Scan
 from eventlog.worktree.statcache import CacheKey
-from eventlog.worktree.stored_rows import StatCache, Unusable
 from eventlog.worktree.userfiles import UserFiles
 
 TYPE_CHECKING = False
@@ -87,11 +87,11 @@ class Capture:
         self._path = path
         self._tracked: "TrackedRows | None" = None
         totals = tables.totals(tables.top)
-        self.files = totals[stored_rows.FILES]
-        self.symlinks = totals[stored_rows.LINKS]
-        self.dirs = totals[stored_rows.DIRS] - 1
-        self.submodules = totals[stored_rows.SUBMODULES]
-        self.ignored_count = totals[stored_rows.IGNORED]  # names that were left out because git ignores them
+        self.files = totals[rows.FILE_COUNT]
+        self.symlinks = totals[rows.LINK_COUNT]
+        self.dirs = totals[rows.DIR_COUNT] - 1
+        self.submodules = totals[rows.SUBMODULE_COUNT]
+        self.ignored_count = totals[rows.IGNORED_COUNT]  # names that were left out because git ignores them
         self.save: "Callable[[], None]" = lambda: None  # the stat cache, after all that it names
         self.scoped: "tuple[bytes, ...] | None" = None  # the paths that were looked at, where not all were
         self.kept_ignored = _kept_in(tables)  # files that git ignores and that are kept all the same
@@ -153,7 +153,7 @@ class Capture:
         """Path → id of the content of each kept ignored file that has one."""
         return {
             path: directory.id(row)
-            for path, directory, row in self._tables.special(stored_rows.KEPT_FILES)
+            for path, directory, row in self._tables.special(rows.KEPT_COUNT)
             if directory.kind(row) in FILES
         }
 
@@ -257,10 +257,9 @@ def capture(
         tables = _tables(scan, generation, scope)
         mode = os.stat(path).st_mode & 0o755
         writer.flush()
-        if tables is not known_rows:
+        if saves and tables is not known_rows:
             # After the flush: what the cache names is durable before the cache exists.
-            if saves:
-                statcache.save(fs, layout, key, tables)
+            statcache.save(fs, layout, key, tables)
         result = Capture(tables, scan, path, lists)
         result.save = lambda: statcache.save(fs, layout, key, tables)
         result.root_mode = mode if blobs.modes and mode != 0o755 else None
@@ -308,7 +307,7 @@ def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object
 
 
 def _kept_in(tables: StatCache) -> "frozenset[bytes]":
-    return frozenset(path for path, _, _ in tables.special(stored_rows.KEPT_FILES))
+    return frozenset(path for path, _, _ in tables.special(rows.KEPT_COUNT))
 
 
 def _withhold_kept(
@@ -319,7 +318,7 @@ def _withhold_kept(
     Args: changes: since a tree that an event names; None where there is none, and all of them are new.
     """
     changed = None if changes is None else {change.path for change in changes}
-    for path, directory, row in tables.special(stored_rows.KEPT_FILES):
+    for path, directory, row in tables.special(rows.KEPT_COUNT):
         if directory.kind(row) != SKIPPED and (changed is None or path in changed):
             captured.withhold_ignored(writer, directory.id(row), directory.size(row))
 
@@ -429,11 +428,11 @@ def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None") -> S
 
 def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
     """Note every path without its content: skipped, with its reason, or to be stored later."""
-    if not tables.totals(tables.top)[stored_rows.SKIPPED]:
+    if not tables.totals(tables.top)[rows.SKIPPED_COUNT]:
         return
     reasons = {blob_id(text.encode()): text for text in reason_texts(size_max)}
     deferred: "dict[bytes, DeferredEntries]" = {}
-    for path, directory, row in tables.special(stored_rows.SKIPPED):
+    for path, directory, row in tables.special(rows.SKIPPED_COUNT):
         id = directory.id(row)
         if id not in reasons and id not in deferred:
             text = blobs.get(id)

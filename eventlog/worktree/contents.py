@@ -9,8 +9,8 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, FILES, SKIPPED
 from eventlog.worktree.entries import TooMuch
+from eventlog.worktree.rows import Unusable, pack_stat
 from eventlog.worktree.stat_all import is_late
-from eventlog.worktree.stored_rows import Unusable, pack_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
     from eventlog.worktree.changes import CapturedChange
     from eventlog.worktree.entries import Entries, ReadEntry
-    from eventlog.worktree.stored_rows import StatCache
+    from eventlog.worktree.rows import StatCache
 
 CONTENT_SIZE_MAX = 1 << 20  # of one content that is read at once
 CALL_BYTES_MAX = 4 << 20  # of all that one call reads: hashed, scanned and compressed in 0.2 s
@@ -135,18 +135,23 @@ class ContentReader:
         if other is None:
             return None
         try:
-            found = other.find(file.path)
+            present = other.find(file.path)
         except Unusable:
             self._other = None
             return None
-        if found is None or found[0].stat(found[1]) != pack_stat(file.file_stat):
+        if present is None or present[0].stat(present[1]) != pack_stat(file.file_stat):
             return None
-        directory, row = found
+        directory, row = present
         kind, id = directory.kind(row), directory.id(row)
         if kind not in FILES or not self._entries.writer.holds(id):
             return None
         # The kind of that cache's row depends on its options: those of a plan leave out narrower modes.
-        return self._entries.kind_of(file.file_stat), id, directory.size(row), self._entries.proof(file.file_stat)
+        return (
+            self._entries.kind_of(file.file_stat),
+            id,
+            directory.size(row),
+            self._entries.proof(file.file_stat),
+        )
 
     def _defer(
         self, later: "list[tuple[UnreadFile, os.stat_result]]"

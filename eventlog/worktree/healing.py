@@ -9,7 +9,7 @@ from typing import Protocol
 
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, TreeEntry
 from eventlog.blobs.writer import BlobWriter
-from eventlog.worktree.stored_rows import StatCache, StoredDirectory
+from eventlog.worktree.rows import StatCache, StoredDirectory
 
 # The entry of a path: kind, id, size.
 Content = tuple[bytes, bytes, int]
@@ -78,10 +78,10 @@ def heal_cache(
     """
     rows: dict[bytes, dict[int, tuple[bytes, bytes, int, bytes]]] = {b"": {}}
     for path, (kind, id, size) in became.items():
-        found = cache.find(path)
-        if found is None or found[0].kind(found[1]) != SKIPPED or found[0].id(found[1]) != sentence:
+        present = cache.find(path)
+        if present is None or present[0].kind(present[1]) != SKIPPED or present[0].id(present[1]) != sentence:
             continue
-        directory, row = found
+        directory, row = present
         above = path.rpartition(b"/")[0]
         rows.setdefault(above, {})[row] = kind, id, size, proofs.get(path, directory.stat(row))
         while above:

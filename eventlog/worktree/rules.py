@@ -14,9 +14,8 @@ from blake3 import blake3
 from eventlog.worktree import git
 from eventlog.worktree.git import GitFailed
 from eventlog.worktree.kept_ignored import is_kept
-from eventlog.worktree.rows import YES
+from eventlog.worktree.rows import MISSING, UNPROVEN, YES, pack_stat
 from eventlog.worktree.stat_all import is_late
-from eventlog.worktree.stored_rows import MISSING, UNPROVEN, pack_stat
 from eventlog.worktree.userfiles import lines_of
 
 TYPE_CHECKING = False
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
     from eventlog.worktree.ignore import IgnoreFiles, Patterns
-    from eventlog.worktree.stored_rows import StatCache
+    from eventlog.worktree.rows import StatCache
 
 IGNORE_FILE = b".gitignore"
 OWN_IGNORE_FILE = b".locusignore"  # at the root only
@@ -99,7 +98,9 @@ class TreeRules:
 
     def _stats_of(self, cache: "StatCache") -> "list[bytes]":
         size = len(UNPROVEN)
-        return [cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)]
+        return [
+            cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)
+        ]
 
     def differ(self) -> bool:
         """Whether what git tracks or ignores may have changed since the cache was written.

@@ -14,31 +14,37 @@ import stat
 import time
 from itertools import compress
 
-from eventlog.blobs.ids import blob_id
-from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, all_legal
+from eventlog.blobs.tree import DIRECTORY, SKIPPED, all_legal
 from eventlog.worktree import kept_ignored
-from eventlog.worktree.changes import EMPTY_TREE
+from eventlog.worktree.changes import absent_after, absent_of
 from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
-from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
-from eventlog.worktree.rules import IGNORE_FILE, TooLate, TreeRules
-from eventlog.worktree.stat_all import PENDING_SHOWN, compare_all, is_late
-from eventlog.worktree.stored_rows import (
-    MISSING, SUBMODULES, UNPROVEN, StatCache, StoredDirectory, directory_of, pack_stat,
+from eventlog.worktree.rows import (
+    EMPTY_TREE,
+    KEPT_IGNORED,
+    LEFT_OUT_ROW,
+    NO,
+    UNPROVEN,
+    YES,
+    Directory,
+    StatCache,
+    is_another,
+    join,
+    tables_of,
 )  # fmt: skip
-from eventlog.worktree.stored_rows import SKIPPED as SKIPPED_ROWS
+from eventlog.worktree.rules import IGNORE_FILE, TooLate, TreeRules
+from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, is_late
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from eventlog.worktree.contents import ContentReader, Lists, UnreadFile
     from eventlog.worktree.databases import Databases
     from eventlog.worktree.entries import ReadEntry
     from eventlog.worktree.git_held import HeldByGit
-    from eventlog.worktree.rows import Row
-    from eventlog.worktree.stored_rows import Handle
+    from eventlog.worktree.rows import Handle, Row
 
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 
@@ -99,25 +105,20 @@ class Scan:
         self.pending: "list[bytes]" = []
         self.pending_count = 0
 
-    # -- the quick check -----------------------------------------------------------------------
-
     def nothing_changed(self) -> bool:
         """Stat every path of the cache. True when nothing has changed. Raises: Unusable."""
-        cache = self.cache
-        assert cache is not None
+        assert self.cache is not None
         watched_same = self.rules.stat_watched()
+        suspects = Suspects(self.entries, self.cache, self._lists)
         if is_late(self._deadline):
             self._leave([b""])
         else:
-            self._suspect(b"", self._root_differs(cache))
-        compared = compare_all(
-            self.entries, cache, deadline=self._time_to_compare(), may_fork=self._may_fork
-        )
+            suspects.check_root()
+        compared = suspects.check_all(self._time_to_compare(), self._may_fork, self.contents is None)
         self.pending_count += compared.left_count
         self.pending += compared.left[: PENDING_SHOWN - len(self.pending)]
         self.next_row = compared.next_row
-        for path in (*compared.changed, *self._moved(cache)):
-            self._suspect(path)
+        self._suspects = suspects.names
         return watched_same and not self._suspects
 
     def examine(self, paths: "Iterable[bytes]") -> bool:
@@ -125,57 +126,19 @@ class Scan:
 
         Raises: Unusable.
         """
-        cache = self.cache
-        assert cache is not None
+        assert self.cache is not None
         self.rules.keep_watched()
-        self.next_row = cache.next_row
-        self._suspect(b"", self._root_differs(cache))
-        for path in {above for path in paths for above in _with_those_above(path)}:
-            found = cache.find(path)
-            if found is None:
-                continue  # a directory on the way has changed, or it is none of ours
-            directory, row = found
-            differs = self._present(path) != directory.stat(row)
-            if differs or (directory.kind(row) == SUBMODULE and self._has_moved(path, directory.id(row))):
-                self._suspect(path)
+        self.next_row = self.cache.next_row
+        suspects = Suspects(self.entries, self.cache, self._lists)
+        suspects.check_root()
+        suspects.check(paths)
+        self._suspects = suspects.names
         return not self._suspects
 
     def _time_to_compare(self) -> "float | None":
         if self._deadline is None:
             return None
         return self._deadline - max(0.0, (self._deadline - time.monotonic()) * _READING_SHARE)
-
-    def _present(self, path: bytes) -> bytes:
-        """The stat of a path at this moment."""
-        try:
-            above, _, name = path.rpartition(b"/")
-            return pack_stat(self.entries.lstat(above, name or b"."))
-        except OSError:
-            return MISSING
-
-    def _root_differs(self, cache: StatCache) -> bool:
-        return self._present(b"") != cache.root_stat
-
-    def _suspect(self, path: bytes, differs: bool = True) -> None:
-        if differs:
-            above, _, name = path.rpartition(b"/")
-            self._suspects.setdefault(above if path else None, set()).add(name)
-
-    def _moved(self, cache: StatCache) -> "Iterator[bytes]":
-        """The submodules with another commit, and the contents that an earlier capture deferred and this one
-        is to read."""
-        columns = (SUBMODULES, SKIPPED_ROWS) if self.contents is None else (SUBMODULES,)
-        for path, directory, row in cache.special(*columns):
-            id = directory.id(row)
-            if directory.kind(row) == SUBMODULE:
-                if self._has_moved(path, id):
-                    yield path
-            elif self._lists.named_by(id) is not None:
-                yield path
-
-    def _has_moved(self, path: bytes, id: bytes) -> bool:
-        commit = self.entries.commit_at(path)
-        return commit is not None and blob_id(commit.encode("ascii")) != id
 
     def rules_differ(self) -> bool:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""
@@ -316,7 +279,7 @@ class Scan:
             else:
                 self._list(directory, to_read, unclear)
         to_read += self._without_ignored(unclear)
-        to_read.sort(key=lambda one: one[1] != IGNORE_FILE)  # stable: first what decides about the others
+        to_read.sort(key=lambda pair: pair[1] != IGNORE_FILE)  # stable: first what decides about the others
         for directory, name in to_read:
             if is_late(self._deadline):
                 self._leave([join(directory, name)])
@@ -636,99 +599,13 @@ class Scan:
 
     def tables(self, top: Directory, generation: int) -> StatCache:
         """The cache of this scan; ids of loaded directories are in their parents' rows."""
-        cache = self.cache
-        _, id, size, root_stat, _, root = top.rows[b""]
-        assert isinstance(root, Directory)
         # Of a first scan that is not finished each row follows from the rules; the others have none yet.
-        is_sure = not self.pending_count or not self._full or (cache is None and not self.rules_left)
-        watched = self.rules.watched(sure=is_sure)
-        tables = StatCache(
-            None if cache is None else cache.base,
-            0,
-            root=id,
-            root_stat=root_stat,
-            root_size=size,
-            tracked=self.rules.digest,
-            generation=generation,
-            watched=[path for path, _ in watched],
-            watch_stats=b"".join(stat for _, stat in watched),
-            absent=(),
-            next_row=self.next_row,
-        )
-        tables.top = self._stored(tables, root)
-        tables.set_absent(self._absent(tables), cache)
+        first = self.cache is None and not self.rules_left
+        watched = self.rules.watched(sure=not self.pending_count or not self._full or first)
+        tables = tables_of(self.cache, top, self.rules.digest, watched, generation, self.next_row)
+        if self.cache is None or self._full:
+            tables.set_absent(absent_of(tables, self.rules.tracked), self.cache)
+        else:
+            absent = absent_after(self.cache, tables) if self._reshaped else self.cache.absent
+            tables.set_absent(absent, self.cache)
         return tables
-
-    def _stored(self, tables: StatCache, root: Directory) -> StoredDirectory:
-        """The loaded directories as the cache has them, made from the last one on."""
-        made: "dict[Directory, Handle]" = {}
-        directories = [root]
-        for directory in directories:
-            directories += [row[5] for row in directory.rows.values() if isinstance(row[5], Directory)]
-        for directory in reversed(directories):
-            rows = sorted(directory.rows.items())
-            below = [row[5] for _, row in rows if row[5] is not None]
-            handles: "list[Handle]" = [made[one] if isinstance(one, Directory) else one for one in below]
-            stored = directory_of(rows, handles, directory.ignored)
-            if directory.stored is not None:
-                tables.add_totals(stored, directory.stored)
-            else:
-                tables.totals(stored)
-            made[directory] = stored
-        return made[root]  # type: ignore[return-value]
-
-    def _absent(self, tables: StatCache) -> "Sequence[bytes]":
-        """The tracked paths that are not on disk."""
-        cache = self.cache
-        if cache is None or self._full:
-            tracked = set(self.rules.tracked)
-            rows = tables.rows()
-            return sorted(tracked.difference(path for path, directory, row in rows if _is_tracked(directory, row)))
-        if not self._reshaped:
-            return cache.absent
-        went, came = _tracked_moves(cache, tables)
-        return sorted(set(cache.absent).union(went).difference(came))
-
-
-def _is_tracked(directory: StoredDirectory, row: int) -> bool:
-    return directory.flags[row : row + 1] == YES
-
-
-def _with_those_above(path: bytes) -> "Iterator[bytes]":
-    """A path, and the directories on the way to it."""
-    while path:
-        yield path
-        path = path.rpartition(b"/")[0]
-
-
-def _tracked_moves(before: StatCache, after: StatCache) -> "tuple[list[bytes], list[bytes]]":
-    """The tracked paths that have rows only before, and only after. What both share is not read."""
-    went: "list[bytes]" = []
-    came: "list[bytes]" = []
-    stack: "list[tuple[bytes, Handle | None, Handle | None]]" = [(b"", before.top, after.top)]
-    while stack:
-        prefix, old, new = stack.pop()
-        olds, old_below = _tracked_rows(before, prefix, old)
-        news, new_below = _tracked_rows(after, prefix, new)
-        went += olds - news
-        came += news - olds
-        for path in old_below.keys() | new_below.keys():
-            old, new = old_below.get(path), new_below.get(path)
-            if old is not new and old != new:
-                stack.append((path + b"/", old, new))
-    return went, came
-
-
-def _tracked_rows(
-    cache: StatCache, prefix: bytes, handle: "Handle | None"
-) -> "tuple[set[bytes], dict[bytes, Handle]]":
-    """The tracked paths in a directory, and the directories in it."""
-    rows: "set[bytes]" = set()
-    below: "dict[bytes, Handle]" = {}
-    if handle is not None:
-        for name, _, _, _, _, flag, child in cache.directory(handle).items():
-            if flag == YES:
-                rows.add(prefix + name)
-            if child is not None:
-                below[prefix + name] = child
-    return rows, below

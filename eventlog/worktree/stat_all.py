@@ -1,4 +1,4 @@
-"""All known paths of a working directory compared with the disk, which takes nearly all the time of a full look.
+"""The known paths of a working directory compared with the disk: nearly all the time of a full look.
 
 Each path costs one `lstat`, mostly within the kernel, so only more processors make it faster. Threads do not:
 they wait for one another between any two calls. With `may_fork`, children compare a share each and send the
@@ -11,14 +11,25 @@ import os
 import time
 from struct import Struct
 
-from eventlog.worktree.stored_rows import MISSING, STAT_SIZE, pack_fields, pack_stat
+from eventlog.blobs.ids import blob_id
+from eventlog.blobs.tree import SUBMODULE
+from eventlog.worktree.rows import (
+    MISSING,
+    SKIPPED_COUNT,
+    STAT_SIZE,
+    SUBMODULE_COUNT,
+    StatCache,
+    pack_fields,
+    pack_stat,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from eventlog.worktree.contents import Lists
     from eventlog.worktree.entries import Entries
-    from eventlog.worktree.stored_rows import StatCache, Stretch
+    from eventlog.worktree.rows import RowRange
 
 PENDING_SHOWN = 100
 
@@ -31,10 +42,80 @@ _DESCRIPTORS_MAX = 1024
 # Seconds before the deadline at which a child stops, so that its stats are not lost.
 _TELLING_S = 0.005
 _SIGKILL = 9
-# Stretches compared, paths that differ, bytes of these
+# RowRangees compared, paths that differ, bytes of these
 _ANSWER = Struct("<III")
 # Entries of /proc/self/task: `.`, `..`, and the one thread that makes a fork harmless.
 _LINKS_OF_ONE_THREAD = 3
+
+
+class Suspects:
+    """`names` are those to read, by the path of their directory; that of the root by None.
+
+    Every check raises Unusable where the cache is damaged.
+    """
+
+    def __init__(self, entries: "Entries", cache: StatCache, lists: "Lists") -> None:
+        self._entries = entries
+        self._cache = cache
+        self._lists = lists
+        self.names: "dict[bytes | None, set[bytes]]" = {}
+
+    def check_root(self) -> None:
+        if self._present(b"") != self._cache.root_stat:
+            self.names[None] = {b""}
+
+    def check_all(self, deadline: "float | None", may_fork: bool, reads_deferred: bool) -> "Compared":
+        """Check every row. Args: may_fork: as in `worktree.capture`; reads_deferred: contents that an earlier
+        capture deferred are to be read."""
+        compared = compare_all(self._entries, self._cache, deadline=deadline, may_fork=may_fork)
+        for path in (*compared.changed, *self._moved(reads_deferred)):
+            self._add(path)
+        return compared
+
+    def check(self, paths: "Iterable[bytes]") -> None:
+        """Check the rows of some paths and of the directories on the way to them."""
+        for path in {above for named in paths for above in _with_those_above(named)}:
+            present = self._cache.find(path)
+            if present is None:
+                continue  # a directory on the way has changed, or it is none of ours
+            directory, row = present
+            differs = self._present(path) != directory.stat(row)
+            if differs or (directory.kind(row) == SUBMODULE and self._has_moved(path, directory.id(row))):
+                self._add(path)
+
+    def _add(self, path: bytes) -> None:
+        above, _, name = path.rpartition(b"/")
+        self.names.setdefault(above, set()).add(name)
+
+    def _present(self, path: bytes) -> bytes:
+        """The stat of a path at this moment."""
+        try:
+            above, _, name = path.rpartition(b"/")
+            return pack_stat(self._entries.lstat(above, name or b"."))
+        except OSError:
+            return MISSING
+
+    def _moved(self, reads_deferred: bool) -> "Iterator[bytes]":
+        """The submodules with another commit, and deferred contents that are to be read."""
+        columns = (SUBMODULE_COUNT, SKIPPED_COUNT) if reads_deferred else (SUBMODULE_COUNT,)
+        for path, directory, row in self._cache.special(*columns):
+            id = directory.id(row)
+            if directory.kind(row) == SUBMODULE:
+                if self._has_moved(path, id):
+                    yield path
+            elif self._lists.named_by(id) is not None:
+                yield path
+
+    def _has_moved(self, path: bytes, id: bytes) -> bool:
+        commit = self._entries.commit_at(path)
+        return commit is not None and blob_id(commit.encode("ascii")) != id
+
+
+def _with_those_above(path: bytes) -> "Iterator[bytes]":
+    """A path, and the directories on the way to it."""
+    while path:
+        yield path
+        path = path.rpartition(b"/")[0]
 
 
 class Compared:
@@ -56,10 +137,10 @@ def compare_all(
 
     Args: may_fork: as in `worktree.capture`. Raises: Unusable.
     """
-    stretches, first = _from_row(list(cache.stretches()), cache.next_row)
-    count = _processes(sum(stretch.count for stretch in stretches)) if may_fork else 1
-    # Every n-th stretch each: so all come equally far where the time does not suffice.
-    shares = [stretches[number::count] for number in range(count)]
+    ranges, first = _from_row(list(cache.row_ranges()), cache.next_row)
+    count = _processes(sum(part.count for part in ranges)) if may_fork else 1
+    # Every n-th part each: so all come equally far where the time does not suffice.
+    shares = [ranges[number::count] for number in range(count)]
     compared = Compared()
     children: "list[_Child]" = []
     try:
@@ -78,55 +159,55 @@ def compare_all(
     finally:
         for child in children:
             child.end()
-    _note_left(compared, stretches, shares, reached, first)
+    _note_left(compared, ranges, shares, reached, first)
     return compared
 
 
-def _from_row(stretches: "list[Stretch]", row: int) -> "tuple[list[Stretch], int]":
-    """The stretches in the order in which they are read, and the first row of the first."""
+def _from_row(ranges: "list[RowRange]", row: int) -> "tuple[list[RowRange], int]":
+    """The ranges in the order in which they are read, and the first row of the first."""
     first = 0
-    for number, stretch in enumerate(stretches) if row else ():
-        if first + stretch.count > row:
-            return stretches[number:] + stretches[:number], first
-        first += stretch.count
-    return stretches, 0
+    for number, part in enumerate(ranges) if row else ():
+        if first + part.count > row:
+            return ranges[number:] + ranges[:number], first
+        first += part.count
+    return ranges, 0
 
 
 def _note_left(
     compared: Compared,
-    stretches: "list[Stretch]",
-    shares: "list[list[Stretch]]",
+    ranges: "list[RowRange]",
+    shares: "list[list[RowRange]]",
     reached: "list[int]",
     first: int,
 ) -> None:
-    """Note what was not reached: the shares' stretches from these numbers on."""
-    left = {id(stretch) for share, end in zip(shares, reached, strict=True) for stretch in share[end:]}
+    """Note what was not reached: the shares' ranges from these numbers on."""
+    left = {id(part) for share, end in zip(shares, reached, strict=True) for part in share[end:]}
     if not left:
         return
-    total, row = sum(stretch.count for stretch in stretches), first
-    for stretch in stretches:
-        if id(stretch) in left:
+    total, row = sum(part.count for part in ranges), first
+    for part in ranges:
+        if id(part) in left:
             if not compared.left_count:
                 compared.next_row = row % total
-            compared.left_count += stretch.count
+            compared.left_count += part.count
             if len(compared.left) < PENDING_SHOWN:
-                compared.left += stretch.read()[0][: PENDING_SHOWN - len(compared.left)]
-        row += stretch.count
+                compared.left += part.read()[0][: PENDING_SHOWN - len(compared.left)]
+        row += part.count
 
 
 def _compare(
-    entries: "Entries", stretches: "Sequence[Stretch]", deadline: "float | None"
+    entries: "Entries", ranges: "Sequence[RowRange]", deadline: "float | None"
 ) -> "tuple[int, list[bytes]]":
-    """How many stretches were compared whole before the deadline, and the paths whose stat differs."""
+    """How many ranges were compared whole before the deadline, and the paths whose stat differs."""
     changed: "list[bytes]" = []
-    for number, stretch in enumerate(stretches):
-        paths, stats = stretch.read()
+    for number, part in enumerate(ranges):
+        paths, stats = part.read()
         fresh = _stat_paths(entries, paths, deadline)
         if len(fresh) < len(stats):
             return number, changed
         if fresh != stats:
             changed += _differing(paths, stats, fresh)
-    return len(stretches), changed
+    return len(ranges), changed
 
 
 def _differing(paths: "list[bytes]", stats: bytes, fresh: bytes) -> "Iterator[bytes]":
@@ -204,7 +285,7 @@ class _Child:
     """A process that compares a share. Raises: OSError when it cannot be started."""
 
     def __init__(
-        self, entries: "Entries", cache: "StatCache", share: "list[Stretch]", deadline: "float | None"
+        self, entries: "Entries", cache: "StatCache", share: "list[RowRange]", deadline: "float | None"
     ) -> None:
         self._deadline = deadline
         self._ended = False
@@ -214,8 +295,8 @@ class _Child:
             self._pid = os.fork()
             if self._pid == 0:
                 file = None if cache.base is None else cache.base.file
-                kept = [entries.dir(b""), write_end, *(() if file is None else (file.fd,))]
-                _answer(entries, kept, write_end, share, deadline)
+                open_fds = [entries.dir(b""), write_end, *(() if file is None else (file.fd,))]
+                _answer(entries, open_fds, write_end, share, deadline)
         except OSError:
             os.close(self._read_end)
             raise
@@ -260,11 +341,15 @@ class _Child:
 
 
 def _answer(
-    entries: "Entries", kept: "list[int]", write_end: int, share: "list[Stretch]", deadline: "float | None"
+    entries: "Entries",
+    open_fds: "list[int]",
+    write_end: int,
+    share: "list[RowRange]",
+    deadline: "float | None",
 ) -> None:
     """The work of a child. It keeps no lock, and no pipe that an agent reads, beyond its parent."""
     low = 0
-    for fd in [*sorted(kept), _DESCRIPTORS_MAX]:
+    for fd in [*sorted(open_fds), _DESCRIPTORS_MAX]:
         os.closerange(low, fd)
         low = fd + 1
     end_s = None if deadline is None else deadline - _TELLING_S

@@ -1,6 +1,6 @@
 """The stat cache: the stat, kind and id of every path at the last capture of a working directory.
 
-Two files for each working directory, a base and an overlay, whose format docs/stat-cache.md describes. Derived:
+Two files for each working directory, a base and an overlay; docs/stat-cache.md has their format. Derived:
 deleting them costs time and changes no answer (I22); one that is damaged, foreign, or of another format
 counts as absent.
 
@@ -9,33 +9,64 @@ its own moment. On the hook path.
 """
 
 import os
-import stat
+from struct import Struct, pack, unpack
+from struct import error as StructError
+
+from blake3 import blake3
 
 from eventlog.base.fs import FileSystem, opened, read_file, write_all
-from eventlog.base.layout import STATCACHE_DIR, Layout, parse_overlay, parse_statcache
-from eventlog.worktree.base_rows import DIGEST_SIZE, HEAD, MAGIC, VERSION, OpenFile, decode_base, encode_base
-from eventlog.worktree.overlay_rows import decode_overlay, encode_overlay
-from eventlog.worktree.stored_rows import (
-    MISSING, STAT_SIZE, UNPROVEN, StatCache, StoredDirectory, Unusable, pack_fields, pack_stat, rows_with,
+from eventlog.base.layout import Layout
+from eventlog.worktree.rows import (
+    DIR_COUNT,
+    ID_SIZE,
+    ROW_COUNT,
+    STAT_SIZE,
+    TOTALS,
+    RowRange,
+    StatCache,
+    StoredDirectory,
+    Unusable,
+    split_rows,
 )  # fmt: skip
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = [
-    "MISSING", "STAT_SIZE", "UNPROVEN", "CacheKey", "StatCache", "StoredDirectory", "Unusable", "pack_fields",
-    "pack_stat", "rows_with",
-]  # fmt: skip
+    from eventlog.worktree.rows import Handle
+    from eventlog.worktree.statcache_upkeep import BaseTables
 
+MAGIC = b"\x89EVS"
+VERSION = 4
+# magic, version, flags, store id, worktree, options, tracked set, root tree, its stat and size, generation,
+# next row, directories, rows, watched files, absent paths, bytes of paths and of names
+HEAD = Struct("<4sHH16s16s16s16s32s36sQQIIIIIQQ")
+DIGEST_SIZE = 16
+BLOCK_SIZE = 16 << 10
+_BLOCKS_MAX = 64
+_DIRECTORIES_MAX = 64
+# first row, rows, own bytes of a path, where its paths begin, names left out, and the totals
+BASE_DIR = Struct("<IIIQI8I")
+_DIRS_AT_ONCE = 128
+BASE_ROW_SIZES = (STAT_SIZE, 8, ID_SIZE, 1, 1, 4)
+_STATS, _SIZES, _IDS, _KINDS, _FLAGS, _BELOW = range(6)
+
+_OVERLAY_MAGIC = b"\x89EVO"
+# magic, version, flags, identity of the base, tracked set, root tree, its stat and size, generation,
+# next row, directories, rows, watched files, absent paths, rows of directories, bytes of names of rows and of
+# names
+_OVERLAY_HEAD = Struct("<4sHH16s16s32s36sQQIIIIIIQQ")
+_OVERLAY_DIR = Struct(f"<II{TOTALS}I")
+_INT = Struct("<I")
+_OF_BASE = 0xFFFFFFFF
+_OVERLAY_ROW_SIZES = (STAT_SIZE, 8, ID_SIZE, 1, 1)
 _OVERLAY_SIZE_MAX = 1 << 30
-_PATH_SIZE_MAX = 4096
 
 # A new base is written instead of a larger overlay (docs/stat-cache.md §3).
 _OVERLAY_SIZE = 256 << 10
 _OVERLAY_SHARE = 32
 _BASE_SIZE = 16 << 20
 _BASE_SHARE = 4
-# Maintenance folds overlays larger than this.
-FOLDED_SIZE_MIN = 64 << 10
 
 
 class CacheKey:
@@ -48,6 +79,367 @@ class CacheKey:
         self.worktree = worktree  # 16 bytes: of its path
         self.options = options  # 16 bytes: of the parameters that decide what is captured
         self.path = path  # of the working directory, for `sweep`
+
+
+# -- the base -----------------------------------------------------------------------------------
+
+
+class BaseRows:
+    """The tables of one base. `read(offset, size)` gives their bytes, and raises Unusable."""
+
+    def __init__(self, head: "tuple[int, ...]", read: "Callable[[int, int], bytes]", identity: bytes) -> None:
+        """Args: head: the counts and sizes, in the order of the head's."""
+        self.dirs, self.row_count, watched, absent, self._paths_size, names_size = head
+        self.identity = identity
+        self.size = 0
+        self.known_absent: "Sequence[bytes] | None" = None
+        self.file: "OpenFile | None" = None  # from which it is read
+        self._counts = watched, absent
+        self._read = read
+        starts, offset = [], self.dirs * BASE_DIR.size
+        for size in BASE_ROW_SIZES:
+            starts.append(offset)
+            offset += self.row_count * size
+        self._starts = starts
+        self._watch_at = offset
+        self._paths_at = offset + watched * STAT_SIZE
+        self._directories: "dict[int, StoredDirectory]" = {}
+        self._names = self._paths_at + self._paths_size, names_size
+        self.size = sum(self._names)
+
+    @property
+    def absent(self) -> "Sequence[bytes]":
+        if self.known_absent is None:
+            self.known_absent = self.names()[self._counts[0] : -1]
+        return self.known_absent
+
+    def names(self) -> "list[bytes]":
+        """The watched files, the absent paths, and the working directory."""
+        names = self._read(*self._names).split(b"\0")
+        if len(names) != sum(self._counts) + 1:
+            raise Unusable
+        return names
+
+    def watch_stats(self) -> bytes:
+        return self._read(self._watch_at, self._counts[0] * STAT_SIZE)
+
+    def column(self, column: int, first: int, count: int) -> bytes:
+        size = BASE_ROW_SIZES[column]
+        return self._read(self._starts[column] + first * size, count * size)
+
+    def entry(self, number: int) -> "tuple[int, ...]":
+        """The entry of a directory in the table of directories."""
+        if not 0 <= number < self.dirs:
+            raise Unusable
+        entry = BASE_DIR.unpack(self._read(number * BASE_DIR.size, BASE_DIR.size))
+        if (
+            entry[0] + entry[5 + ROW_COUNT] > self.row_count
+            or not 0 < entry[5 + DIR_COUNT] <= self.dirs - number
+        ):
+            raise Unusable
+        return entry
+
+    def totals(self, number: int) -> "tuple[int, ...]":
+        return self.entry(number)[5:]
+
+    def directory(self, number: int) -> StoredDirectory:
+        """The rows of a directory."""
+        directory = self._directories.get(number)
+        if directory is None:
+            if len(self._directories) >= _DIRECTORIES_MAX:
+                self._directories.clear()
+            directory = self._directories[number] = self._read_directory(number)
+        return directory
+
+    def _read_directory(self, number: int) -> StoredDirectory:
+        first, count, prefix, start, ignored, *totals = self.entry(number)
+        paths = self._paths(start, self._paths_end(number + 1), count)
+        if count > totals[ROW_COUNT] or len(paths) != count:
+            raise Unusable
+        columns = [self.column(column, first, count) for column in range(_BELOW)]
+        steps = filter(None, unpack(f"<{count}I", self.column(_BELOW, first, count)))
+        below: "list[int | StoredDirectory]" = [number + step for step in steps]
+        if len(below) != columns[_KINDS].count(b"d") or (below and max(below) >= number + totals[DIR_COUNT]):  # type: ignore[type-var, operator]
+            raise Unusable
+        return StoredDirectory([path[prefix:] for path in paths], columns, below, ignored, tuple(totals))
+
+    def row_ranges(self, number: int, end: int, size: int) -> "Iterator[RowRange]":
+        """The rows of the directories [number, end), about `size` at a time."""
+        first = count = start = 0
+        for entry in self._entries(number, end):
+            if count and count + entry[1] > size:
+                yield from self._row_ranges(first, count, start, entry[3], size)
+                count = 0
+            if count == 0:
+                first, start = entry[0], entry[3]
+            count += entry[1]
+        if count:
+            yield from self._row_ranges(first, count, start, self._paths_end(end), size)
+
+    def _row_ranges(self, first: int, count: int, start: int, end: int, size: int) -> "Iterator[RowRange]":
+        """Rows whose paths are [start, end): one range, or those of one large directory."""
+        return split_rows(
+            count,
+            size,
+            lambda: self._paths(start, end, count),
+            lambda at, rows: self.column(_STATS, first + at, rows),
+        )
+
+    def _entries(self, number: int, end: int) -> "Iterator[tuple[int, ...]]":
+        for at in range(number, end, _DIRS_AT_ONCE):
+            table = self._read(at * BASE_DIR.size, (min(end, at + _DIRS_AT_ONCE) - at) * BASE_DIR.size)
+            yield from BASE_DIR.iter_unpack(table)
+
+    def _paths(self, start: int, end: int, count: int) -> "list[bytes]":
+        if not 0 <= start <= end <= self._paths_size:
+            raise Unusable
+        paths = self._read(self._paths_at + start, end - start).split(b"\0")
+        if len(paths) != count + 1 or paths.pop():
+            raise Unusable
+        return paths
+
+    def _paths_end(self, number: int) -> int:
+        return self.entry(number)[3] if number < self.dirs else self._paths_size
+
+    def copy(self, number: int, end: int, into: "BaseTables") -> None:
+        """Add the directories [number, end), which are whole sub-trees, to the tables of another base."""
+        first, start = self.entry(number)[0], self.entry(number)[3]
+        stop = self.entry(end)[0] if end < self.dirs else self.row_count
+        rows, paths = into.row_count - first, into.paths_size - start
+        for entry in self._entries(number, end):
+            into.dirs.append(BASE_DIR.pack(entry[0] + rows, *entry[1:3], entry[3] + paths, *entry[4:]))
+        columns = [self.column(column, first, stop - first) for column in range(len(BASE_ROW_SIZES))]
+        stop_paths = self._paths_end(end)
+        into.add(columns, self._read(self._paths_at + start, stop_paths - start))
+
+
+class BlockReader:
+    """The blocks of a file's tables, checked when they are read."""
+
+    def __init__(self, read: "Callable[[int, int], bytes]", start: int, size: int, digests: bytes) -> None:
+        """Args: read: the bytes at (size, offset) of the file; start, size: of the tables in it."""
+        self._read = read
+        self._start = start
+        self._size = size
+        self._digests = digests
+        self._blocks: "dict[int, bytes]" = {}
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Raises: Unusable."""
+        if size <= 0:
+            return b""
+        if offset < 0 or offset + size > self._size:
+            raise Unusable
+        number, within = divmod(offset, BLOCK_SIZE)
+        if within + size <= BLOCK_SIZE:
+            return self._block(number)[within : within + size]
+        blocks = range(number, (offset + size - 1) // BLOCK_SIZE + 1)
+        return b"".join(map(self._block, blocks))[within : within + size]
+
+    def _block(self, number: int) -> bytes:
+        block = self._blocks.get(number)
+        if block is None:
+            at = number * BLOCK_SIZE
+            try:
+                block = self._read(min(BLOCK_SIZE, self._size - at), self._start + at)
+            except OSError as error:
+                raise Unusable from error
+            digest = self._digests[number * DIGEST_SIZE : (number + 1) * DIGEST_SIZE]
+            if blake3(block).digest(DIGEST_SIZE) != digest:
+                raise Unusable
+            if len(self._blocks) >= _BLOCKS_MAX:
+                self._blocks.clear()
+            self._blocks[number] = block
+        return block
+
+
+class OpenFile:
+    """A descriptor that goes with the last reader of the base."""
+
+    __slots__ = ("_fs", "fd")
+
+    def __init__(self, fs: "FileSystem", path: str, flags: int) -> None:
+        self._fs = fs
+        self.fd = -1
+        self.fd = fs.open(path, flags)
+
+    def read(self, size: int, offset: int) -> bytes:
+        return self._fs.pread(self.fd, size, offset)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            self._fs.close(fd)
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except OSError:
+            pass  # somebody has closed all descriptors
+
+
+def decode_base(
+    read: "Callable[[int, int], bytes]", size: int, store_id: bytes, worktree: bytes
+) -> "tuple[StatCache, bytes] | None":
+    """The cache of a base without its overlay, and its options; None for any other bytes.
+
+    Args: read: the bytes at (size, offset) of the file; size: that of the file. Raises: OSError.
+    """
+    head = read(HEAD.size, 0)
+    if len(head) < HEAD.size:
+        return None
+    (
+        magic,
+        version,
+        _,
+        store,
+        tree,
+        options,
+        tracked,
+        root,
+        root_stat,
+        root_size,
+        generation,
+        next_row,
+        *counts,
+    ) = HEAD.unpack(head)
+    if (magic, version, store, tree) != (MAGIC, VERSION, store_id, worktree):
+        return None
+    blocks = _block_count(size)
+    digests = read(blocks * DIGEST_SIZE + DIGEST_SIZE, HEAD.size)
+    identity = digests[-DIGEST_SIZE:]
+    digests = digests[:-DIGEST_SIZE]
+    if blake3(head + digests).digest(DIGEST_SIZE) != identity:
+        return None
+    start = HEAD.size + len(digests) + DIGEST_SIZE
+    tables = BlockReader(read, start, size - start, digests)
+    base = BaseRows(tuple(counts), tables.read, identity)
+    if base.size != size - start:
+        return None
+    try:
+        names = base.names()
+        cache = StatCache(
+            base, 0, root=root, root_stat=root_stat, root_size=root_size, tracked=tracked,
+            generation=generation, watched=names[: counts[2]], watch_stats=base.watch_stats(), absent=None,
+            next_row=next_row,
+        )  # fmt: skip
+    except Unusable:
+        return None
+    base.known_absent = names[counts[2] : -1]
+    return cache, options
+
+
+def _block_count(size: int) -> int:
+    """How many blocks the tables of a file of this size have."""
+    tables = size - HEAD.size - DIGEST_SIZE
+    return max(0, -(-tables // (BLOCK_SIZE + DIGEST_SIZE)))
+
+
+# -- the overlay --------------------------------------------------------------------------------
+
+
+def encode_overlay(cache: StatCache) -> bytes:
+    """The bytes of the overlay of a cache that has a base. Raises: Unusable."""
+    assert cache.base is not None
+    stored = [piece[1] for piece in cache.pieces() if isinstance(piece[1], StoredDirectory)]
+    dirs = [_OVERLAY_DIR.pack(len(own.names), own.ignored, *cache.of(own)) for own in stored]
+    columns = [b"".join(getattr(own, name) for own in stored) for name in _OVERLAY_COLUMNS]
+    below = [below if isinstance(below, int) else _OF_BASE for own in stored for below in own.below]
+    names = b"\0".join(name for own in stored for name in own.names)
+    absent = () if cache.absent_of_base else cache.absent
+    other_names = b"\0".join((*cache.watched, *absent))
+    head = _OVERLAY_HEAD.pack(
+        _OVERLAY_MAGIC, VERSION, 0, cache.base.identity, cache.tracked, cache.root, cache.root_stat,
+        cache.root_size, cache.generation, cache.next_row, len(stored), len(columns[3]), len(cache.watched),
+        _OF_BASE if cache.absent_of_base else len(absent), len(below), len(names), len(other_names),
+    )  # fmt: skip
+    body = b"".join(
+        (head, *dirs, *columns, cache.watch_stats, pack(f"<{len(below)}I", *below), names, other_names)
+    )
+    return body + blake3(body).digest(DIGEST_SIZE)
+
+
+_OVERLAY_COLUMNS = ("stats", "sizes", "ids", "kinds", "flags")
+
+
+def decode_overlay(data: bytes, base: BaseRows) -> "StatCache | None":
+    """The cache of a base with this overlay; None for any other bytes, or the overlay of another base."""
+    end = len(data) - DIGEST_SIZE
+    if end < _OVERLAY_HEAD.size or blake3(memoryview(data)[:end]).digest(DIGEST_SIZE) != data[end:]:
+        return None
+    magic, version, _, identity, tracked, root, root_stat, root_size, generation, next_row, *counts = (
+        _OVERLAY_HEAD.unpack_from(data)
+    )
+    if (magic, version, identity) != (_OVERLAY_MAGIC, VERSION, base.identity):
+        return None
+    dirs, rows, watched, absent, d_rows, names_size, other_size = counts
+    parts, offset = [], _OVERLAY_HEAD.size
+    column_sizes = (rows * size for size in _OVERLAY_ROW_SIZES)
+    for size in (
+        dirs * _OVERLAY_DIR.size,
+        *column_sizes,
+        watched * STAT_SIZE,
+        d_rows * 4,
+        names_size,
+        other_size,
+    ):
+        parts.append(data[offset : offset + size])
+        offset += size
+    if offset != end:
+        return None
+    table, *columns, watch_stats, below, names_of_rows, other_names = parts
+    try:
+        entries = list(_OVERLAY_DIR.iter_unpack(table))
+        numbers = unpack(f"<{d_rows}I", below)
+        names = names_of_rows.split(b"\0") if rows else []
+        # Without any directory only the facts in the head are newer than the base.
+        top = _tree_of(base, entries, columns, numbers, names) if entries else 0
+    except (StructError, Unusable):
+        return None
+    others = other_names.split(b"\0") if other_names else []
+    if len(others) != watched + (0 if absent == _OF_BASE else absent):
+        return None
+    return StatCache(
+        base, top, root=root, root_stat=root_stat, root_size=root_size, tracked=tracked,
+        generation=generation, watched=others[:watched], watch_stats=watch_stats,
+        absent=None if absent == _OF_BASE else others[watched:], next_row=next_row,
+    )  # fmt: skip
+
+
+def _tree_of(
+    base: BaseRows,
+    entries: "list[tuple[int, ...]]",
+    columns: "list[bytes]",
+    numbers: "tuple[int, ...]",
+    names: "list[bytes]",
+) -> StoredDirectory:
+    """The root of the overlay's directories, made from the last one on: those below one follow it."""
+    made: "list[StoredDirectory]" = []
+    row, number = len(names), len(numbers)
+    if sum(entry[0] for entry in entries) != row:
+        raise Unusable
+    for count, ignored, *totals in reversed(entries):
+        first = row - count
+        own = [
+            column[first * size : row * size]
+            for column, size in zip(columns, _OVERLAY_ROW_SIZES, strict=True)
+        ]
+        d_rows = own[3].count(b"d")
+        if d_rows > number:
+            raise Unusable
+        below: "list[Handle]" = []
+        for of_base in numbers[number - d_rows : number]:
+            if (of_base != _OF_BASE and of_base >= base.dirs) or (of_base == _OF_BASE and not made):
+                raise Unusable
+            below.append(made.pop() if of_base == _OF_BASE else of_base)
+        made.append(StoredDirectory(names[first:row], own, below, ignored, tuple(totals)))
+        row, number = first, number - d_rows
+    if len(made) != 1 or number:
+        raise Unusable
+    return made[0]
+
+
+# -- the files ----------------------------------------------------------------------------------
 
 
 def load(fs: FileSystem, layout: Layout, key: CacheKey) -> "StatCache | None":
@@ -90,10 +482,12 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Non
         if fits or (cache.base.size > _BASE_SIZE and size < cache.base.size // _BASE_SHARE):
             _write_overlay(fs, layout, key, overlay)
             return
-    _write_base(fs, layout, key, encode_base(cache, key))
+    from eventlog.worktree.statcache_upkeep import encode_base  # which few captures need
+
+    write_base(fs, layout, key, encode_base(cache, key))
 
 
-def _write_base(fs: FileSystem, layout: Layout, key: CacheKey, data: bytes) -> None:
+def write_base(fs: FileSystem, layout: Layout, key: CacheKey, data: bytes) -> None:
     tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
     path = layout.statcache(key.worktree.hex())
     try:
@@ -137,102 +531,6 @@ def _remove(fs: FileSystem, tmp: str) -> None:
         fs.unlink(tmp)
     except OSError:
         pass  # a leftover in tmp/ is swept later
-
-
-def fold(fs: FileSystem, layout: Layout, store_id: bytes, worktree: bytes) -> bool:
-    """Write a new base with the rows of a large overlay; whether that was done.
-
-    A capture that saves at the same time is overwritten, or overwrites this: either is true of its moment.
-    """
-    try:
-        if fs.stat(layout.statcache_overlay(worktree.hex())).st_size < FOLDED_SIZE_MIN:
-            return False
-    except OSError:
-        return False
-    loaded = load_any(fs, layout, store_id, worktree)
-    if loaded is None or not isinstance(loaded[0].top, StoredDirectory):
-        return False
-    cache, options = loaded
-    assert cache.base is not None
-    try:
-        key = CacheKey(store_id, worktree, options, cache.base.names()[-1])
-        _write_base(fs, layout, key, encode_base(cache, key))
-    except Unusable:
-        return False
-    finally:
-        cache.close()
-    return True
-
-
-def fold_all(fs: FileSystem, layout: Layout, store_id: bytes) -> int:
-    """The same of all working directories; how many were folded."""
-    worktrees = filter(None, map(parse_statcache, fs.listdir(layout.directory(STATCACHE_DIR))))
-    return sum(fold(fs, layout, store_id, bytes.fromhex(worktree)) for worktree in worktrees)
-
-
-def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
-    """Remove the caches of working directories that are gone; the paths of the removed files.
-
-    A cache that was written within `age_s_min` stays: a directory may be back in a moment. So do foreign
-    files and those of a newer version. A disk that is not mounted looks gone: its next capture is a first
-    one.
-    """
-    removed = []
-    names = fs.listdir(layout.directory(STATCACHE_DIR))
-    for name in names:
-        worktree, overlay = parse_statcache(name), parse_overlay(name)
-        path = f"{layout.directory(STATCACHE_DIR)}/{name}"
-        try:
-            age_s = fs.time_ns() / 1e9 - fs.stat(path).st_mtime
-            if age_s <= age_s_min:
-                continue
-            alone = overlay is not None and f"{overlay}.evc" not in names
-            if alone or (worktree is not None and _is_stale(fs, path)):
-                fs.unlink(path)
-                removed.append(path)
-        except OSError:
-            pass  # a capture is replacing it, or it stays for the next sweep
-    return removed
-
-
-def captured_directories(fs: FileSystem, layout: Layout) -> "list[bytes]":
-    """The working directories that have caches, including those that are gone."""
-    directories = []
-    for name in fs.listdir(layout.directory(STATCACHE_DIR)):
-        worktree = parse_statcache(name)
-        try:
-            version, directory = _head(fs, layout.statcache(worktree)) if worktree is not None else (0, b"")
-        except OSError:
-            continue  # a capture is replacing it
-        if version == VERSION and directory.startswith(b"/"):
-            directories.append(directory)
-    return directories
-
-
-def _is_stale(fs: FileSystem, path: str) -> bool:
-    """Whether a cache is never read again: of an earlier version, or of a directory that is gone."""
-    version, directory = _head(fs, path)
-    if version == 0:
-        return False
-    if version != VERSION or not directory.startswith(b"/"):
-        return version < VERSION
-    try:
-        return not stat.S_ISDIR(os.lstat(directory).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-
-
-def _head(fs: FileSystem, path: str) -> "tuple[int, bytes]":
-    """The version of a cache and its working directory; version 0 where it is no cache."""
-    with opened(fs, path) as fd:
-        head = fs.pread(fd, HEAD.size, 0)
-        size = fs.fstat(fd).st_size
-        offset = max(0, size - _PATH_SIZE_MAX)
-        tail = fs.pread(fd, size - offset, offset)
-    if len(head) < HEAD.size or not head.startswith(MAGIC):
-        return 0, b""
-    version: int = HEAD.unpack(head)[1]
-    return version, tail.rpartition(b"\0")[2]
 
 
 def read_generation(fs: FileSystem, layout: Layout) -> int:

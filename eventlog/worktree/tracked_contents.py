@@ -7,14 +7,13 @@ import os
 import stat
 
 from eventlog.blobs.ids import blob_id
-from eventlog.worktree.rows import YES
-from eventlog.worktree.stored_rows import SKIPPED
+from eventlog.worktree.rows import SKIPPED_COUNT, YES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eventlog.worktree.stored_rows import StatCache
+    from eventlog.worktree.rows import StatCache
 
 
 class TrackedRows:
@@ -27,14 +26,16 @@ class TrackedRows:
 
     def has(self, id: bytes, size: int) -> bool:
         tables = self._tables
-        if any(directory.id(row) == id and directory.flags[row] == YES[0] for _, directory, row in tables.rows()):
+        if any(
+            directory.id(row) == id and directory.flags[row] == YES[0] for _, directory, row in tables.rows()
+        ):
             return True
         if self._unread is None:
             self._unread = _by_size(self._rows_unread())
         return _is_in(self._root, self._unread.get(size, ()), id)
 
     def _rows_unread(self) -> "Iterator[tuple[int, bytes]]":
-        for path, directory, row in self._tables.special(SKIPPED):
+        for path, directory, row in self._tables.special(SKIPPED_COUNT):
             if directory.flags[row] == YES[0]:
                 yield directory.size(row), path
 

@@ -220,7 +220,9 @@ class World:
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]
         # Before a command a look that finds something is a snapshot; one that finds nothing changes nothing.
-        began = not what.startswith("begin") or any(e["operation"] == "tool" for e in new if e["tree_hash"] is not None)
+        began = not what.startswith("begin") or any(
+            e["operation"] == "tool" for e in new if e["tree_hash"] is not None
+        )
         looked = began and all(is_whole(event) for event in new)
         for event in new:
             self.stood[str(event["event_id"])] = here

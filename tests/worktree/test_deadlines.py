@@ -15,7 +15,7 @@ from eventlog.base.layout import Layout
 from eventlog.hooks import record as live
 from eventlog.hooks import unfinished
 from eventlog.store import Store
-from eventlog.worktree import rules, scan, stat_all, stored_rows
+from eventlog.worktree import rows, rules, scan, stat_all
 from eventlog.worktree.contents import Deferral
 from tests.worktree.support import Bench, age, on_disk
 from tests.worktree.test_capture import write
@@ -48,7 +48,7 @@ def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatc
     """Few directories and rows between two readings of the clock."""
     monkeypatch.setattr(scan, "_LEVEL", 3)
     monkeypatch.setattr(scan, "_NAMES", 5)
-    monkeypatch.setattr(stored_rows, "_STRETCH", 5)
+    monkeypatch.setattr(rows, "_RANGE", 5)
     yield monkeypatch
 
 
@@ -163,7 +163,9 @@ def test_a_first_capture_is_finished_beside_the_hooks(
 
     errors: list[BaseException] = []
     assert unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 1
-    assert errors == [] and unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 0
+    assert (
+        errors == [] and unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 0
+    )
     monkeypatch.setattr(scan.Scan, "_list", lambda *_: pytest.fail("it begins again"))
     hook("Stop")
     with Store.open(layout.root) as store:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.worktree import base_rows, stat_all, statcache
+from eventlog.worktree import stat_all, statcache, statcache_upkeep
 from eventlog.worktree.userfiles import UserFiles
 from tests.conftest import examples
 from tests.worktree.support import Bench, Files, age, on_disk
@@ -51,7 +51,7 @@ def overlay_of(bench: Bench) -> Path | None:
 def fold(bench: Bench) -> bool:
     with bench.open() as blobs:
         worktree = blake3(os.fsencode(os.path.realpath(bench.work))).digest(16)
-        return statcache.fold(REAL, bench.layout, blobs.store_id, worktree)
+        return statcache_upkeep.fold(REAL, bench.layout, blobs.store_id, worktree)
 
 
 def check_scoped(before: Files, tree: Files, disk: Files, scope: set[bytes], done: Any) -> None:
@@ -73,7 +73,7 @@ def test_any_history_gives_the_trees_of_captures_without_a_cache(steps: list[Any
     capture gives the tree of the disk, and one of some paths these as they are and the rest as it was."""
     bench = new_bench()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(statcache, "FOLDED_SIZE_MIN", 0)
+        patched.setattr(statcache_upkeep, "FOLDED_SIZE_MIN", 0)
         if small:  # a new base often
             patched.setattr(statcache, "_OVERLAY_SIZE", 700)
         try:
@@ -148,14 +148,14 @@ def test_a_capture_of_one_path_costs_the_directories_on_the_way(
     """P4: one path of 3,000: three directories' rows are read, four names examined, nothing listed, and what
     is written is their rows."""
     read: list[int] = []
-    directory = base_rows.BaseRows.directory
+    directory = statcache.BaseRows.directory
 
-    def noted(self: base_rows.BaseRows, number: int) -> Any:
+    def noted(self: statcache.BaseRows, number: int) -> Any:
         read.append(number)
         return directory(self, number)
 
-    monkeypatch.setattr(base_rows.BaseRows, "directory", noted)
-    monkeypatch.setattr(base_rows.BaseRows, "stretches", lambda *_: pytest.fail("all rows are read"))
+    monkeypatch.setattr(statcache.BaseRows, "directory", noted)
+    monkeypatch.setattr(statcache.BaseRows, "row_ranges", lambda *_: pytest.fail("all rows are read"))
     monkeypatch.setattr(stat_all, "_stat_stride", lambda *_: pytest.fail("a look at all paths"))
     write(wide.work / "p3" / "d41" / "f1030", b"changed")
     calls = Counting()

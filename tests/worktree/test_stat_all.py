@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eventlog.base.layout import Layout
-from eventlog.worktree import stat_all, stored_rows
-from eventlog.worktree.stored_rows import STAT_SIZE
+from eventlog.worktree import rows, stat_all
+from eventlog.worktree.rows import STAT_SIZE
 from tests.worktree.support import Bench, age, on_disk
 
 
@@ -18,7 +18,7 @@ from tests.worktree.support import Bench, age, on_disk
 def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A directory of 200 files, enough for three children."""
     monkeypatch.setattr(stat_all, "_ROWS_MIN", 50)
-    monkeypatch.setattr(stored_rows, "_STRETCH", 20)
+    monkeypatch.setattr(rows, "_RANGE", 20)
     # Other tests of this process may have left threads of libraries behind.
     links = os.stat("/proc/self/task").st_nlink
     monkeypatch.setattr(stat_all, "_LINKS_OF_ONE_THREAD", links)

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.base.fs import REAL
-from eventlog.worktree import statcache
-from eventlog.worktree.base_rows import HEAD, decode_base, encode_base
-from eventlog.worktree.overlay_rows import decode_overlay, encode_overlay
-from eventlog.worktree.statcache import CacheKey
-from eventlog.worktree.stored_rows import StatCache, Unusable, directory_of
+from eventlog.worktree.rows import StatCache, Unusable, directory_of, pack_stat
+from eventlog.worktree.statcache import HEAD, CacheKey, decode_base, decode_overlay, encode_overlay
+from eventlog.worktree.statcache_upkeep import encode_base, sweep
 from tests.worktree.support import Bench, age, on_disk
 from tests.worktree.test_capture import fill, write
 
@@ -133,7 +131,7 @@ def test_bytes_of_bad_will_end_in_no_cache_or_a_sound_one(at: int, patch: bytes)
         if cache is not None:
             all_of(cache)
             encode_base(cache, KEY)
-            list(cache.stretches())
+            list(cache.row_ranges())
     except Unusable:
         pass
 
@@ -180,7 +178,12 @@ def test_a_damaged_overlay_costs_time_and_changes_no_tree(bench: Bench) -> None:
     changed = bench.capture()
     (file,) = (path for path in bench.caches() if path.suffix == ".evo")
     whole = file.read_bytes()
-    for bad in (b"", whole[:90], whole[:-1], *(whole[:at] + b"?" + whole[at + 1 :] for at in range(0, len(whole), 61))):
+    for bad in (
+        b"",
+        whole[:90],
+        whole[:-1],
+        *(whole[:at] + b"?" + whole[at + 1 :] for at in range(0, len(whole), 61)),
+    ):
         file.write_bytes(bad)
         done = bench.capture()
         assert done.root == changed.root and bench.tree() == on_disk(bench.work)
@@ -249,7 +252,7 @@ def test_captures_write_to_the_files_they_have(bench: Bench) -> None:
 def test_an_entry_is_proven_by_every_field() -> None:
     """I26: type, exec bit, inode, size and both times are in what is compared."""
     found = os.lstat(__file__)
-    base = statcache.pack_stat(found)
+    base = pack_stat(found)
     fields = ["st_mode", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns"]
 
     class Changed:
@@ -257,9 +260,9 @@ def test_an_entry_is_proven_by_every_field() -> None:
             for name in fields:
                 setattr(self, name, getattr(found, name) + (name == field))
 
-    assert statcache.pack_stat(Changed("")) == base  # type: ignore[arg-type]
+    assert pack_stat(Changed("")) == base  # type: ignore[arg-type]
     for field in fields:
-        assert statcache.pack_stat(Changed(field)) != base  # type: ignore[arg-type]
+        assert pack_stat(Changed(field)) != base  # type: ignore[arg-type]
 
 
 def test_caches_of_directories_that_are_gone_are_swept(bench: Bench) -> None:
@@ -281,7 +284,7 @@ def test_caches_of_directories_that_are_gone_are_swept(bench: Bench) -> None:
     before = set(bench.caches())
 
     def swept() -> set[Path]:
-        return {Path(path) for path in statcache.sweep(REAL, bench.layout, age_s_min=3600)}
+        return {Path(path) for path in sweep(REAL, bench.layout, age_s_min=3600)}
 
     for path in before:
         os.utime(path, (0, 0))
