@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eventlog.blobs.store import BlobStore
-    from eventlog.worktree.rows import Handle, StatCache
+    from eventlog.worktree.rows import Handle, StatCache, StoredDirectory
 
     # Entries of a directory with a handle of what is below each
     _Entries = dict[bytes, tuple[TreeEntry, Handle | bytes]]
@@ -116,7 +116,7 @@ def _of_both(
 def _compare(
     both: "_Both", before_start: "Handle | bytes", after_start: "Handle"
 ) -> "tuple[list[CapturedChange], bool]":
-    """Args: both: the entries of a directory before and after, by its handles; those that are alike may lack."""
+    """Args: both: the entries of a directory before and after, by its handles; those alike may lack."""
     changes: "list[CapturedChange]" = []
     modes_changed = False
     stack: "list[tuple[bytes, Handle | bytes | None, Handle | bytes | None]]" = [

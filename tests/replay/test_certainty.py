@@ -395,6 +395,22 @@ def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
     assert {EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE} == set(STATES)
 
 
+def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
+    """P1: after an edit only its own paths are exact: the others as far as the full looks around it agree."""
+    edit = [action("e"), changed("f", "a", "e"), {**look("t", "tool", scope=["a"]), "cause": "e"}]
+    more = [action("m"), changed("g", "b", "m"), {**look("u", "tool", scope=["b"]), "cause": "m"}]
+    found = changed("h", "c")
+    turn = [START, *edit, *more, found, LAST, end()]
+    assert doubted(certainty_of(turn, "e")) == ("b", "c")
+    assert doubted(certainty_of(turn, "t")) == ("b", "c")
+    assert doubted(certainty_of(turn, "m")) == ("c",)
+    again = [action("n"), changed("i", "a", "n"), {**look("v", "tool", scope=["a"]), "cause": "n"}]
+    assert doubted(certainty_of([START, *edit, *again, LAST, end()], "e")) == ()
+    assert doubted(certainty_of([START, *edit, *more], "e")) == EVERYTHING, "no full look came"
+    assert doubted(certainty_of([START, *edit, look("x", "tool"), *more], "e")) == ()
+    assert states(*turn) == (EXACT, EXACT)
+
+
 def test_a_look_that_failed_is_no_earlier_one() -> None:
     """P1: the tree of an earlier look is not passed for that of one that failed, at either end."""
     failed = look("last", "turn_end", None, None, state="busy")
