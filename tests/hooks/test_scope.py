@@ -31,7 +31,8 @@ class Session:
     def say(self, name: str, tool: str | None = None, id: str = "1", **fields: Any) -> None:
         age(self.work)
         said: dict[str, Any] = {
-            "session_id": "s", "prompt_id": self.turn, "cwd": str(self.work), "hook_event_name": name, **fields,
+            "session_id": "s", "prompt_id": self.turn, "cwd": str(self.work), "hook_event_name": name,
+            **fields,
         }  # fmt: skip
         if tool is not None:
             path = str(self.work / "d" / "a")
@@ -71,8 +72,8 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def test_an_edit_looks_at_what_it_names_and_the_next_look_finds_the_rest(session: Session) -> None:
-    """P1, P7: the snapshot says where the edit's hook looked; a moment after it is not exact for what the next
-    full look finds, and exact for the edit's own file."""
+    """P1, P7: the snapshot says where the edit's hook looked; a moment after it is not exact for what the
+    next full look finds, and exact for the edit's own file."""
     session.say("PreToolUse", "Edit")
     write(session.work / "d" / "a", b"edited")
     write(session.work / "e" / "f", b"by somebody else")
