@@ -63,6 +63,7 @@ def make_sample(place: Path) -> Sample:
     (work / ".env").write_text("TOKEN=of-nobody\n")
     sample = Sample(work)
     sample.locus("init")
+    sample.locus("person", "--off")
     sample.locus("import", "git")
     agent = Agent(work)
     agent.start()

@@ -8,31 +8,37 @@ import {columnChart, hourMap, shareBar} from './chart.js';
 import {to} from './address.js';
 
 const DIMENSIONS = ['day', 'week', 'month', 'project', 'model', 'agent', 'session', 'person', 'tool', 'path'];
+const NARROWED = ['by', 'since', 'until', 'agent', 'project', 'person'];
 const OF_TIME = ['day', 'week', 'month'];
 
 export async function costPage(page) {
   const body = el('div');
   let asked = null;
+  const answerOf = (values, signal) => {
+    nameCost(values);
+    const tz = isUtc() ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone;
+    return ask('figures', {...values, by: values.by || 'day', tz}, signal);
+  };
   const change = async (values) => {
     if (asked) asked.abort();
     asked = new AbortController();
     const {signal} = asked;
-    nameCost(values);
-    page.busy();
     try {
-      const answer = await ask('figures', {...values, by: values.by || 'day', tz: isUtc() ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone}, signal);
+      const answer = await answerOf(values, signal);
       if (!signal.aborted) refill(body, costNodes(answer, values.by || 'day'));
     } catch (failure) {
-      if (failure.name === 'AbortError') return;
-      refill(body, complaint(failure));
+      if (failure.name !== 'AbortError') refill(body, complaint(failure));
     }
-    page.done();
   };
   change.parts = ['cost'];
-  const fields = [{name: 'by', label: 'By', choices: DIMENSIONS, required: true}, {name: 'since', label: 'Since', type: 'date'}, {name: 'until', label: 'Until', type: 'date'},
-    {name: 'agent', label: 'Agent'}, {name: 'project', label: 'Project'}, {name: 'person', label: 'Person'}];
+  const given = Object.fromEntries(NARROWED.map((name) => [name, page.query.get(name) || '']));
+  const first = await answerOf(given, page.signal);
+  const choices = first.choices || {};
+  const known = {by: DIMENSIONS, agent: choices.agents || choices.agent, project: choices.projects || choices.project, person: choices.people || choices.person};
+  const fields = NARROWED.filter((name) => !known[name] || known[name].length > 1 || given[name])
+    .map((name) => ({name, label: name[0].toUpperCase() + name.slice(1), choices: known[name], required: name === 'by', type: 'date'}));
   refill(page.main, el('h1', 'Cost and tokens'), filters(fields, page.query, change), body);
-  await change(Object.fromEntries(fields.map((f) => [f.name, page.query.get(f.name) || ''])));
+  refill(body, costNodes(first, given.by || 'day'));
 }
 
 function nameCost(values) {

@@ -54,8 +54,9 @@ export function compact(n) {
 /** `$1,234.56`; more digits below ten cents. */
 export function dollars(cost) {
   if (cost === null || cost === undefined) return '';
-  const digits = cost >= 0.1 || !cost ? 2 : 4;
-  return '$' + Number(cost).toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits});
+  const sum = Number(cost);
+  const digits = sum >= 0.1 || !sum ? 2 : 4;
+  return '$' + sum.toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits});
 }
 
 /** `320 ms`, `12 s`, `4 min`, `3.2 h`, `2.5 d`. */
