@@ -2,8 +2,8 @@
 
 A real browser before `locus view` as a process. Each sample is the 95th percentile of a run of steps, as a
 reader notices the slow ones; the anchors are made in the same page, right after: frames in which nothing
-happens, and a file without any work that is fetched and then a frame. Without playwright and Chromium the rows
-are not run.
+happens, and a file without any work that is fetched and then a frame. Without playwright and Chromium the
+rows are not run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from eventlog.recorder.recorder import Recorder
 
 _CHROMIUM = "/usr/bin/chromium"
 _CLIENT = Path(__file__).parents[1] / "eventlog/view/client"
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+)  # fmt: skip
 _BUDGET = 60_000  # bytes of scripts
 _STEPS = 60
 _TURNS_LIVE, _CALLS_LIVE = 100, 12
@@ -34,7 +38,7 @@ _MEASURE = """async ([what, steps]) => {
   const rest = (ms) => new Promise((go) => setTimeout(go, ms));
   const ready = () => new Promise((go) => {
     if (document.body.dataset.ready) return go();
-    const seen = new MutationObserver(() => { if (document.body.dataset.ready) { seen.disconnect(); go(); } });
+    const seen = new MutationObserver(() => document.body.dataset.ready && go(seen.disconnect()));
     seen.observe(document.body, {attributes: true});
   });
   const slider = document.getElementById('slider');
@@ -48,7 +52,10 @@ _MEASURE = """async ([what, steps]) => {
     step: async () => { move(1); await frame(); },
     load: async () => { move(617); await ready(); await frame(); },
     frame: frame,
-    fetch: async () => { await (await fetch('/static/style.css', {cache: 'no-store'})).text(); await frame(); },
+    fetch: async () => {
+      await (await fetch('/static/style.css', {cache: 'no-store'})).text();
+      await frame();
+    },
   };
   const times = [];
   for (let n = 0; n < steps; n += 1) {
@@ -68,16 +75,32 @@ def rows() -> list[Row]:
 
     return [
         row("view-step", "p95 from a step of the slider to the next frame", "p95 of an empty frame", _step),
-        row("view-load", "p95 from a jump of the slider to file and events, sealed", "p95 of a static file and a frame", _load),
-        row("view-load-live", "the same while a session is at work, unsealed", "p95 of a static file and a frame", _load_live),
+        row(
+            "view-load",
+            "p95 from a jump of the slider to file and events, sealed",
+            "p95 of a static file and a frame",
+            _load,
+        ),
+        row(
+            "view-load-live",
+            "the same while a session is at work, unsealed",
+            "p95 of a static file and a frame",
+            _load_live,
+        ),
         row("view-client", "the scripts of the client, as they are", "their budget", _client, BYTES_UNIT),
     ]
 
 
 @contextmanager
-def _client(bench: Bench) -> Iterator[Sides]:
+def _client(_: Bench) -> Iterator[Sides]:
     size = sum(path.stat().st_size for path in _CLIENT.glob("*.js") if path.name != "recorded.js")
-    yield Sides(lambda: float(size), lambda: float(_BUDGET), f"{len(list(_CLIENT.glob('*.js')))} modules", rounds=1, warm_up=False)
+    yield Sides(
+        lambda: float(size),
+        lambda: float(_BUDGET),
+        f"{len(list(_CLIENT.glob('*.js')))} modules",
+        rounds=1,
+        warm_up=False,
+    )
 
 
 def _step(bench: Bench) -> AbstractContextManager[Sides]:
@@ -100,7 +123,6 @@ def _sides(bench: Bench, ours: str, anchor: str, *, live: bool) -> Iterator[Side
     with bench.scratch("view") as directory:
         path = _store(bench, directory, turns, files, live=live)
         with _page(path) as page:
-
             seen: dict[str, float] = {}
 
             def p95(what: str) -> float:
@@ -111,7 +133,7 @@ def _sides(bench: Bench, ours: str, anchor: str, *, live: bool) -> Iterator[Side
                     seen["thread"] = (_thread_seconds(page) - before) / _STEPS
                 return times[int(0.95 * len(times))]
 
-            # A busy machine makes the slowest steps slower; what a step costs the page's thread it does not change.
+            # A busy machine slows the slowest steps; what a step costs the page's thread stays.
             beside = {"median": lambda: seen["median"], "thread time a step": lambda: seen["thread"]}
 
             size = f"{turns:,} turns of {files:,} files" + (f", {_TURNS_LIVE} more unsealed" if live else "")
@@ -122,7 +144,9 @@ def _thread_seconds(page: Any) -> float:
     """Processor time of the page's thread since it began."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    metrics = {
+        metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]
+    }
     session.detach()
     return float(metrics["TaskDuration"])
 
@@ -151,15 +175,15 @@ def _page(path: str) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     command = [*locus(), "--store", path, "view", "--print-url"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment())
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
+    )
     try:
         assert server.stdout is not None
         base, _, token = server.stdout.readline().strip().partition("#")
         origin = "/".join(base.split("/")[:3])
         with sync_playwright() as driver:
-            flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-                     "--disable-background-networking", "--disable-component-update"]  # fmt: skip
-            browser = driver.chromium.launch(executable_path=_CHROMIUM, args=flags)
+            browser = driver.chromium.launch(executable_path=_CHROMIUM, args=list(_FLAGS))
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             page.goto(f"{origin}/repo#{token}")
             page.locator("body[data-ready]").wait_for(timeout=120_000)
@@ -169,5 +193,3 @@ def _page(path: str) -> Iterator[Any]:
             browser.close()
     finally:
         end(server)
-
-

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.samples import Sample
-from tests.browser.viewing import Reader
+from tests.browser.viewing import Visitor
 
 SIZE_MAX = 150_000  # bytes of a picture
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,9 +19,18 @@ PICTURES = (
 )
 
 
-@pytest.mark.parametrize(("name", "width", "height", "colours", "address"), PICTURES, ids=[p[0] for p in PICTURES])
+@pytest.mark.parametrize(
+    ("name", "width", "height", "colours", "address"), PICTURES, ids=[p[0] for p in PICTURES]
+)
 def test_the_pictures_of_the_page(
-    reading: Callable[..., Reader], sample: Sample, tmp_path: Path, name: str, width: int, height: int, colours: str, address: str
+    reading: Callable[..., Visitor],
+    sample: Sample,
+    tmp_path: Path,
+    name: str,
+    width: int,
+    height: int,
+    colours: str,
+    address: str,
 ) -> None:
     """Each is made anew, is small, and is shown by the page."""
     place = Path(os.environ.get("LOCUS_PICTURES", tmp_path))
