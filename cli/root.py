@@ -56,7 +56,7 @@ SECTIONS: Sections = (
     Entry("sql", "read.sql", "Ask a question in SQL."),
     "Send",
     Entry("export", "export", "Write what is recorded to files for other programs."),
-    Entry("share", "read.share", "Write one session as one page for a browser."),
+    Entry("share", "read.share", "Write a session as one page, to open in a browser or to send to somebody."),
     Entry("publish", "lake.publish", "Copy what is new to a bucket or folder that machines share."),
     Entry(
         "lake",

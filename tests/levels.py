@@ -91,7 +91,6 @@ _LONG = {
         "session_totals_accumulate_per_turn the_anchor_merges_start_and_end",
     "replay/history": "a_path_is_no_pattern_and_no_sql history_follows_renames_back "
         "unknown_stays_unknown versions_come_newest_first_with_their_turn",
-    "reports/page": "an_empty_log_has_a_page",
     "restore/plan": "restore_gives_the_wanted_tree_and_undo_the_old_one what_was_never_recorded_stays",
     "retention/collection": "a_budget_releases_the_oldest_and_no_more_than_it_takes "
         "a_content_that_nobody_released_is_damage "

@@ -28,6 +28,7 @@ _narrowing: Callable[[Any], Any] = options(
     ),
     click.option("--project", metavar="PROJECT", help="Only this project: its name, or its hash."),
     click.option("--person", metavar="PERSON", help="Only this person, as `stats --by person` shows them."),
+    click.option("--no-commits", "no_commits", is_flag=True, help="Without commits of an imported history."),
     click.option(
         "--tz", "zone", default="UTC", show_default=True, metavar="ZONE",
         help="Whose days, weeks and months: Europe/Berlin, or local for this machine's.",
@@ -41,12 +42,13 @@ def scope_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def with_scope(
         *, since: int | None, until: int | None, agent: str | None, project: str | None, person: str | None,
-        zone: str, **rest: Any,
+        no_commits: bool, zone: str, **rest: Any,
     ) -> Any:  # fmt: skip
-        scope = Scope(since, until, agent, project, person)
+        scope = Scope(since, until, agent, project, person, commits=not no_commits)
         return function(scope=scope, clock=_clock(zone), **rest)
 
-    return _narrowing(with_scope)
+    narrowed: Callable[..., Any] = _narrowing(with_scope)
+    return narrowed
 
 
 def _clock(zone: str) -> tzinfo | None:

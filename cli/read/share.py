@@ -10,7 +10,7 @@ from eventlog.exports import files as exported
 from eventlog.query.people import allowed
 from eventlog.view import document as pages
 from eventlog.view.cleaning import Cleaner, of_this_machine
-from eventlog.view.share import CHANGES, FILES, SharedSession, Wanted, shared_session
+from eventlog.view.share import CHANGES, FILES, SharedParts, SharedSession, shared_session
 from eventlog.view.stores import ViewedStores
 
 from .. import complete
@@ -29,9 +29,15 @@ _LAST = "last"
 @click.option(
     "--to", "--html", "path", metavar="FILE", type=click.Path(), help="The file to write; - is stdout."
 )
-@click.option("--turns", metavar="A..B", help="Only these turns of the session, counted from 1: 3..9, 3.., ..9.")
 @click.option(
-    "--files", "which_files", type=click.Choice(FILES), default=CHANGES, show_default=True,
+    "--turns", metavar="A..B", help="Only these turns of the session, counted from 1: 3..9, 3.., ..9."
+)
+@click.option(
+    "--files",
+    "which_files",
+    type=click.Choice(FILES),
+    default=CHANGES,
+    show_default=True,
     help="What of files goes in: names alone, differences, also contents that turns made, or all contents.",
 )
 @click.option("--no-outputs", is_flag=True, help="Without what calls of tools gave back.")
@@ -46,9 +52,9 @@ def command(
     """Write a session as one page, to open in a browser or to send to somebody.
 
     SESSION is a session's id, or the beginning of it, or last. The page is that of locus view, with answers
-    that are recorded in it: it needs no network, loads nothing and sends nothing. Every text passes the rules
-    for secrets again; withheld contents stay out, so do names of people unless [export] allows them. What goes
-    in and what is left out is listed before the file is written. Nothing is uploaded.
+    that are recorded in it: it needs no network, loads nothing and sends nothing. Every text passes the
+    rules for secrets again; withheld contents stay out, and so do names of people unless [export] allows
+    them. What goes in and what is left out is listed before the file is written. Nothing is uploaded.
     """
     if path is None and not dry_run:
         raise usage_error("--html FILE says where the page goes; --dry-run says what would be in it")
@@ -57,12 +63,12 @@ def command(
     first, last = _numbers(turns)
     if path not in (None, "-") and not dry_run:
         exported.check_free(str(path), force=force)
-    wanted = Wanted(first, last, which_files, outputs=not no_outputs)
+    parts = SharedParts(first, last, which_files, outputs=not no_outputs)
     with open_store() as store, Progress("reading the session"):
         home, user = ("", "") if keep_paths else of_this_machine()
         cleaner = Cleaner(store.redactor, allowed(store.fs, store.layout), home=home, user=user)
         name = _newest(store) if session == _LAST else session
-        shared = shared_session(ViewedStores({store.project_name: store}), name, wanted, cleaner)
+        shared = shared_session(ViewedStores({store.project_name: store}), name, parts, cleaner)
     data = pages.document(shared.recording)
     written = None if dry_run else path
     if as_json:

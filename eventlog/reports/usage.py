@@ -3,6 +3,7 @@
 The answer `figures` of docs/view.md. All of it is of one snapshot of the log (`figures.asking`).
 """
 
+from collections.abc import Sequence
 from datetime import tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -20,27 +21,27 @@ WEEKDAYS, HOURS = 7, 24
 
 def usage(
     query: Query,
-    dimension: str,
+    dimensions: "Sequence[str]",
     prices: "Prices | None",
     scope: Scope = ALL,
     zone: "tzinfo | None" = None,
-) -> "dict[str, Any]":
-    """The figures of a scope, in total and by a dimension, as JSON values; money is text, exact.
+) -> "dict[str, dict[str, Any]]":
+    """For each dimension the figures of a scope, in total and by it, as JSON values; money is text, exact.
 
-    Args: dimension: of `figures.DIMENSIONS`, or `project`; zone: whose days and hours, by default UTC.
+    Args: dimensions: of `figures.DIMENSIONS`, or `project`; zone: whose days and hours, by default UTC.
     """
-    key = "repo" if dimension == "project" else dimension
-    rows = figures.figures_by(query, (None, key), prices, scope, zone=zone)
+    keys = {name: "repo" if name == "project" else name for name in dimensions}
+    rows = figures.figures_by(query, (None, *keys.values()), prices, scope, zone=zone)
     total = described(rows[None][0])
-    return {
+    shared = {
         "total": total,
-        "rows": [described(row) for row in rows[key]],
         "saved_by_caching_usd": total["saved_usd"],
         "commits": _commits(query, scope),
         "hours": hours_of_week(query, scope, zone),
         "prices": str(prices.source) if prices else None,
         "choices": choices(query),
     }
+    return {name: {**shared, "rows": [described(row) for row in rows[key]]} for name, key in keys.items()}
 
 
 def described(row: Figures) -> "dict[str, Any]":
@@ -87,6 +88,6 @@ def choices(query: Query) -> "dict[str, list[str]]":
 
 def _commits(query: Query, scope: Scope) -> int:
     """The commits of an imported history that some line still reaches: turns that no agent worked in."""
-    condition = f"agent = '{COMMITS}' and {scope.condition('started_at')}"
+    condition = f"agent = '{COMMITS}' and {scope.replaced(commits=True).condition('started_at')}"
     (count,) = query(f"select count(*) from turns where {condition}", []).rows[0]
     return int(count) - rewritten_turns(query, condition)

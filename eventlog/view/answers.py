@@ -17,7 +17,7 @@ from eventlog.base.errors import (
     QueryError,
     Refused,
 )
-from eventlog.view import changes, contents, finding, pages, sessions, spines, versions
+from eventlog.view import changes, contents, counted, finding, pages, sessions, spines, versions
 from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStore, ViewedStores
 
@@ -37,6 +37,8 @@ class Route:
     is_long: bool = False
 
 
+_OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
+
 ROUTES: dict[str, Route] = {
     "/api/sessions": Route(
         sessions.answer,
@@ -54,11 +56,7 @@ ROUTES: dict[str, Route] = {
     "/api/errors": Route(finding.errors, ("session", "open"), is_long=True),
     "/api/decisions": Route(finding.decisions, ("session",), is_long=True),
     "/api/sql": Route(finding.sql, ("q",), is_long=True),
-    "/api/figures": Route(
-        finding.shown_figures,
-        ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz"),
-        is_long=True,
-    ),
+    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
 }
 _OF_CONTENT = Route(
     lambda viewed, parameters: contents.answer(viewed, parameters), ("hash", "path", "colour")

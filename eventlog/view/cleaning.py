@@ -1,7 +1,7 @@
-"""What is taken out of answers before they leave the machine: secrets, people, places of this machine.
+"""What is taken out of answers before they leave the machine: secrets, people, paths of this machine.
 
-Answers come from a log whose texts were redacted when they were recorded, by the rules of that day. A page that
-somebody else will read passes the rules of today once more. Pure but for the redactor.
+Answers come from a log whose texts were redacted when they were recorded, by the rules of that day. A page
+that somebody else will read passes the rules of today once more. Pure but for the redactor.
 """
 
 import os
@@ -60,12 +60,12 @@ class Cleaner:
             self.removed[PERSON] += value is not None
             return None
         if name == "text" and isinstance(value, list):
-            return self._lines(value, parent)
+            return self._lines(value)
         if name == "hunks":
             return self._hunks(value)
         return self._cleaned(value)
 
-    def _lines(self, lines: "list[list[list[str]]]", parent: "Mapping[str, Any]") -> Any:
+    def _lines(self, lines: "list[list[list[str]]]") -> "list[list[list[str]]]":
         """The lines of a content, as lists of [class, text]; a secret may run over several of them."""
         whole = "\n".join("".join(text for _, text in line) for line in lines)
         if self._redactor.text(whole) != whole:
@@ -94,8 +94,9 @@ class Cleaner:
         redacted = self._redactor.text(text)
         self.removed[SECRET] += redacted != text
         if self._home and self._home in redacted:
-            redacted = re.sub(rf"{re.escape(self._home)}(?![\w.-])", "~", redacted)
-            self.removed[HOME] += 1
+            at_home = re.sub(rf"{re.escape(self._home)}(?![\w.-])", "~", redacted)
+            self.removed[HOME] += at_home != redacted
+            redacted = at_home
         nameless = text_without(self._people, redacted)
         self.removed[PERSON] += nameless != redacted
         if self._user is None:

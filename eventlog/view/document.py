@@ -1,7 +1,7 @@
 """A page of one file: the client of the viewer with answers that were recorded in advance (docs/view.md).
 
-The document loads nothing and sends nothing: its policy allows the script and the style in it, by their hashes.
-Same answers, same bytes. Pure, but for reading the files of the client.
+The document loads nothing and sends nothing: its policy allows the script and the style in it, by their
+hashes. Same answers, same bytes. Pure, but for reading the files of the client.
 """
 
 import base64
@@ -36,7 +36,7 @@ class Recording:
 
     title: str
     start: str
-    places: "Sequence[str]"
+    sections: "Sequence[str]"
     answers: "Mapping[Key, Mapping[str, Any]]"
     ignored: "Mapping[str, Sequence[str]]" = field(default_factory=dict)
     plain: "Sequence[tuple[str, str]]" = ()
@@ -106,7 +106,7 @@ def _packed(recording: Recording) -> str:
     """What the page holds, gzipped, in base64. The time in gzip's header is 0."""
     value = {
         "start": recording.start,
-        "places": list(recording.places),
+        "sections": list(recording.sections),
         "ignored": {name: list(parameters) for name, parameters in recording.ignored.items()},
         "next": recording.next,
         "answers": {spell_key(of): answer for of, answer in recording.answers.items()},

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from eventlog import question
 from eventlog.base.display import microseconds
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
 from eventlog.query.lookup import find_session
-from eventlog.reports import figures, usage, zones
-from eventlog.reports.scope import Scope
 from eventlog.search import find, query
 from eventlog.search.failures import failures
 from eventlog.search.find import Hit
-from eventlog.view.parameters import BadParameter, Parameters
+from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStore
 
 HITS, HITS_MAX = 50, 200
@@ -132,46 +129,3 @@ def spelled(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).hex()[:_CELL_MAX]
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-# -- figures ---------------------------------------------------------------------------------------
-
-
-def shown_figures(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
-    from eventlog.query import prices
-
-    dimension = parameters.text("by") or "day"
-    if dimension not in (*figures.DIMENSIONS, "project"):
-        raise BadParameter(f"by is {dimension[:40]!r}; there are project, {', '.join(figures.DIMENSIONS)}")
-    zone = _zone(parameters)
-    scope = Scope(
-        since=_time(parameters, "since", zone),
-        until=_time(parameters, "until", zone),
-        agent=parameters.text("agent"),
-        project=parameters.text("project"),
-        person=parameters.text("person"),
-        session=parameters.text("session"),
-        commits=parameters.text("commits") != "0",
-    )
-    with figures.asking(viewed.store) as ask:
-        return usage.usage(ask, dimension, prices.load(), scope, zone)
-
-
-def _zone(parameters: Parameters) -> Any:
-    try:
-        return zones.named(parameters.text("tz") or "local")
-    except ValueError as error:
-        raise BadParameter(str(error)) from error
-
-
-def _time(parameters: Parameters, name: str, zone: Any) -> int | None:
-    """The µs of a date or a time; without a zone of its own it is by the reader's clock."""
-    text = parameters.text(name)
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
-        return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6)
-    except (ValueError, OverflowError) as error:
-        raise BadParameter(f"{name} is {text[:40]!r}, and no date such as 2026-01-31") from error

@@ -1,4 +1,7 @@
-"""One session as a page of one file: which answers go in, and what of them does not (docs/view.md). One thread."""
+"""One session as a page of one file: which answers go in, and what of them does not (docs/view.md).
+
+One thread, that of the stores.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,8 +22,8 @@ _COMMAND = "locus view shows all of it, beside the store that recorded it."
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a page is to hold. `first` and `last` are numbers of turns of the session, from 1; None is the end."""
+class SharedParts:
+    """What a page is to hold. `first` and `last` number turns of the session, from 1; None is its end."""
 
     first: "int | None" = None
     last: "int | None" = None
@@ -45,32 +48,28 @@ class SharedSession:
     removed: "Mapping[str, int]"
 
 
-def shared_session(stores: ViewedStores, session: str, wanted: Wanted, cleaner: Cleaner) -> SharedSession:
+def shared_session(stores: ViewedStores, session: str, parts: SharedParts, cleaner: Cleaner) -> SharedSession:
     """The page of a session of the first store, by its id. Raises: NotFound, Corruption."""
     spine = _asked(stores, "spine", session=session)
     whole = len(spine["turns"])
-    first, last = (wanted.first or 1) - 1, wanted.last or whole
+    first, last = (parts.first or 1) - 1, parts.last or whole
     if not spine["turns"][first:last]:
-        raise NotFound(f"session {session} has {whole} turns, and none of those wanted")
-    maker = _Maker(stores, wanted, cleaner)
+        raise NotFound(f"session {session} has {whole} turns, and none of those that are asked for")
+    maker = _Maker(stores, parts, cleaner)
     raw = shorten(spine, first, last)
     spine = maker.add("spine", raw, session=session)
     maker.add("stores", _asked(stores, "stores"))
     (row,) = _sessions_of(stores, session)
-    sessions = maker.add(
-        "sessions", {"v": 1, "sessions": [row], "more": False, "choices": {}}, session=session
-    )
+    sessions = maker.add("sessions", {"v": 1, "sessions": [row], "more": False, "choices": {}})
     for turn in spine["turns"]:
         maker.add_page(turn["name"])
-    if wanted.files != NONE:
+    if parts.files != NONE:
         for change, shown in zip(_changes(raw), _changes(spine), strict=True):
             maker.add_change(change, shown.path)
-    if wanted.files in (CHANGED, ALL):
-        maker.add_contents(spine, everything=wanted.files == ALL)
+    if parts.files in (CHANGED, ALL):
+        maker.add_contents(spine, everything=parts.files == ALL)
     title = sessions["sessions"][0]["title"] or f"Session {session}"
-    recording = Recording(
-        title, f"/s/{session}", [], maker.answers, {"sessions": _FILTERS}, maker.plain, _COMMAND
-    )
+    recording = Recording(title, f"/s/{session}", [], maker.answers, plain=maker.plain, next=_COMMAND)
     return SharedSession(
         recording=recording,
         title=title,
@@ -81,9 +80,6 @@ def shared_session(stores: ViewedStores, session: str, wanted: Wanted, cleaner: 
         left_out=dict(maker.left_out),
         removed=dict(cleaner.removed),
     )
-
-
-_FILTERS = ("session", "agent", "model", "branch", "person", "state", "day", "q", "limit", "before")
 
 
 def _asked(stores: ViewedStores, name: str, **parameters: str) -> "dict[str, Any]":
@@ -124,15 +120,15 @@ class _Maker:
     """Collects the answers of a page."""
 
     stores: ViewedStores
-    wanted: Wanted
+    parts: SharedParts
     cleaner: Cleaner
     answers: "dict[Key, dict[str, Any]]" = field(default_factory=dict)
     left_out: "dict[str, int]" = field(default_factory=dict)
     plain: "list[tuple[str, str]]" = field(default_factory=list)
     contents: int = 0
 
-    def add(self, name: str, found: "dict[str, Any]", **parameters: str) -> "dict[str, Any]":
-        cleaned = self.cleaner.answer(found)
+    def add(self, name: str, answered: "dict[str, Any]", **parameters: str) -> "dict[str, Any]":
+        cleaned = self.cleaner.answer(answered)
         self.answers[key(name, **parameters)] = cleaned
         return cleaned
 
@@ -148,10 +144,10 @@ class _Maker:
 
     def _block(self, block: "dict[str, Any]") -> "dict[str, Any]":
         """The block as far as it is wanted: results of calls and differences can be left out."""
-        if block["kind"] == "call" and not self.wanted.outputs and block["result"]:
+        if block["kind"] == "call" and not self.parts.outputs and block["result"]:
             self.leave_out("result of a call (--no-outputs)")
             block = {**block, "result": "", "cut": None}
-        if "changes" in block and self.wanted.files == NONE:
+        if "changes" in block and self.parts.files == NONE:
             block = {**block, "changes": [{**change, "diff": None} for change in block["changes"]]}
         return block
 
@@ -159,13 +155,13 @@ class _Maker:
         """Args: shown_path: the path as the client knows it, after cleaning."""
         asked = {"a": change.before, "b": change.after, "path": change.path}
         try:
-            found = _asked(self.stores, "change", **asked)
+            answered = _asked(self.stores, "change", **asked)
         except EventLogError as error:
             self.leave_out(f"difference ({type(error).__name__})")
             return
-        if found["why"] is not None:
-            self.leave_out(f"difference: {found['why']}")
-        self.add("change", found, **asked | {"path": shown_path})
+        if answered["why"] is not None:
+            self.leave_out(f"difference: {answered['why']}")
+        self.add("change", answered, **asked | {"path": shown_path})
 
     def add_contents(self, spine: "Mapping[str, Any]", *, everything: bool) -> None:
         """The contents that stops made; with `everything` those of the first stop too."""
@@ -183,12 +179,12 @@ class _Maker:
 
     def _add_content(self, hash: str, path: str) -> None:
         try:
-            found = _asked(self.stores, f"content/{hash}", path=path)
+            answered = _asked(self.stores, f"content/{hash}", path=path)
         except EventLogError as error:
             self.leave_out(f"content ({type(error).__name__})")
             return
         for why in ("withheld", "erased", "damaged"):
-            if found[why] is not None:
+            if answered[why] is not None:
                 self.leave_out(f"content: {why}")
-        self.contents += found["text"] is not None
-        self.add(f"content/{hash}", found, path=path)
+        self.contents += answered["text"] is not None
+        self.add(f"content/{hash}", answered, path=path)

@@ -1,4 +1,4 @@
-"""A spine of some turns of a longer one: the files at its first stop, and nothing that only others had. Pure."""
+"""A spine of some turns of a longer one: all files at its first stop, nothing that only others had. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -7,7 +7,7 @@ from eventlog.base.display import microseconds
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import SIZE_UNKNOWN, SKIPPED, TreeEntry, plain_kind
-from eventlog.query.lookup import TurnRef
+from eventlog.query.lookup import TurnRef, turns_where
 from eventlog.replay.leaf_changes import LeafChange
 from eventlog.replay.spine import Spine
 from eventlog.undo.plan import operations_of
@@ -20,6 +20,8 @@ _TURNS = (
     "select session_id, turn, title, agent, person, commit, started_at, completed_at, tokens_used, cost_usd, "
     "tool_calls, errors from turns"
 )
+
+_NO_FILES = "files are not part of this page"
 
 TurnKey = tuple[str, int]
 
@@ -58,6 +60,21 @@ def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
         },
         "cut": found.cut,
     }
+
+
+def of_turns(viewed: ViewedStore, session: str) -> dict[str, Any]:
+    """The same answer without files: the turns of a session alone."""
+    turns = turns_where(viewed.store.query, "where session_id = $1 order by turn", [session])
+    tables: dict[str, Any] = {
+        "paths": [],
+        "hashes": [],
+        "stops": [],
+        "changes": [],
+        "reasons": {},
+        "withheld": {},
+    }
+    listed = _turns(viewed, turns, session)
+    return {"session": session, "until": viewed.position(), "turns": listed, **tables, "cut": _NO_FILES}
 
 
 class _Tables:

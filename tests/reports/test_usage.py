@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def test_it_is_json_and_agrees_with_stats(store: Store) -> None:
     """P8, P3: the total is that of `locus stats`, money as exact text, and every value is one of JSON."""
     with figures.asking(store) as query:
-        answer = usage.usage(query, "model", prices.load())
+        answer = usage.usage(query, ("model",), prices.load())["model"]
         total = figures.total(query, prices.load())
     json.dumps(answer)
 
@@ -45,8 +45,8 @@ def test_hours_are_those_of_the_readers_clock_and_leave_commits_out(store: Store
     """P7: turns stand at the hour that the reader's clock showed, that weekday; commits are counted apart."""
     with figures.asking(store) as query:
         scope = Scope(since=MONDAY_US, until=MONDAY_US + 48 * HOUR_US)
-        utc = usage.usage(query, "day", None, scope)
-        berlin = usage.usage(query, "day", None, scope, ZoneInfo("Europe/Berlin"))
+        utc = usage.usage(query, ("day",), None, scope)["day"]
+        berlin = usage.usage(query, ("day",), None, scope, ZoneInfo("Europe/Berlin"))["day"]
 
     assert {(d, h): n for d, row in enumerate(utc["hours"]) for h, n in enumerate(row) if n} == {
         (0, 9): 2,
@@ -62,10 +62,10 @@ def test_hours_are_those_of_the_readers_clock_and_leave_commits_out(store: Store
 def test_projects_have_names_and_commits_can_be_left_out(store: Store) -> None:
     """P7: a project is a repository, labelled by its name; without commits agents are counted alone."""
     with figures.asking(store) as query:
-        answer = usage.usage(query, "project", None)
-        alone = usage.usage(query, "agent", None, Scope(commits=False))
+        answer = usage.usage(query, ("project",), None)["project"]
+        alone = usage.usage(query, ("agent",), None, Scope(commits=False))["agent"]
 
     assert {row["key"] for row in answer["rows"]} >= {"feedfeedfeed", store.repo_hash}
     assert {row["label"] for row in answer["rows"] if row["key"] == store.repo_hash} == {store.project_name}
-    assert COMMITS not in {row["key"] for row in alone["rows"]}
+    assert COMMITS not in {row["key"] for row in alone["rows"]} and alone["commits"]
     assert alone["choices"]["agent"] and COMMITS in alone["choices"]["agent"]

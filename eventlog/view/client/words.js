@@ -51,12 +51,12 @@ export function compact(n) {
   return (n >= 100 || Number.isInteger(n) ? n.toFixed(0) : n.toFixed(1)) + ' ' + unit;
 }
 
-/** `$1,234.56`; more digits below ten cents. */
+/** `$1,234.56`; what is less than a cent is `<$0.01`, and what caching lost is below 0. */
 export function dollars(cost) {
   if (cost === null || cost === undefined) return '';
-  const sum = Number(cost);
-  const digits = sum >= 0.1 || !sum ? 2 : 4;
-  return '$' + sum.toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits});
+  const size = Math.abs(Number(cost));
+  if (size > 0 && size < 0.005) return '<$0.01';
+  return (cost < 0 ? '−$' : '$') + size.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 2});
 }
 
 /** `320 ms`, `12 s`, `4 min`, `3.2 h`, `2.5 d`. */
