@@ -69,7 +69,7 @@ UNSAFE = [
 
 
 def test_what_could_deceive_is_spelled_out_as_the_report_does(reading: Reading, hostile: Sample) -> None:
-    """One function of the client, and the report's, over the same table of characters."""
+    """One function of the client, and the report's, over the same table of characters (P5)."""
     from eventlog.reports.page import text
 
     reader = reading(hostile.work).open("/")
@@ -83,7 +83,7 @@ def test_what_could_deceive_is_spelled_out_as_the_report_does(reading: Reading, 
 
 
 def test_the_token_is_seen_nowhere(reading: Reading, sample: Sample) -> None:
-    """Not in the address, the history, the Referer, the command line of the process, or a cookie."""
+    """Not in the address, the history, the Referer, the command line of the process, or a cookie (P5)."""
     reader = reading(sample.work)
     sent: list[Any] = []
     reader.page.on("request", lambda request: sent.append(request))
