@@ -70,11 +70,11 @@ UNSAFE = [
 
 def test_what_could_deceive_is_spelled_out_as_the_report_does(reading: Reading, hostile: Sample) -> None:
     """One function of the client, and the report's, over the same table of characters (P5)."""
-    from eventlog.reports.page import text
+    from eventlog.view.document import text
 
     reader = reading(hostile.work).open("/")
     spelled = reader.page.evaluate(
-        "(all) => import('/static/dom.js').then(({oneLine}) => all.map((c) => oneLine(`a${c}b`)))", UNSAFE
+        "(all) => import('/static/dom.js').then(({spell}) => all.map((c) => spell(`a${c}b`)))", UNSAFE
     )
     assert spelled == [text(f"a{c}b") for c in UNSAFE]
     shown = "".join(reader.open(f"/turn/{hostile.turns[4]}").texts("body"))
