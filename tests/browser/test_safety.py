@@ -87,8 +87,10 @@ def test_the_token_is_seen_nowhere(reading: Reading, sample: Sample) -> None:
     reader = reading(sample.work)
     sent: list[Any] = []
     reader.page.on("request", lambda request: sent.append(request))
-    reader.open("/").open(f"/turn/{sample.turns[0]}").click("nav a:has-text('Cost')")
     token = reader.viewer.token
+    reader.open("/")
+    assert token not in reader.page.url and token not in reader.page.evaluate("location.href")
+    reader.open(f"/turn/{sample.turns[0]}").click("nav a:has-text('Cost')")
     assert len(token) >= 32
     assert token not in reader.page.url and token not in reader.page.evaluate(
         "document.referrer + location.href + document.cookie"
