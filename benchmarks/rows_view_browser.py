@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
-from benchmarks.process import end, environment, locus, run
+from benchmarks.process import environment, locus, run
 from benchmarks.repository import shared_repository
 from eventlog import Store
 from eventlog.recorder.recorder import Recorder
@@ -192,4 +192,7 @@ def _page(path: str) -> Iterator[Any]:
             yield page
             browser.close()
     finally:
-        end(server)
+        server.kill()
+        server.wait()
+        if server.stdout is not None:
+            server.stdout.close()

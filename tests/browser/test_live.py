@@ -45,7 +45,7 @@ def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, A
 
 
 def test_who_stands_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[Sample, Agent]") -> None:
-    """Turn, file and address stay, and a button counts the new turns."""
+    """Turn, file and address stay, and a button counts the new turns (P1)."""
     sample, agent = live
     _turn(agent, "Second live", "two\n")
     reader = reading(sample.work).open(f"/s/{sample.session}").press("k")

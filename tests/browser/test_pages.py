@@ -125,6 +125,9 @@ def test_errors_and_their_turns(reading: Reading, sample: Sample) -> None:
     """An error is shown with its words, and leads to its turn."""
     reader = reading(sample.work).open("/errors")
     assert "Exit code 3" in reader.text("article")
+    reader.find("input[name=open]").check()
+    expect(reader.find("article")).to_have_count(1)
+    assert reader.command() == "locus errors --open"
     reader.click("article a")
     assert reader.address().startswith("/turn/")
 

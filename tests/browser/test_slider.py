@@ -33,7 +33,7 @@ def _replayed(store: Store, moment: str, place: Path) -> dict[str, bytes]:
 
 
 def test_the_tree_and_each_file_are_those_of_replay(reading: Reading, sample: Sample, tmp_path: Path) -> None:
-    """Both stops of each turn: every path, and the text of every file that has one."""
+    """Both stops of each turn: every path, and the text of every file that has one (P1)."""
     reader = reading(sample.work)
     with Store.open(sample.work / ".locus") as store:
         for moment in _moments(sample):

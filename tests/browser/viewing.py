@@ -64,7 +64,7 @@ class Visitor:
             self.wrong.append(f"request to {request.url}")
 
     def _answered(self, response: Response) -> None:
-        if response.status >= 500:
+        if response.status >= 400:
             self.wrong.append(f"{response.status} of {response.url}: {response.text()[:300]}")
 
     def _dialog(self, dialog: Any) -> None:

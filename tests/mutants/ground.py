@@ -88,7 +88,8 @@ class Ground:
         path = self.root / mutant.path
         text = path.read_text(encoding="utf-8")
         changed = mutant.applied(text)
-        compile(changed, mutant.path, "exec")
+        if path.suffix == ".py":
+            compile(changed, mutant.path, "exec")
         self._write(path, changed)
         try:
             return self._run(test, sound_s * _SLOWER + _SLACK_S)

@@ -1,6 +1,6 @@
 // What stands around every page: places to go, the command of the page, the clock, light and dark.
 
-import {el, refill} from './dom.js';
+import {el, oneLine, refill} from './dom.js';
 import {isUtc, remember, remembered, switchUtc} from './words.js';
 import {to, writeAddress} from './address.js';
 import {isRecorded} from './source.js';
@@ -33,7 +33,7 @@ export function makeFrame(names = null) {
 
 /** Says in the frame which page this is: its title, its command, its place among `PLACES`. */
 export function namePage(title, command, place) {
-  document.title = (title ? title.slice(0, 80) + ' · ' : '') + 'Locus';
+  document.title = (title ? oneLine(title, 80) + ' · ' : '') + 'Locus';
   nameCommand(command);
   for (const link of frame.places.children) {
     if (link.textContent === place) link.setAttribute('aria-current', 'page');

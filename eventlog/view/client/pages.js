@@ -134,7 +134,7 @@ export async function errorsPage(page) {
   const run = asker((answer, failure) => refill(list, failure ? complaint(failure) : answer.rows.length ? answer.rows.map(errorCard) : el('p.empty', 'No error is recorded that fits.')));
   const change = (values) => {
     namePage('Errors', 'locus errors' + (values.open ? ' --open' : '') + (values.session ? ' --session ' + shellWord(values.session) : ''), 'Errors');
-    return run('errors', values);
+    return run('errors', {...values, open: values.open ? 1 : null});
   };
   change.parts = ['errors'];
   refill(page.main, el('h1', 'Errors'), filters([{name: 'open', label: 'Open only', type: 'checkbox'}, {name: 'session', label: 'Session'}], page.query, change), list);
