@@ -22,6 +22,7 @@ from benchmarks import (
     rows_transcripts,
     rows_tree,
     rows_undo,
+    rows_view,
 )
 from benchmarks.frame import Row
 
@@ -39,6 +40,7 @@ def rows() -> list[Row]:
         rows_large,
         rows_memory,
         rows_serve,
+        rows_view,
         rows_scale,
         rows_search,
         rows_send,
