@@ -60,9 +60,9 @@ def rows() -> list[Row]:
             durability="neither writes",
             prepare=lambda bench: _spine(bench, kept=True),
         ),
-        Row("view-step", f"{page}, sealed", empty, TIME_UNIT, "neither writes", _step),
+        Row("view-answers", f"{page}, sealed", empty, TIME_UNIT, "neither writes", _step),
         Row(
-            "view-step-live", f"{page}, of 100 turns in a journal", empty, TIME_UNIT, "neither writes",
+            "view-answers-live", f"{page}, of 100 turns in a journal", empty, TIME_UNIT, "neither writes",
             lambda bench: _step(bench, live=True),
         ),
         Row(

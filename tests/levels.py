@@ -15,7 +15,7 @@ _FAST = {
     "": "compatibility golden ground house limits requirements scripts security_pages stages",
     "agents": "captured_sessions claude_code_hooks claude_code_transcript codex_hooks codex_patches "
         "codex_transcript gemini_install opencode_hooks unified",
-    "base": "config display identity repository",
+    "base": "config display garbage identity repository",
     "benchmarks": "rows_memory",
     "blobs": "pack recent_packs store tree verify",
     "checkout": "materialize",
@@ -44,7 +44,7 @@ _FAST = {
     "restore": "plan known_files",
     "retention": "collection",
     "search": "index meaning words",
-    "secrets": "bulk_prefilter erased_rules redaction",
+    "secrets": "bulk_prefilter engines erased_rules redaction",
     "setup": "git_exclude",
     "store": "store",
     "undo": "merge take_back",
@@ -56,6 +56,7 @@ _FIRST = frozenset(
         "acceptance/test_sessions", "agents/test_codex_copies", "cli/test_bad_input",
         "exports/test_one_session", "exports/test_people", "exports/test_send", "log/test_crash_points",
         "mcp/test_server", "mcp/test_tools", "projections/test_joins", "test_faults", "test_golden_stores",
+        "test_pages_run",
     )
 )  # fmt: skip
 # Below tests/: of these files, the tests that are slow all the same.

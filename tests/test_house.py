@@ -307,7 +307,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.log",
                 "eventlog.blobs.pack",
                 # RE2 looks through the contents of an import many times faster than Python.
-                "eventlog.secrets.bulk_prefilter",
+                "eventlog.secrets.engines",
                 "eventlog.projections",
                 "eventlog.query",
                 # Events are indexed from Arrow batches, and kept as such for showing hits.
@@ -323,6 +323,7 @@ def test_no_two_public_classes_share_a_name() -> None:
         ),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
+        ("hyperscan", ("eventlog.secrets.engines",)),
         # Extras: only who sends, and who serves.
         ("urllib3", ("eventlog.exports.locusgraph.courier",)),
         *((name, ("eventlog.mcp",)) for name in ("mcp", "mcp_types", "anyio")),
@@ -679,7 +680,7 @@ def test_every_import_is_a_declared_dependency() -> None:
         return {re.split(r"[<>=]", name)[0].replace("-", "_").lower() for name in requirements}
 
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
-    for extra in ("http", "meaning", "cost", "spark", "view"):
+    for extra in ("http", "meaning", "cost", "spark", "fast", "view"):
         to_run |= names(project["optional-dependencies"][extra])
     to_run |= {"h11", "obstore", "pyiceberg", "sqlalchemy"}  # uvicorn's; lake, and what its catalogs raise
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
@@ -739,7 +740,7 @@ def test_every_package_is_installed() -> None:
 
 SCRIPTS = [
     ".ci/run",
-    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "e2e", "mutants", "_venv")),
+    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "docs", "e2e", "mutants", "_venv")),
 ]
 STAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ci.d").iterdir())
 

@@ -56,6 +56,8 @@ _ONE_TOKEN = {
     "output": (0, 1, 0, 0, 0),
 }  # fmt: skip
 _PRICE = "DECIMAL(18,15)"
+_COST = "DECIMAL(38,12)"
+_COST_COLUMNS = f"position BIGINT, session_id VARCHAR, turn BIGINT, cost_usd {_COST}, saved_usd {_COST}"
 _Row = tuple["str | Decimal | int | None", ...]
 
 
@@ -68,7 +70,12 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
 
     slot_us = of_library.SLOT_US
     # The library takes longer to load than most questions take: skip it for a log of commits, say.
-    any_model = con.execute(f"SELECT 1 FROM {SCHEMA}.llm_calls WHERE model IS NOT NULL LIMIT 1").fetchone()
+    calls = f"SELECT 1 FROM {SCHEMA}.llm_calls"
+    any_model = con.execute(f"{calls} WHERE model IS NOT NULL LIMIT 1").fetchone()
+    if any_model is None and con.execute(f"{calls} LIMIT 1").fetchone() is None:
+        _add_prices(con, [])
+        con.execute(f"CREATE TABLE {CALL_COSTS} ({_COST_COLUMNS})")  # to plan what follows takes longer
+        return
     prices = of_library.load() if any_model else None
     sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in prices.thresholds) if prices else ""
     # A call of unknown time has the price of the day on which it was recorded.
@@ -84,7 +91,7 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
     saved = " + ".join(_amount(kind, f"(p.input - p.{kind})") for kind in _CACHED)
     con.execute(
         f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
-        f"({cost})::DECIMAL(38,12) AS cost_usd, ({saved})::DECIMAL(38,12) AS saved_usd "
+        f"({cost})::{_COST} AS cost_usd, ({saved})::{_COST} AS saved_usd "
         f"FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
         f"ON billable AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
     )

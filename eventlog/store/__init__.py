@@ -174,7 +174,7 @@ class Store:
     def append(self, events: "Iterable[Event]", *, expect_position: int | None = None) -> range:
         """Append events, in order, durably. Returns: their positions.
 
-        Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
+        Up to 16,384 events or 4 MiB are one atomic batch; more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
         Invalid values are refused (docs/appending.md), and so is a content that is not stored.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
@@ -346,7 +346,7 @@ class Store:
         return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> "list[Event]":
-        """All events of a turn as they happened, anchors included (S1-55)."""
+        """All events of a turn as they happened, anchors included."""
         ref = self._ref(turn)
         return in_order_of_time(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
 
@@ -386,7 +386,7 @@ class Store:
         at: str = "end",
         force: bool = False,
     ) -> "Report":
-        """Put the tree of a turn into the directory `to`, byte for byte (P1).
+        """Put the tree of a turn into the directory `to`, byte for byte.
 
         Raises: NotFound, Refused (the directory holds something and `force` is not set).
         """
@@ -462,7 +462,7 @@ class Store:
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
-        """The recorded versions of the file at `path`, newest first, also those before a rename (S1-55).
+        """The recorded versions of the file at `path`, newest first, also those before a rename.
 
         Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
         """

@@ -60,6 +60,7 @@ def test_names_at_the_top_are_unique_across_modules() -> None:
 
 
 def test_every_export_is_imported_somewhere() -> None:
+    """What no module asks for is no export."""
     imported = {
         name
         for module in MODULES
