@@ -43,7 +43,6 @@ def rows() -> list[Row]:
         rows_large,
         rows_memory,
         rows_serve,
-        rows_view,
         rows_scale,
         rows_search,
         rows_send,
@@ -52,6 +51,7 @@ def rows() -> list[Row]:
         rows_transcripts,
         rows_keep,
         rows_maintenance,
+        rows_view,
         rows_view_browser,
     )
     return [row for module in modules for row in module.rows()]
