@@ -23,6 +23,7 @@ from benchmarks import (
     rows_transcripts,
     rows_tree,
     rows_undo,
+    rows_view,
     rows_view_browser,
 )
 from benchmarks.frame import Row
@@ -50,6 +51,7 @@ def rows() -> list[Row]:
         rows_transcripts,
         rows_keep,
         rows_maintenance,
+        rows_view,
         rows_view_browser,
     )
     return [row for module in modules for row in module.rows()]

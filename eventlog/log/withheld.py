@@ -29,8 +29,18 @@ def reason_in(view: "LogView", hashes: "Collection[object]") -> str:
     kinds_named: set[str] = set()
     for event in view.iterate(event_types=(WITHHELD,), columns=("title", "payload")):
         if event["title"] in hashes:
-            kinds = object_of(event["payload"]).get("kinds")
-            kinds_named.update(map(str, kinds) if isinstance(kinds, list) else ())
+            kinds_named |= kinds_of(event["payload"])
+    return reason_of(kinds_named)
+
+
+def kinds_of(payload: object) -> set[str]:
+    """The kinds of secrets that an event names in a content, or why it is withheld without."""
+    kinds = object_of(payload).get("kinds")
+    return set(map(str, kinds)) if isinstance(kinds, list) else set()
+
+
+def reason_of(kinds_named: set[str]) -> str:
+    """Why a content of these kinds is withheld, as a predicate of it."""
     if kinds_named == {IGNORED}:
         return "stands in a file that git ignores"
     if not kinds_named or kinds_named - {NOT_LOOKED_THROUGH, UNREADABLE}:

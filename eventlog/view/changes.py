@@ -86,8 +86,10 @@ def _hash(entry: TreeEntry | None) -> str | None:
 
 def _why_not(viewed: ViewedStore, change: PathChange) -> str | None:
     """Why the contents of a change are withheld; None where they are not."""
-    hashes = {_hash(change.before), _hash(change.after)} & viewed.withheld()
-    return viewed.store.why_withheld(*hashes) if hashes else None
+    sides = (_hash(change.before), _hash(change.after))
+    withheld = viewed.withheld()
+    hashes = [hash for hash in sides if hash is not None and hash in withheld]
+    return viewed.why_withheld(*hashes) if hashes else None
 
 
 def change(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:

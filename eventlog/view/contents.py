@@ -19,7 +19,7 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     if erased is not None:
         return {**_NOTHING, "erased": erased}
     if hash in viewed.withheld():
-        return {**_NOTHING, "withheld": viewed.store.why_withheld(hash)}
+        return {**_NOTHING, "withheld": viewed.why_withheld(hash)}
     try:
         data = viewed.store.blobs.get(id)
         if secrets_in(viewed.store.blobs, id):

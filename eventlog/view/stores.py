@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
+from eventlog.log.withheld import kinds_of, reason_of
 from eventlog.multi_store import Opened
 from eventlog.query.lookup import TurnRef, turns_where
+from eventlog.replay.deferred import withheld_of_git
 from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from eventlog.reading.page import PageReader
 
 T = TypeVar("T")
+
+_WITHHELD = "select title, payload from events where event_type = 'withheld' and title is not null"
 
 
 class ViewedStore:
@@ -55,12 +59,26 @@ class ViewedStore:
         return {turn.name: turn for turn in turns_where(self.store.query, "")}
 
     def withheld(self) -> frozenset[str]:
-        """The hashes of contents that are not shown, as far as the log names them."""
-        return self.remembered("withheld", self.store.withheld)
+        """The hashes of contents that are not shown, of those in the log and those of git read so far."""
+        return frozenset(self._kinds()) | withheld_of_git(self.store.blobs)
 
-    def why_withheld(self, hash: str) -> str:
-        """Why a withheld content is not shown: what was erased and met again is withheld, too."""
-        return self.store.blobs.erased(from_text(hash)) or self.store.why_withheld(hash)
+    def _kinds(self) -> dict[str, set[str]]:
+        """Why contents are withheld, by their hashes. Asked in SQL, which needs no pyarrow."""
+        return self.remembered("withheld", self._read_kinds)
+
+    def _read_kinds(self) -> dict[str, set[str]]:
+        kinds: dict[str, set[str]] = {}
+        for hash, payload in self.store.query(_WITHHELD, []).rows:
+            kinds.setdefault(str(hash), set()).update(kinds_of(payload))
+        return kinds
+
+    def why_withheld(self, *hashes: str) -> str:
+        """Why withheld contents are not shown, as a predicate: what was erased and met again is, too."""
+        reasons = (self.store.blobs.erased(from_text(hash)) for hash in hashes)
+        erased = (reason.removeprefix("it ") for reason in reasons if reason is not None)
+        kinds = self._kinds()
+        reason = reason_of(set().union(*(kinds.get(hash, set()) for hash in hashes)))
+        return next(erased, reason)
 
     def pages(self) -> "PageReader":
         from eventlog.reading.page import PageReader

@@ -56,7 +56,7 @@ def blamed(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     lines = blame(viewed.store, path, None, until=_until(moment))
     content = to_text(blob_id(b"".join(line.text for line in lines)))
     if content in viewed.withheld():
-        raise Refused(f"{path} {viewed.store.why_withheld(content)}, so its lines are withheld")
+        raise Refused(f"{path} {viewed.why_withheld(content)}, so its lines are withheld")
     shown = lines[:LINES_MAX]
     people = _people(viewed, shown)
     origins: dict[LineOrigin, int] = {}

@@ -67,14 +67,12 @@ def test_only_reading_is_answered(served: Served, method: str) -> None:
         assert not [name for name, _ in reply.headers if name.startswith("access-control")]
 
 
-@pytest.mark.parametrize("token", [None, "x", "{token}x", "{token} ", "Bearer {token}"])
+@pytest.mark.parametrize("token", [None, "x", "{token}x", "x{token}", "Bearer {token}"])
 def test_without_the_token_nothing_is_answered(served: Served, token: str | None) -> None:
     """P5: of every answer, those that do not exist too."""
     given = None if token is None else token.format(token=served.guard.token)
     for path in (*ROUTES, "/api/stores", "/api/live", "/api/content/x", "/api/none"):
         reply = served.ask(path, token=given)
-        if given is not None and given.strip() == served.guard.token:
-            continue  # blanks around a value belong to no header
         assert (reply.status, b"sample" in reply.body) == (401, False), path
     for query in ({"token": served.guard.token}, {"t": served.guard.token}):
         assert served.ask("/api/stores", query, token=None).status == 401
