@@ -196,13 +196,14 @@ class LogView:
         *,
         columns: "Sequence[str] | None" = None,
         event_types: "Collection[str] | None" = None,
-        session_id: "str | None" = None,
+        session_id: "str | frozenset[str] | None" = None,
         turn: "int | None" = None,
         event_id: str = "",
     ) -> Iterator[Event]:
         """Events of [since, until) that fit all filters, in position order, as dicts of their own.
 
-        Args: columns: which, in which order, every one by default; event_id: a prefix of ids.
+        Args: columns: which, in which order, every one by default; session_id: one, or any of several;
+        event_id: a prefix of ids.
         Raises: NotFound for an unknown column, Corruption, Unsupported.
         """
         names = checked_columns(columns)
@@ -223,7 +224,7 @@ class LogView:
         *,
         columns: "Sequence[str] | None" = None,
         event_types: "Collection[str] | None" = None,
-        session_id: "str | None" = None,
+        session_id: "str | frozenset[str] | None" = None,
         turn: "int | None" = None,
         event_id: str = "",
     ) -> "Iterator[pa.RecordBatch]":

@@ -55,7 +55,7 @@ class Excerpt:
         parameters: list[str | int | None]
         if isinstance(wanted.event_types, tuple) and wanted.event_types in _OF_TYPES:
             where, parameters = _OF_TYPES[wanted.event_types], []
-        elif None not in (wanted.session_id, wanted.turn, wanted.until):
+        elif isinstance(wanted.session_id, str) and None not in (wanted.turn, wanted.until):
             where, parameters = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
         elif wanted.until is not None and wanted.until - wanted.since <= _ROWS_MAX:
             where, parameters = _OF_POSITIONS, [wanted.since, wanted.until]
