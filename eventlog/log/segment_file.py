@@ -6,6 +6,7 @@ Reads only, takes no lock: the caller's pin keeps the files. One `SegmentFile` b
 import io
 import os
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -75,6 +76,7 @@ class SegmentFile:
         """Raises: Corruption, Unsupported."""
         self.path = files.layout.segment(entry.name)
         self.entry = entry
+        self._last_positions: dict[int, int] = {}  # by row group
         try:
             self._source = SeamFile(files.fs, self.path)
         except FileNotFoundError as error:
@@ -101,6 +103,26 @@ class SegmentFile:
     @property
     def row_groups(self) -> int:
         return int(self._file.num_row_groups)
+
+    def groups_in(self, since: int, until: "int | None") -> "Iterator[int]":
+        """The row groups that may have events of [since, until), ascending.
+
+        Found by halving, so that few are read: positions ascend. Raises: Corruption.
+        """
+        first = 0
+        if since > self.entry.base:
+            first = bisect_left(range(self.row_groups), since, key=lambda group: self._last_position(group))
+        end = self.entry.end if until is None else min(until, self.entry.end)
+        for group in range(first, self.row_groups):
+            yield group
+            if end < self.entry.end and self._last_position(group) >= end - 1:
+                break
+
+    def _last_position(self, group: int) -> int:
+        """Read from its page, which has a checksum; the statistics in the footer have none."""
+        if group not in self._last_positions:
+            self._last_positions[group] = self.read(("position",), group)["position"][-1].as_py()
+        return self._last_positions[group]
 
     def read(self, columns: "Sequence[str] | None" = None, row_group: "int | None" = None) -> "pa.Table":
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""

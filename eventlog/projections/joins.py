@@ -24,9 +24,11 @@ STOP: d.Columns = (
 DURATION: d.Columns = (
     ("duration_ms", "BIGINT", "from started_at to completed_at; null while one is unknown"),
 )
-OF_TURN: d.Columns = (
+MODELS: d.Columns = (
     ("model", "VARCHAR", "model of its last call that no subagent made"),
     ("models", "VARCHAR[]", "sorted models of all its calls"),
+)
+COMMITS: d.Columns = (
     (
         "commits_made",
         "VARCHAR[]",
@@ -43,7 +45,7 @@ INTENT: d.Columns = (
     ("description", "VARCHAR", "the description that was declared"),
 )
 SESSIONS: d.Columns = (*d.SESSIONS, *INTENT)
-TURNS: d.Columns = (*d.TURNS, *DURATION, *OF_TURN, *fates.OF_TURN, *UNDONE)
+TURNS: d.Columns = (*d.TURNS, *DURATION, *MODELS, *COMMITS, *fates.OF_TURN, *UNDONE)
 
 SUBAGENTS: d.Columns = (
     ("agent", "VARCHAR", "key: the agent; with session_id and subagent_id"),
@@ -179,13 +181,18 @@ def turns(stored: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
     """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
-    if "of_turn" in extras:
-        columns.append("m.model, coalesce(m.models, []) AS models, c.commits_made")
+    if "models" in extras:
+        columns.append("m.model, coalesce(m.models, []) AS models")
         joins += f"""
-            LEFT JOIN {derived_rows("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
+            LEFT JOIN {derived_rows("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn"""
+    else:
+        columns.append(blank(MODELS))
+    if "commits" in extras:
+        columns.append("c.commits_made")
+        joins += f"""
             LEFT JOIN {derived_rows("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
     else:
-        columns.append(blank(OF_TURN))
+        columns.append(blank(COMMITS))
     if "fates" in extras:
         columns.append("f.reverted_by")
         joins += f"""
@@ -377,7 +384,8 @@ _COLUMNS = {
 }
 # By what a question can name of turns.
 _DERIVED_OF = {
-    "of_turn": ("models", "commits"),
+    "models": ("models",),
+    "commits": ("commits",),
     "fates": ("reverts",),
     "undone": (FOLDED,),
     "acts": ("acts",),

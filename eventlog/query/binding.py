@@ -153,6 +153,7 @@ class Bound:
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: "frozenset[str] | None" = None  # of `events`, also of the tail; None before the tail is loaded
     tail_concerns: bool = False  # whether an event of the tail can change a projection
+    priced: "tuple[str | None] | None" = None  # the session whose calls have costs, (None,) for all of them
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     has_people: bool = False  # whether the tables of `added.bind_people` are there
@@ -327,6 +328,8 @@ class Binding:
         if unfolded:
             bound.folded |= self._folded(unfolded)
         self._add_tables(extras - bound.extras, extras)
+        if views.COST in extras:
+            self._add_costs(extras, None if views.PRICES in named else session)
         bound.add(named, extras, self._ensure_all, session)
 
     def _extras(self, statement: safe.Statement) -> frozenset[str]:
@@ -356,17 +359,22 @@ class Binding:
             self.view.prefix.lend(self.con, bound.generation)
 
     def _add_tables(self, grown: frozenset[str], extras: frozenset[str]) -> None:
-        """Make the tables of costs and of lines, where these are new."""
+        """Make the table of counts of lines, where it is new."""
         bound = self.bound
-        if not grown & {views.COST, views.COUNTS}:
-            return
-        bound.add({"events"}, extras, self._ensure_all)
-        if views.COST in grown:
-            self.con.execute(f"CREATE VIEW {added.SCHEMA}.llm_calls AS {bound.plain('llm_calls')}")
-            costs.bind(self.con)
         if self.counting is not None and views.COUNTS in grown:
+            bound.add({"events"}, extras, self._ensure_all)
             bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, bound.counts, self.counting, self.until_s)
+
+    def _add_costs(self, extras: frozenset[str], session: "str | None") -> None:
+        """Make the tables of what calls cost, of all or of the one session that is asked for."""
+        bound = self.bound
+        if bound.priced in ((None,), (session,)):
+            return
+        bound.add({"events"}, extras, self._ensure_all)
+        self.con.execute(f"CREATE OR REPLACE VIEW {added.SCHEMA}.llm_calls AS {bound.plain('llm_calls')}")
+        costs.bind(self.con, session)
+        bound.priced = (session,)
 
     def _ensure_all(self) -> None:
         self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)
