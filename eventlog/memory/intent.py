@@ -160,8 +160,23 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
     return len(events)
 
 
+def listed_without_stale(store: Store, now_us: int) -> list[Intent]:
+    """The active sessions, after `end_stale`, which reads them anyway."""
+    sessions = listed(store)
+    ends = _stale_ends(store, sessions, now_us, STALE_SESSION_HOURS)
+    try:
+        store.append_rows(ends)
+    except EventLogError:
+        return sessions
+    return listed(store) if ends else sessions
+
+
 def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> list[Event]:
     """The events that `end_stale` appends."""
+    return _stale_ends(store, _matching(store, "status = 'active'", []), now_us, hours)
+
+
+def _stale_ends(store: Store, sessions: Iterable[Intent], now_us: int, hours: float) -> list[Event]:
     return [
         _end_of(
             store,
@@ -171,7 +186,7 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
             occurred_at=session.opened_us + round(hours * _HOUR_US),
             event_id=names.event_id_of("locus", "stale", session.session_id, str(session.opened_position)),
         )
-        for session in _matching(store, "status = 'active'", [])
+        for session in sessions
         if session.is_active
         and not session.is_history
         and session.opened_us is not None

@@ -5,7 +5,7 @@ question names one of them, and stored nowhere. Where a question names none, the
 docs/sql.md ("Joined columns") is the rule of each. Pure text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eventlog.base.types import COMMAND_ARGUMENTS
 from eventlog.projections import asked, calls, fates, resolutions, spans
@@ -135,12 +135,14 @@ def llm_calls(events: str, beaten: str, extras: "frozenset[str]") -> str:
 Derived = Callable[[str], str]
 
 
-def derived(name: str, events: str) -> str:
+def derived(name: str, events: str, *, few: bool = False) -> str:
     """What events show of turns, or of errors: a row for each that has any of it.
 
     The events stand in it once: a view of them that leaves out people takes long to plan.
+    Args: few: the events are few, to be found once.
     """
-    return f"(WITH these AS NOT MATERIALIZED (SELECT * FROM {events}) FROM ({_SELECTS[name]('these')}))"
+    how = "MATERIALIZED" if few else "NOT MATERIALIZED"
+    return f"(WITH these AS {how} (SELECT * FROM {events}) FROM ({_SELECTS[name]('these')}))"
 
 
 def of_session(name: str, events: str, session_id: str) -> str:
@@ -148,18 +150,20 @@ def of_session(name: str, events: str, session_id: str) -> str:
     "resolved" those that may say of an error that it is resolved."""
     quoted_id = "'" + session_id.replace("'", "''") + "'"
     own = f"SELECT * FROM {events} WHERE session_id = {quoted_id}"
-    if name != "resolved":
+    if name != WITH_MARKS:
         return f"({own})"
     marks = f"session_id IS DISTINCT FROM {quoted_id} AND event_type = 'error' AND resolved"
-    return f"({own} UNION ALL SELECT * FROM {events} WHERE {marks})"
+    # Which errors they tell of stands in their links; payloads would be read of the whole log.
+    return f"({own} UNION ALL SELECT * REPLACE (NULL::VARCHAR AS payload) FROM {events} WHERE {marks})"
 
 
-def has_any(events: str) -> str:
-    """A query of one row: of each name of `DERIVED` whether there can be a row of it.
+def has_any(events: str, names: "Sequence[str]") -> str:
+    """A query of one row: of each of these names of `DERIVED` whether there can be a row of it.
 
     To plan a derivation takes longer than to look for what it rests on, and few logs have all of it.
     """
-    return f"SELECT {', '.join(f'coalesce(bool_or({on}), false)' for on in _RESTS_ON.values())} FROM {events}"
+    found = (f"coalesce(bool_or({_RESTS_ON[name]}), false)" for name in names)
+    return f"SELECT {', '.join(found)} FROM {events}"
 
 
 def none(name: str) -> str:
@@ -357,6 +361,9 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
 }
 # What SQL cannot fold: `projections/operations.py` does, and the rows are those that it gives.
 FOLDED = "undone"
+WITH_MARKS = "resolved"
+# Rests on the payloads of events that write an anchor alone; nearly every log has some.
+OF_ANCHORS = "intents"
 DERIVED = (*_SELECTS, FOLDED)
 # Those whose rows of a session rest on the events of `of_session`; others rest on all commits or all files.
 OF_SESSIONS = frozenset(("models", "acts", "decided", "resolved"))

@@ -149,7 +149,6 @@ class Bound:
     folded: "dict[str, str]" = field(default_factory=dict)  # the folded projections, as `fold.exact`
     # Which of joins.DERIVED are tables: for one session, or for all (None).
     derived: "dict[str, str | None]" = field(default_factory=dict)
-    present: frozenset[str] = frozenset()  # of joins.DERIVED, those that all events together can have rows of
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: "frozenset[str] | None" = None  # of `events`, also of the tail; None before the tail is loaded
     tail_concerns: bool = False  # whether an event of the tail can change a projection
@@ -204,11 +203,19 @@ class Bound:
         """Make tables of facts that events show about turns, for one session or for all."""
         if not wanted:
             return
-        known = self.present if session is None else None
-        present = derived.make(self.con, wanted, session, known)
-        if session is None:
-            self.present = present
+        derived.make(self.con, wanted, session, self._anchors() if joins.OF_ANCHORS in wanted else "events")
         self.derived.update(dict.fromkeys(wanted, session))
+
+    def _anchors(self) -> str:
+        """The relation of events whose payloads are read only where they write an anchor."""
+        if self.people.mode != FULL:
+            return "events"  # which leaves out what may not be seen
+        of_files = source.events_with_anchors(self.files, self.tail)
+        self.con.execute(
+            f"CREATE OR REPLACE VIEW {added.SCHEMA}.anchors AS "
+            f"SELECT * EXCLUDE (anchor_payload) REPLACE (anchor_payload AS payload) FROM ({of_files})"
+        )
+        return f"{added.SCHEMA}.anchors"
 
     def _add_events(self, ensure: "Callable[[], None]") -> None:
         if "events" in self.made:

@@ -111,7 +111,9 @@ def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":
 
 
 def _add_prices(con: duckdb.DuckDBPyConnection, rows: "list[_Row]") -> None:
-    con.execute(f"CREATE OR REPLACE TABLE {TABLE} ({', '.join(f'{name} {kind}' for name, kind, _ in COLUMNS)})")
+    con.execute(
+        f"CREATE OR REPLACE TABLE {TABLE} ({', '.join(f'{name} {kind}' for name, kind, _ in COLUMNS)})"
+    )
     if not rows:
         return
     kinds = ["VARCHAR", "VARCHAR", "BIGINT", "BIGINT", *[_PRICE] * len(_ONE_TOKEN), "VARCHAR"]
