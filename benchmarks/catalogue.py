@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks import (
     rows_append,
     rows_git,
+    rows_growth,
     rows_hook,
     rows_keep,
     rows_lake,
@@ -40,6 +41,7 @@ def rows() -> list[Row]:
         rows_memory,
         rows_serve,
         rows_scale,
+        rows_growth,
         rows_search,
         rows_send,
         rows_lake,
