@@ -161,7 +161,7 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
 
 
 def listed_without_stale(store: Store, now_us: int) -> list[Intent]:
-    """The active sessions, in the order in which they were opened, after `end_stale`, which reads them anyway.
+    """The active sessions, as they were opened, after `end_stale`, which needs them anyway.
 
     Without what was declared for them, for which payloads would be read.
     """

@@ -69,7 +69,7 @@ def middle(store: Store) -> Any:
 def test_a_turn_is_read_from_its_row_groups_alone(
     store: Store, groups_read: "list[tuple[int, tuple[str, ...]]]"
 ) -> None:
-    """Of twenty row groups a turn needs those with its positions; five others at most are asked for theirs."""
+    """Of twenty row groups a turn needs those with its positions; five more at most tell theirs."""
     turn = middle(store)
     groups_read.clear()
     events = store.timeline(turn)
