@@ -1,8 +1,8 @@
 """What a verb costs as the log grows: the same command in a log and in one of a tenth of its events.
 
 Both logs are as maintenance leaves them, sealed, merged and indexed, and end with a few sessions that nobody
-sealed. In the middle of each is the same imported history, of which verbs name a commit and a file, and a turn
-of an agent. So the answers have the same size.
+sealed. In the middle of each is the same imported history, of which verbs name a commit and a file, and
+a turn of an agent. So the answers have the same size.
 """
 
 from __future__ import annotations

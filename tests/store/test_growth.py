@@ -158,7 +158,7 @@ def test_versions_of_a_file_rest_on_events_and_turns_alone(
 def test_active_sessions_are_listed_without_what_was_declared(
     store: Store, made: "list[tuple[str, str | None]]"
 ) -> None:
-    """S3-30: `status` reads no payload to count active sessions, and asks for them once where none is stale."""
+    """S3-30: `status` reads no payload to count active sessions, and asks once where none is stale."""
     asked: list[str] = []
     query = store.query
     store.query = lambda sql, *more, **named: (asked.append(sql), query(sql, *more, **named))[1]  # type: ignore[method-assign,func-returns-value]
