@@ -290,6 +290,8 @@ class LogView:
                 if not tests:
                     yield from file.slices(names, group)
                     continue
+                if wanted.event_types is not None and not file.has_types(group, wanted.event_types):
+                    continue
                 mask = wanted.mask(file.read(tests, group))
                 matches_left = sum(chunk.true_count for chunk in mask.chunks)
                 start = 0

@@ -7,18 +7,27 @@ import io
 import os
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from eventlog.base.errors import Corruption
 from eventlog.base.fs import FileSystem, store_error, translate_os_errors
 from eventlog.base.layout import StoreFiles, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
-from eventlog.log.segment import SegmentMeta, meta_of, open_segment, read_columns, slices
+from eventlog.log.segment import (
+    SegmentMeta,
+    meta_of,
+    open_segment,
+    read_columns,
+    slices,
+    types_in,
+    with_types_coded,
+)
 
 _PREFIX_COLUMNS = (
     "position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "operation", "context_id"
@@ -77,6 +86,7 @@ class SegmentFile:
         self.path = files.layout.segment(entry.name)
         self.entry = entry
         self._last_positions: dict[int, int] = {}  # by row group
+        self._coded: pq.ParquetFile | None = None
         try:
             self._source = SeamFile(files.fs, self.path)
         except FileNotFoundError as error:
@@ -117,6 +127,12 @@ class SegmentFile:
             yield group
             if end < self.entry.end and self._last_position(group) >= end - 1:
                 break
+
+    def has_types(self, row_group: int, event_types: "Collection[str]") -> bool:
+        """Whether a row group may have events of these types. Raises: Corruption."""
+        with translate_os_errors(self.path, _READ):
+            self._coded = self._coded or with_types_coded(self._file, self._source)
+            return not types_in(self._coded, self.path, row_group).isdisjoint(event_types)
 
     def _last_position(self, group: int) -> int:
         """Read from its page, which has a checksum; the statistics in the footer have none."""

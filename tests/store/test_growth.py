@@ -106,6 +106,23 @@ def test_any_range_has_its_events(store: Store) -> None:
             assert found == [position for position in everything if since <= position < since + size]
 
 
+def test_events_of_a_rare_type_are_sought_in_dictionaries(
+    store: Store, groups_read: "list[tuple[int, tuple[str, ...]]]"
+) -> None:
+    """P5: which contents are withheld is known without the values of any row group that has none."""
+    assert store.withheld() == frozenset()
+    assert groups_read == []
+
+    marked = {"event_type": "withheld", "title": "blake3:" + "0" * 64, "payload": {}}
+    store.append_rows([marked])
+    store.seal()
+    store.compact(everything=True)
+    store.seal()
+    groups_read.clear()
+    assert store.withheld() == {marked["title"]}
+    assert {group for group, _ in groups_read} == {_EVENTS // _GROUP_ROWS}
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> "list[tuple[str, str | None]]":
     """What is derived from events for a question: (name, the only session that it is derived for)."""
