@@ -45,9 +45,10 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> "list[tuple[int, tuple[str, 
     read: list[tuple[int, tuple[str, ...]]] = []
 
     def noting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(self: Any, columns: Any, group: int) -> Any:
-            read.append((group, tuple(columns)))
-            return method(self, columns, group)
+        def noted(self: Any, columns: Any = None, row_group: Any = None) -> Any:
+            if row_group is not None:  # sealing reads whole segments
+                read.append((row_group, tuple(columns or ())))
+            return method(self, columns, row_group)
 
         return noted
 
