@@ -61,6 +61,7 @@ ROOM_RANKS = {
     "retention": 11,
     "doctor": 12,
     "mcp": 13,
+    "view": 13,
 }
 TOP = max(ROOM_RANKS.values()) + 1  # the commands
 # Invariants of docs/design.md that no test can show yet, and what they wait for.
@@ -306,7 +307,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.log",
                 "eventlog.blobs.pack",
                 # RE2 looks through the contents of an import many times faster than Python.
-                "eventlog.secrets.bulk_prefilter",
+                "eventlog.secrets.engines",
                 "eventlog.projections",
                 "eventlog.query",
                 # Events are indexed from Arrow batches, and kept as such for showing hits.
@@ -322,11 +323,11 @@ def test_no_two_public_classes_share_a_name() -> None:
         ),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
+        ("hyperscan", ("eventlog.secrets.engines",)),
         # Extras: only who sends, and who serves.
         ("urllib3", ("eventlog.exports.locusgraph.courier",)),
-        ("mcp", ("eventlog.mcp",)),
-        ("mcp_types", ("eventlog.mcp",)),
-        ("anyio", ("eventlog.mcp",)),
+        *((name, ("eventlog.mcp",)) for name in ("mcp", "mcp_types", "anyio")),
+        *((name, ("eventlog.view",)) for name in ("starlette", "uvicorn", "h11", "pygments")),
         # A line of an import is parsed as a whole: three times faster than by the standard library.
         (
             "orjson",
@@ -676,15 +677,15 @@ def test_every_import_is_a_declared_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
-        return {re.split(r"[<>=]", name)[0].replace("-", "_") for name in requirements}
+        return {re.split(r"[<>=]", name)[0].replace("-", "_").lower() for name in requirements}
 
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
-    for extra in ("http", "meaning", "cost", "spark"):
+    for extra in ("http", "meaning", "cost", "spark", "fast", "view"):
         to_run |= names(project["optional-dependencies"][extra])
-    to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
+    to_run |= {"h11", "obstore", "pyiceberg", "sqlalchemy"}  # uvicorn's; lake, and what its catalogs raise
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
     to_work = to_run | names(project["optional-dependencies"]["dev"])
-    to_work |= {"tests", "benchmarks", "conftest", "psycopg2"}
+    to_work |= {"tests", "benchmarks", "conftest", "psycopg2", "playwright", "axe_playwright_python"}
     wrong = {
         f"{name} imports {imported}"
         for name, path in modules().items()
@@ -739,7 +740,7 @@ def test_every_package_is_installed() -> None:
 
 SCRIPTS = [
     ".ci/run",
-    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "e2e", "mutants", "_venv")),
+    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "docs", "e2e", "mutants", "_venv")),
 ]
 STAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ci.d").iterdir())
 

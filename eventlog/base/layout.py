@@ -17,6 +17,7 @@
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
+      index/tree-changes                             derived: differences between trees (docs/view.md)
       index/blame-<hash32>                            derived: origins of the lines of a file (docs/blame.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
       index/lake-<hash16>                            derived: what was published to a place (docs/lake.md)
@@ -25,7 +26,7 @@
       snapshots/idx/<n:020d>.evx                      derived
       snapshots/idx/young                             derived: tables of small packs that no idx covers
       snapshots/gc_generation                         a number
-      snapshots/statcache/<worktree>.evc              derived
+      snapshots/statcache/<worktree>.{evc,evo}        derived: docs/stat-cache.md
       live/<worktree>.{told,running}                  derived: what hooks have reported of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
@@ -145,6 +146,9 @@ class Layout:
     def statcache(self, worktree: str) -> str:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
 
+    def statcache_overlay(self, worktree: str) -> str:
+        return f"{self.root}/{STATCACHE_DIR}/{worktree}.evo"
+
     def lake(self, hash16: str) -> str:
         return f"{self.root}/{INDEX_DIR}/{_LAKE}{hash16}"
 
@@ -257,6 +261,12 @@ def parse_statcache(name: str) -> "str | None":
     """The 32 hex digits in a stat cache's name."""
     stem = name[:-4]
     return stem if name.endswith(".evc") and _is_hex(stem, 32) else None
+
+
+def parse_overlay(name: str) -> "str | None":
+    """The same in the name of a stat cache's overlay."""
+    stem = name[:-4]
+    return stem if name.endswith(".evo") and _is_hex(stem, 32) else None
 
 
 def parse_pack(name: str) -> "str | None":

@@ -135,7 +135,7 @@ class TreeState:
         return data
 
     def materialize(self, target: str, *, paths: Sequence[str] = (), force: bool = False) -> "Report":
-        """Put the tree, or the named files and folders of it, into a directory (P1).
+        """Put the tree, or the named files and folders of it, into a directory.
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
@@ -165,14 +165,14 @@ def trees_of(
     return [tree_at(timeline, blobs, ref.name, at, running=now, deferred=deferred) for at in moments]
 
 
-def recorded_tree(events: Events, blobs: "BlobStore", turn: str, at: str, tree: str) -> TreeState:
+def recorded_tree(deferred: DeferredContents, blobs: "BlobStore", turn: str, at: str, tree: str) -> TreeState:
     """The files at a moment that is known to be exact, from the tree that the log names for it.
 
-    Args: events: those of the store, for deferred contents. Raises: InvalidEvent for another system's hash.
+    Raises: InvalidEvent for another system's hash.
     """
     return TreeState(
         turn=turn, at=at, root=from_text(tree), snapshot="", applied=(), missing=(), blobs=blobs, made={},
-        certainty=Certainty(certainty.EXACT), deferred=DeferredContents(blobs, events),
+        certainty=Certainty(certainty.EXACT), deferred=deferred,
     )  # fmt: skip
 
 
@@ -266,12 +266,15 @@ def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Ite
     snapshot = certainty.next_capture(timeline, end)
     if snapshot is None or snapshot.get("tree_hash") is None or timeline[index].get("agent") == "git":
         return
-    if any(map(certainty.is_capture, timeline[index:end])):
+    if any(map(certainty.is_full, timeline[index:end])):
         return
+    exact = {doubt_bytes(path) for path in certainty.scope_of(timeline[end - 1])}
     from eventlog.replay.compare import differing
 
     after = replace(state, root=from_text(str(snapshot["tree_hash"])), made={})
     for path in differing(state, after):
+        if path in exact:
+            continue
         yield path_text(path), "the next capture of the directory found it different"
 
 

@@ -11,9 +11,9 @@ from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from eventlog.base import identity, store_location
-from eventlog.base.errors import InvalidEvent, NoStore, NoTree, Refused
-from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, StoreFiles
+from eventlog.base.errors import InvalidEvent, NoStore, NoTree
+from eventlog.base.fs import REAL, FileSystem
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.types import Event as Row
 from eventlog.blobs.presence import Holder, Named
 from eventlog.blobs.store import BlobStore
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import FileVersion
     from eventlog.replay.line_counts import LineCounts
+    from eventlog.replay.spine import Spine
+    from eventlog.replay.tree_changes import TreeChanges
     from eventlog.replay.trees import Running, TreeState
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
@@ -122,42 +124,11 @@ class Store:
         layout = Layout(root)
         if fs.exists(layout.store_file):
             return cls.open(root, fs=fs)
-        from eventlog.base.repository import repo_hash_of
+        from eventlog.store.creation import create
 
-        parent = os.path.dirname(root)
-        if not force:
-            store_location.refuse_unsafe(parent)
-        if os.path.lexists(root) and not os.path.isdir(root):
-            raise Refused(
-                f"{root} is not a directory but a file, or a link to nothing. "
-                "Move it away, then make the store."
-            )
-        with translate_os_errors(root, "make a store"):
-            identity.make_fit(root)
-            identity.make_directories(fs, layout)
-            lost = any(fs.listdir(layout.directory(name)) for name in (JOURNAL_DIR, MANIFEST_DIR))
-        if lost and not fs.exists(layout.store_file):  # it comes before the first journal
-            raise Refused(
-                f"{root} has a log, but its file STORE is gone; a new one would not fit. "
-                "`locus store repair` writes it anew; or bring it back from a backup."
-            )
-        hash_and_origin = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
-        who = identity.Identity(
-            store_id=fs.random_bytes(16),
-            repo_hash=hash_and_origin[0] if hash_and_origin else fs.random_bytes(6).hex(),
-            repo_hash_origin=hash_and_origin[1] if hash_and_origin else "random",
-            project_name=project_name or os.path.basename(parent) or "root",
-            created_at=fs.time_ns() // 1000,
-            optional=(identity.ON_SHARED,) if store_location.is_shared(parent) else (),
-            required=(identity.MODES,) if turn_limit is None else (identity.MODES, identity.TURNS),
-            turn_limit=turn_limit,
-        )
-        try:
-            publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))
-        except FileExistsError:
+        who = create(fs, layout, project_name, repo_hash, turn_limit, force=force)
+        if who is None:
             return cls.open(root, fs=fs)  # another process made it between our check and our link
-        except OSError as error:
-            raise store_error(error, root, "make a store") from error
         return cls(fs, layout, who)
 
     @classmethod
@@ -178,6 +149,8 @@ class Store:
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
         self._connections.release()
+        if self._excerpt is not None:
+            self._excerpt.close()
         self.journal.close()
         self._holder.close()
         self.blobs.close()
@@ -201,7 +174,7 @@ class Store:
     def append(self, events: "Iterable[Event]", *, expect_position: int | None = None) -> range:
         """Append events, in order, durably. Returns: their positions.
 
-        Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
+        Up to 16,384 events or 4 MiB are one atomic batch; more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
         Invalid values are refused (docs/appending.md), and so is a content that is not stored.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
@@ -390,7 +363,7 @@ class Store:
         return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> "list[Event]":
-        """All events of a turn as they happened, anchors included (S1-55)."""
+        """All events of a turn as they happened, anchors included."""
         ref = self._ref(turn)
         return in_order_of_time(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
 
@@ -430,7 +403,7 @@ class Store:
         at: str = "end",
         force: bool = False,
     ) -> "Report":
-        """Put the tree of a turn into the directory `to`, byte for byte (P1).
+        """Put the tree of a turn into the directory `to`, byte for byte.
 
         Raises: NotFound, Refused (the directory holds something and `force` is not set).
         """
@@ -506,7 +479,7 @@ class Store:
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
-        """The recorded versions of the file at `path`, newest first, also those before a rename (S1-55).
+        """The recorded versions of the file at `path`, newest first, also those before a rename.
 
         Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
         """
@@ -522,6 +495,17 @@ class Store:
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
         """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
         return self.files_at(turn, at).file(path)
+
+    def spine(self, session: str | None = None) -> "Spine":
+        """The files at the start and end of every turn, as what changed (docs/view.md).
+
+        Args: session: of this one only, by its id or a unique beginning. Raises: NotFound, Ambiguous.
+        """
+        from eventlog.replay.spine import spine
+
+        with self.view() as view:
+            until = view.next_position
+        return spine(self, until, self.tree_changes, self._running, session)
 
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
@@ -571,6 +555,13 @@ class Store:
         return Snapshot(view, self.layout, self.fs, answers, self._connections, self.line_counts, self.people)
 
     @cached_property
+    def tree_changes(self) -> "TreeChanges":
+        """The differences between trees that were made so far."""
+        from eventlog.replay.tree_changes import TreeChanges
+
+        return TreeChanges(self.fs, self.layout)
+
+    @cached_property
     def line_counts(self) -> "LineCounts":
         """Counts lines of changes whose events do not state them."""
         from eventlog.replay.line_counts import LineCounts
@@ -591,6 +582,7 @@ class Store:
     repack = _of_maintenance(Maintenance.repack)
     verify = _of_maintenance(Maintenance.verify)
     count_lines = _of_maintenance(Maintenance.count_lines)
+    compare_trees = _of_maintenance(Maintenance.compare_trees)
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eventlog.base.layout import Layout
-from eventlog.worktree import stat_all
-from eventlog.worktree.statcache import STAT_SIZE
+from eventlog.worktree import rows, stat_all
+from eventlog.worktree.rows import STAT_SIZE
 from tests.worktree.support import Bench, age, on_disk
 
 
@@ -18,6 +18,7 @@ from tests.worktree.support import Bench, age, on_disk
 def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A directory of 200 files, enough for three children."""
     monkeypatch.setattr(stat_all, "_ROWS_MIN", 50)
+    monkeypatch.setattr(rows, "_RANGE", 20)
     # Other tests of this process may have left threads of libraries behind.
     links = os.stat("/proc/self/task").st_nlink
     monkeypatch.setattr(stat_all, "_LINKS_OF_ONE_THREAD", links)
@@ -141,6 +142,7 @@ def test_without_more_processes_all_is_looked_at_here(bench: Bench, monkeypatch:
     done = bench.capture(may_fork=True)
 
     assert [change[:2] for change in done.changes] == [("edit", b"d9/f199")]
+    del done  # it holds the stat cache
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
