@@ -162,8 +162,8 @@ def has_any(events: str, names: "Sequence[str]") -> str:
 
     To plan a derivation takes longer than to look for what it rests on, and few logs have all of it.
     """
-    found = (f"coalesce(bool_or({_RESTS_ON[name]}), false)" for name in names)
-    return f"SELECT {', '.join(found)} FROM {events}"
+    presences = (f"coalesce(bool_or({_RESTS_ON[name]}), false)" for name in names)
+    return f"SELECT {', '.join(presences)} FROM {events}"
 
 
 def none(name: str) -> str:

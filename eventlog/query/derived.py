@@ -50,8 +50,8 @@ def _present(con: duckdb.DuckDBPyConnection, events: str, wanted: Collection[str
     """Those of `wanted` that there can be a row of."""
     names = sorted(set(wanted) - {joins.OF_ANCHORS})
     (presence,) = con.execute(joins.has_any(events, names)).fetchall() if names else [()]
-    found = {name for name, is_present in zip(names, presence, strict=True) if is_present}
-    return frozenset(found | (set(wanted) & {joins.OF_ANCHORS}))
+    present = {name for name, is_present in zip(names, presence, strict=True) if is_present}
+    return frozenset(present | (set(wanted) & {joins.OF_ANCHORS}))
 
 
 def _add_undone(con: duckdb.DuckDBPyConnection) -> None:

@@ -129,13 +129,13 @@ def history(
     ends = lineage(path, renames)
     if len(ends) > 1:
         numbers = range(1, len(ends) + 1)
-        found = [f"path = ${number}" for number in numbers]
+        simple = [f"path = ${number}" for number in numbers]
         fits = [f"(path = ${n} and order_key < {end})" for n, end in zip(numbers, ends.values(), strict=True)]
         if away:
             positions = f"position in ({', '.join(str(key[-1]) for key in away)})"
-            found.append(f"{positions} and ({' or '.join(found)}) is not true")
+            simple.append(f"{positions} and ({' or '.join(simple)}) is not true")
             fits.append(positions)
-        rows = _rows(query, found, f"({' or '.join(fits)}){on_line}", list(ends))
+        rows = _rows(query, simple, f"({' or '.join(fits)}){on_line}", list(ends))
     else:
         rows = [row for row in rows if row[_PATH] == path or tuple(row[_ORDER_KEY]) in away]
     deferred = DeferredContents(blobs, content_events_by_sql(query))
@@ -186,14 +186,14 @@ _NO_BEGINNING, _NO_END = (-2, 0, 0), (2**63 - 1, 0, 0)
 
 
 def _rows(
-    query: Query, found: Sequence[str], condition: str, parameters: Sequence[Any]
+    query: Query, simple: Sequence[str], condition: str, parameters: Sequence[Any]
 ) -> list[tuple[Any, ...]]:
     """The changes that meet a condition, newest first.
 
-    Args: found: conditions of which each change meets one at most. Each is simple, so that DuckDB reads the
+    Args: simple: conditions of which each change meets one at most. Each is simple, so that DuckDB reads the
     payloads of the changes that meet it alone.
     """
-    changes = " UNION ALL ".join(_CHANGES + one for one in found)
+    changes = " UNION ALL ".join(_CHANGES + part for part in simple)
     return query(
         f"""select {_VALUES}, turn_title, turn_request, order_key from (
             select e.*, turn_title, turn_request,
