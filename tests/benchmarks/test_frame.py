@@ -146,6 +146,7 @@ def test_a_row_of_the_log_is_measured_at_two_sizes(bench: Bench, unit: str, cost
 
 
 def test_a_row_beside_a_smaller_log_has_the_exponent_of_its_ratio(bench: Bench) -> None:
+    """Twice the cost in a log ten times as large is an exponent of 0.3."""
     got = run_row(row_of([20.0, 20.0], [10.0, 10.0], times_larger=10), bench, LESS)
     assert got["exponent"] == pytest.approx(0.301, abs=0.001)
 

@@ -11,7 +11,7 @@ from eventlog.exports.local_paths import MARK, LocalPaths
 PATHS = LocalPaths(["/home/someone/project"])
 _PIECES = st.sampled_from(
     ('"', '":"', '"cwd":"', '"path":"', "/", "//", "~/", "file:", "file://host", "C:", "C:/", r"C:\\", "\\\\",
-     ":/", " ", "/home/", "/tmp/", "/work/", "home/x", "http://a/b", "name", "\\n", "é", ":", r"\"",
+     ":/", " ", "/home/", "/tmp/", "/srv/", "home/x", "http://a/b", "name", "\\n", "é", ":", r"\"",
      '"hook_us":12,', ',"hook_us":1', "/home/someone/project", "/home/someone/project/a.py",
      os.path.expanduser("~"))
 )  # fmt: skip
