@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "scale": bench.scale,
             "rows": [],
         }
+        if result["machine"]["idle"] is False:
+            print(f"others keep {result['machine']['busy']} processors busy: distrust times", file=sys.stderr)
         ends_at = time.monotonic() + RUN_S[bench.scale]
         for number, row in enumerate(chosen):
             print(f"[{number + 1}/{len(chosen)}] {row.name}: {row.work}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ batch is on disk; contents that events name are in the store before. Sides:
 - locus: `Store.append`.
 - locus-without-note: the same, and nobody writes down what was acknowledged (docs/positions.md).
 - locus-without-checks: the same, and no value and no content is looked at (docs/appending.md).
+- raw: one write and one sync into room that is there already, of as many bytes: what no append can beat.
 - sqlite: a table of position, unique event id and the encoded event: the least that gives every event
   a place and takes none twice.
 - sqlite-columns: a table with a column for every field of an event, which SQL can ask for at once, as
@@ -30,6 +31,7 @@ from eventlog import Store
 from eventlog.base.types import COLUMN_NAMES, Event
 
 _POOL_EVENTS = 4_000
+_ROOM_BYTES = 4 << 20
 Append = Callable[[list[Event]], object]
 
 
@@ -109,6 +111,26 @@ def locus_without_checks_append(path: str) -> Append:
     return locus_append(path)
 
 
+def raw_append(path: str) -> Append:
+    """Overwrites room, as a journal and a write-ahead log do, so that a sync writes only data."""
+    from benchmarks.rows_append import raw_block
+
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.pwrite(fd, bytes(_ROOM_BYTES), 0)
+    os.fsync(fd)
+    offset = 0
+
+    def append(events: list[Event]) -> None:
+        nonlocal offset
+        block = raw_block(1, len(events))
+        offset = offset if offset + len(block) <= _ROOM_BYTES else 0
+        os.pwrite(fd, block, offset)
+        os.fdatasync(fd)
+        offset += len(block)
+
+    return append
+
+
 def sqlite_append(path: str) -> Append:
     import orjson
 
@@ -164,6 +186,7 @@ SIDES: dict[str, Callable[[str], Append]] = {
     "locus": locus_append,
     "locus-without-note": locus_without_note_append,
     "locus-without-checks": locus_without_checks_append,
+    "raw": raw_append,
     "sqlite": sqlite_append,
     "sqlite-columns": sqlite_columns_append,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks import (
     rows_append,
     rows_git,
+    rows_growth,
     rows_hook,
     rows_hook_size,
     rows_keep,
@@ -44,6 +45,7 @@ def rows() -> list[Row]:
         rows_memory,
         rows_serve,
         rows_scale,
+        rows_growth,
         rows_search,
         rows_send,
         rows_lake,

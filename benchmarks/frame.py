@@ -6,6 +6,10 @@ whatever else the machine does hits both. It reports medians, never single runs 
 `ratio` is always `ours / anchor` of the medians, in the row's unit. Where the unit is a rate
 ("events/s") more is better and the reach is a lower bound; where it is a time ("s") less is better
 and the reach is an upper bound. Nothing in this module knows what is measured.
+
+A missed reach is noise where a pair of neighbouring samples meets it, and real where none does. Where pairs
+differ about it, the row is sampled once more. A row that depends on the size of the log has an exponent: of
+two logs, one ten times as large as the other.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -36,6 +40,8 @@ _ROUNDS = {"small": 5, "full": 9}
 # median, or after two when the run is late already.
 RUN_S = {"small": 150.0, "full": 3_600.0}
 _ROUNDS_LEAST, _ROUNDS_LATE = 3, 2
+
+_TIMES = 10  # between the two sizes of a row that depends on the log
 
 
 class NotRunnable(Exception):
@@ -59,6 +65,7 @@ class Sides:
     facts: Mapping[str, float | str] = field(default_factory=dict)  # known without measuring
     rounds: int | None = None  # where a sample is dear, or especially cheap
     warm_up: bool = True  # False where a sample takes seconds, in which cold caches are lost
+    times_larger: float | None = None  # where the anchor is the same work in a log this much smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class Row:
     unit: str
     durability: str  # what both sides do to make their result last, in words
     prepare: Callable[[Bench], AbstractContextManager[Sides]]
+    of_log: bool = False  # depends on the size of the log: measured at a tenth of it as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,23 @@ class Bench:
     @property
     def small(self) -> bool:
         return self.scale == "small"
+
+    @property
+    def log_events(self) -> int:
+        """Events of the large logs."""
+        return self.events or self.pick(300_000, 3_000_000)
+
+    def tenth(self) -> Bench:
+        """The same run with large logs of a tenth of the events, with inputs of its own."""
+
+        def make() -> Bench:
+            events = self.log_events // _TIMES
+            options = self.repo, self.transcripts, self.repos
+            return Bench(self.scale, self.seed, self.new_directory("tenth"), *options, events)
+
+        made = self.shared("tenth", make)
+        assert isinstance(made, Bench)
+        return made
 
     def pick(self, small: int, full: int) -> int:
         return small if self.small else full
@@ -164,7 +189,6 @@ def run_row(
     Args: budget_s: stop sampling early when the row, its preparation included, has taken this long.
     """
     began = time.monotonic()
-    stop_at = began + budget_s
     result: dict[str, Any] = {
         "name": row.name,
         "work": row.work,
@@ -178,24 +202,50 @@ def run_row(
         "better": reach_entry["better"],
         "reach": reach_of(reach_entry, bench.scale).value,
         "met": None,
+        "miss": None,  # "noise" or "real" where the reach is missed
+        "exponent": None,  # of what it costs, as the log grows: 0 is none, 1 as the log does
+        "tenth": None,  # the figures of a row `of_log` at a tenth of the size
         "durability": row.durability,
         "not_run": None,
         "prepared_s": None,  # of `took_s`, which is what the whole row took
         "took_s": None,
     }
     try:
-        with ExitStack() as stack:
-            sides = stack.enter_context(row.prepare(bench))
-            result["prepared_s"] = round(time.monotonic() - began, 2)
-            samples = _sample(sides, bench.scale, stop_at)
-            result["size"] = sides.size
-            result |= summarize(samples, sides, reach_entry, bench.scale)
+        result |= _measured(row, bench, reach_entry, began, budget_s)
+        if row.of_log:
+            smaller = _measured(row, bench.tenth(), reach_entry, time.monotonic(), budget_s)
+            result["tenth"] = {name: smaller[name] for name in ("size", "ours", "anchor_value", "ratio")}
+            result["exponent"] = exponent(row.unit, smaller["ours"], result["ours"], _TIMES)
     except NotRunnable as error:
         result["not_run"] = str(error)
     except Exception as error:  # a failing row must not hide the others; --strict makes it count
         result["not_run"] = f"failed: {type(error).__name__}: {error}"
     result["took_s"] = round(time.monotonic() - began, 2)
     return result
+
+
+def _measured(
+    row: Row, bench: Bench, reach_entry: Mapping[str, Any], began: float, budget_s: float
+) -> dict[str, Any]:
+    """The figures of a row. Where pairs of samples differ about its reach, it is sampled once more."""
+    with ExitStack() as stack:
+        sides = stack.enter_context(row.prepare(bench))
+        prepared_s = round(time.monotonic() - began, 2)
+        samples = _sample(sides, bench.scale, began + budget_s)
+        figures = summarize(samples, sides, reach_entry, bench.scale)
+        if figures["is_noisy"] and time.monotonic() < began + budget_s:
+            again = _sample(replace(sides, warm_up=False), bench.scale, began + budget_s)
+            samples = {name: samples[name] + again[name] for name in samples}
+            figures = summarize(samples, sides, reach_entry, bench.scale)
+    if sides.times_larger is not None:
+        figures["exponent"] = math.log(figures["ratio"], sides.times_larger)
+    return figures | {"size": sides.size, "prepared_s": prepared_s}
+
+
+def exponent(unit: str, smaller: float, larger: float, times: float) -> float:
+    """How the cost of a row grows with a log that is so many times as large: 1 is as the log does."""
+    grown = math.log(larger / smaller, times)
+    return 1 - grown if unit == RATE_UNIT else grown
 
 
 def _sample(sides: Sides, scale: str, stop_at: float) -> dict[str, list[float]]:
@@ -225,12 +275,15 @@ def summarize(
     beside: dict[str, Any] = {name: median(samples[name]) for name in sides.beside}
     beside |= sides.facts
     reach = reach_of(reach_entry, scale, beside.get("sync ms"))
+    met, verdicts = reach.met(ratio), {reach.met(pair) for pair in pairs}
     return {
         "ours": ours,
         "anchor_value": anchor,
         "ratio": ratio,
         "reach": reach.value,
-        "met": reach.met(ratio),
+        "met": met,
+        "miss": None if met else "noise" if True in verdicts else "real",
+        "is_noisy": len(verdicts) > 1,
         "rounds": len(pairs),
         "ours_spread": spread(samples["ours"]),
         "anchor_spread": spread(samples["anchor"]),

@@ -8,11 +8,22 @@ import platform
 import shutil
 import sqlite3
 import subprocess
+import time
+
+# A machine whose processors others use less than this, of one processor, is idle.
+_IDLE_BELOW = 0.15
+_WATCHED_S = 2.0
 
 
-def machine(directory: str) -> dict[str, object]:
-    """The machine as far as it says; null where it does not. `directory` holds the benchmark's files."""
+def machine(directory: str, watched_s: float = _WATCHED_S) -> dict[str, object]:
+    """The machine as far as it says; null where it does not. `directory` holds the benchmark's files.
+
+    `busy` is how many processors others kept busy for `watched_s` before anything was measured.
+    """
+    busy = busy_processors(watched_s)
     return {
+        "busy": None if busy is None else round(busy, 2),
+        "idle": None if busy is None else busy < _IDLE_BELOW,
         "cpu": _first_field("/proc/cpuinfo", "model name") or platform.processor() or None,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_bytes": _memory_bytes(),
@@ -20,6 +31,25 @@ def machine(directory: str) -> dict[str, object]:
         "kernel": f"{platform.system()} {platform.release()}",
         "load_1min": round(os.getloadavg()[0], 2),
     }
+
+
+def busy_processors(seconds: float) -> float | None:
+    """How many processors were busy on average while this waited; None where the kernel does not say."""
+    before = _busy_s()
+    time.sleep(seconds)
+    after = _busy_s()
+    return None if before is None or after is None else (after - before) / seconds
+
+
+def _busy_s() -> float | None:
+    """Processor time of all processes since the machine started, without idling and waiting for disks."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(field) for field in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    idle, waiting = fields[3:5]
+    return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def versions() -> dict[str, str | None]:

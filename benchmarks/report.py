@@ -26,6 +26,8 @@ def print_table(result: dict[str, Any], console: Console | None = None) -> None:
     for row in result["rows"]:
         for line in _notes(row):
             console.print(Text(line))
+    if result["machine"]["idle"] is False:
+        console.print(Text("The machine was not idle when this began: distrust times.", "yellow"))
     said = {**result["machine"], **result["versions"]}
     console.print(Text("; ".join(f"{name} {value}" for name, value in said.items())))
 
@@ -34,7 +36,7 @@ def _cells(row: dict[str, Any]) -> list[str | Text]:
     reach = Reach(row["reach"], row["better"] == "more").text()
     if row["ratio"] is None:
         return [row["name"], row["work"], row["anchor"], "–", "–", "–", reach, Text("not run", "yellow")]
-    met = Text("yes", "green") if row["met"] else Text("no", "red")
+    met = Text("yes", "green") if row["met"] else Text(f"no: {row['miss']}", "red")
     return [
         row["name"],
         row["work"],
@@ -61,6 +63,11 @@ def _notes(row: dict[str, Any]) -> list[str]:
         for name, value in row["beside"].items()
     ]
     parts = [row["size"], f"{row['rounds']} rounds", *spreads, f"ratio {low:.2f} to {high:.2f}", *beside]
+    if row["tenth"] is not None:
+        tenth = row["tenth"]
+        parts.append(f"at a tenth: {figure(tenth['ours'], unit)}, ratio {tenth['ratio']:.2f}")
+    if row["exponent"] is not None:
+        parts.append(f"exponent {row['exponent']:.2f}")
     return [f"{row['name']}: {'; '.join(parts)}"]
 
 

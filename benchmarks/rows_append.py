@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from statistics import median
 
 from benchmarks.frame import RATE_UNIT, Bench, Row, Sides
@@ -27,6 +27,14 @@ _DURABILITY = "both: every acknowledged batch synced (fdatasync of the journal /
 
 def rows() -> list[Row]:
     return [
+        Row(
+            name="append-raw",
+            work="a write and a sync of as many bytes as an event has, into room, 1 process",
+            anchor="SQLite WAL synchronous=FULL, events of that size",
+            unit=RATE_UNIT,
+            durability="both: every block synced (fdatasync / WAL with synchronous=FULL)",
+            prepare=partial(_appends, writers=1, batch=1, side="raw"),
+        ),
         *(
             Row(
                 name=f"append-{writers}",
@@ -69,7 +77,7 @@ def rows() -> list[Row]:
 
 
 @contextmanager
-def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
+def _appends(bench: Bench, writers: int, batch: int, side: str = "locus") -> Iterator[Sides]:
     # Long enough that a sample holds many batches and, of many writers, many turns of each.
     seconds = bench.pick(1, 4) * (0.7 if writers > 1 else 0.25 if batch == 1 else 0.5)
     with bench.scratch("append") as directory, ExitStack() as stack:
@@ -81,8 +89,11 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
         # A batch is judged beside a table that can be asked for every field of an event, as the log
         # can. For single events the sync outweighs that, and the least table is the harder anchor.
         judged, other = ("sqlite", "sqlite-columns") if batch == 1 else ("sqlite-columns", "sqlite")
-        ours, anchor = writing("locus", "store"), writing(judged, f"{judged}.sqlite")
-        raw = _raw_block(bench.seed, batch)
+        ours, anchor = (
+            writing(side, "store" if side == "locus" else side),
+            writing(judged, f"{judged}.sqlite"),
+        )
+        raw = raw_block(bench.seed, batch)
         beside = {"sync ms": lambda: raw_sync_ms(directory, raw, bench.pick(100, 400))}
         if batch > 1:
             least = writing(other, f"{other}.sqlite")
@@ -172,7 +183,8 @@ class Writers:
         return line
 
 
-def _raw_block(seed: int, batch: int) -> bytes:
+@cache
+def raw_block(seed: int, batch: int) -> bytes:
     """As many bytes as an average batch of the workload has lines."""
     lines = [encode_line(event) for event in generate(seed, 2_000)]
     return b"x" * (sum(map(len, lines)) * batch // len(lines))

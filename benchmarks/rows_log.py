@@ -46,6 +46,7 @@ def rows() -> list[Row]:
             unit=RATE_UNIT,
             durability="both: database file checkpointed and synced",
             prepare=_rebuild,
+            of_log=True,
         ),
         Row(
             name="index-incremental",
@@ -54,6 +55,7 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="both: database file checkpointed and synced",
             prepare=_index_incremental,
+            of_log=True,
         ),
         Row(
             name="verify-read",

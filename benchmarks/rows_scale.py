@@ -40,6 +40,7 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_timeline,
+            of_log=True,
         ),
         Row(
             name="append-large",
@@ -48,6 +49,7 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="both sync every event",
             prepare=_append_large,
+            of_log=True,
         ),
         Row(
             name="rebuild-library",
@@ -56,6 +58,7 @@ def rows() -> list[Row]:
             unit=RATE_UNIT,
             durability="ours: the index checkpointed and synced; the library keeps its state in memory",
             prepare=_rebuild_library,
+            of_log=True,
         ),
         *(
             Row(

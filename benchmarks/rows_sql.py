@@ -38,6 +38,7 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_questions,
+            of_log=True,
         ),
         Row(
             name="sql-next",

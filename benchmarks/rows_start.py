@@ -26,6 +26,7 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_sql_start,
+            of_log=True,
         ),
         Row(
             name="timeline-tail",

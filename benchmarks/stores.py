@@ -52,7 +52,7 @@ def sealed_store(bench: Bench) -> SealedStore:
 def _sealed_store(bench: Bench) -> SealedStore:
     path = bench.new_directory("sealed") + "/store"
     lines = Blocks(bench.seed, _BLOCK_EVENTS).lines()
-    events = bench.events or bench.pick(300_000, 3_000_000)
+    events = bench.log_events
     with Store.init(path) as store:
         for _ in range(_SEGMENTS):
             fill(store, lines, events // _SEGMENTS)

@@ -67,11 +67,14 @@ def _naming(event: Event, stored: dict[str, list[bytes]]) -> Event:
 class Blocks:
     """Journal lines of a seed: block after block, without end.
 
-    Args: seed; block_events, how many different events there are before texts repeat.
+    Args: seed; block_events, how many different events there are before texts repeat; contents: a store that
+    gets the contents which the events name.
     """
 
-    def __init__(self, seed: int, block_events: int = BLOCK_EVENTS) -> None:
-        self._lines = b"\n".join(encode_line(event) for event in generate(seed, block_events))
+    def __init__(self, seed: int, block_events: int = BLOCK_EVENTS, *, contents: Store | None = None) -> None:
+        events = generate(seed, block_events)
+        events = events if contents is None else with_stored_contents(contents, events)
+        self._lines = b"\n".join(map(encode_line, events))
         self._count = block_events
 
     def lines(self) -> Iterator[bytes]:

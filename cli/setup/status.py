@@ -11,7 +11,6 @@ from ..access import open_store
 from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import count, document, pairs, put, size
-from ..session.text import end_stale
 
 _NO_INDEX = "none (answers come from the log itself; `locus store seal` makes one)"
 _UNFINISHED = (
@@ -26,10 +25,10 @@ _UNFINISHED = (
 def command(as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
     with open_store() as store:
-        end_stale(store)
-        status, retained = store.status(), retention.indexed_retention(store)
         # The log still counts a session as active whose process is gone and that is not closed yet.
-        status = dataclasses.replace(status, active_sessions=len(intent.listed(store)))
+        active = intent.listed_without_stale(store, intent.now_us(store))
+        status, retained = store.status(), retention.indexed_retention(store)
+        status = dataclasses.replace(status, active_sessions=len(active))
     if as_json:
         retention_counts = {
             "released_sessions": len(retained.released),

@@ -29,6 +29,7 @@ _COLUMNS = tuple(dict.fromkeys((
     *certainty.COLUMNS, "tool_use_id", "agent", "agent_session_id", "agent_turn_id", "turn", "turn_id",
     "payload",
 )))  # fmt: skip
+_BOUNDS = "select first_position, last_position + 1 from sessions where session_id = $1"
 # Ends of turns whose files are not those of a capture at that moment (docs/certainty.md).
 _UNSURE = (certainty.FAILED, certainty.UNFINISHED)
 
@@ -97,7 +98,9 @@ class Completeness:
 def completeness(store: "Store", session_id: str) -> Completeness:
     """The statement about a session, as the log is now. Raises: NotFound."""
     fold = _Fold(session_id)
-    events = store.events(session_id=session_id, columns=_COLUMNS)
+    bounds = store.query(_BOUNDS, [session_id]).rows
+    since, until = bounds[0] if bounds else (0, None)
+    events = store.events(since, until, session_id=session_id, columns=_COLUMNS)
     for event in events:
         fold.take(event)
     if not fold.count:

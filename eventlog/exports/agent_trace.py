@@ -68,11 +68,19 @@ def records(
     with store.view() as view:
         exposure = withheld.Exposure(view, store.redactor)
         for conversation in conversations(store, view, session_id=session_id, since=since):
+            events = _by_turn(conversation)
             for turn, files in _turns(conversation).items():
-                record = _record(store, conversation, turn, files, exposure, report)
+                record = _record(store, conversation, turn, events[turn], files, exposure, report)
                 if record is not None:
                     report.records += 1
                     yield record
+
+
+def _by_turn(conversation: Conversation) -> "dict[int | None, list[JsonObject]]":
+    events: dict[int | None, list[JsonObject]] = {}
+    for event in conversation.events:
+        events.setdefault(event["turn"], []).append(event)
+    return events
 
 
 def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
@@ -93,10 +101,10 @@ def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
 
 
 def _record(
-    store: "Store", conversation: Conversation, turn: int, files: "dict[str, _Change]",
-    exposure: withheld.Exposure, report: TraceReport,
+    store: "Store", conversation: Conversation, turn: int, events: "Sequence[JsonObject]",
+    files: "dict[str, _Change]", exposure: withheld.Exposure, report: TraceReport,
 ) -> "JsonObject | None":  # fmt: skip
-    models = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
+    models = [event["model"] for event in events if event["model"]]
     file_records = []
     for path, change in sorted(files.items()):
         if is_outside(path):
@@ -127,7 +135,7 @@ def _record(
         "files": file_records,
         "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
     }
-    doubt = doubt_at_end(event for event in conversation.events if event["turn"] == turn)
+    doubt = doubt_at_end(events)
     if doubt is not None:
         record["metadata"]["locus"]["certainty"] = doubt
     if session["agent"]:

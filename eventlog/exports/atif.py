@@ -138,6 +138,7 @@ class _Step:
     message: "list[str]" = field(default_factory=list)
     reasoning: "list[str]" = field(default_factory=list)
     calls: "list[JsonObject]" = field(default_factory=list)
+    call_ids: "set[str]" = field(default_factory=set)
     results: "list[JsonObject]" = field(default_factory=list)
     metrics: "list[JsonObject]" = field(default_factory=list)
     listed: "list[JsonObject]" = field(default_factory=list)
@@ -228,10 +229,10 @@ def _add_call(
     subagents: "Mapping[str, str]",
     failures: "Mapping[str | None, JsonObject]",
 ) -> None:
-    known_ids = {call["tool_call_id"] for call in step.calls}
     call_id = event["tool_use_id"] or event["event_id"]
-    if call_id in known_ids:  # recorded again, by another event
+    if call_id in step.call_ids:  # recorded again, by another event
         call_id = event["event_id"]
+    step.call_ids.add(call_id)
     args = payload.get("args")
     extra = {
         name: event[name] for name in ("success", "duration_ms", "error_type") if event[name] is not None

@@ -4,45 +4,46 @@ Model calls are those that count (P3): an `llm` event that another one supersede
 """
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.base import jsontext
 from eventlog.blobs.payload_texts import PayloadTexts
+from eventlog.exports import streams
 from eventlog.log import upcast
+from eventlog.projections import source
 from eventlog.projections.definitions import HAPPENED_AT
-from eventlog.query.lookup import Query
-from eventlog.query.people import allowed, payload_within
+from eventlog.query.people import People, allowed, payload_within
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
 if TYPE_CHECKING:
+    import duckdb
+
     from eventlog.log.reader import LogView
-    from eventlog.query.engine import Result
     from eventlog.store import Store
 
 JsonObject = dict[str, Any]
 
-_COUNTED = "select position, null from llm_calls where session_id = $1"
-_BEGUN = "select position, if(derived_ms is null, null, epoch_us(started_at)) from"
-# Each statement looks up the prices of all calls, so it covers this many sessions.
-_PRICED_AT_ONCE = 500
-_COSTS = (
-    "select position, cost_usd, (select max(source) from prices) from llm_calls "
-    "where cost_usd is not null and session_id in ({sessions})"
-)
-_CALLS = f"{_BEGUN} llm_calls where session_id = $1 union all {_BEGUN} actions where session_id = $1"
+# Events of sessions that are read together: a log is read once, and not once for each session.
+_EVENTS_AT_ONCE = 16_384
+_FETCH_ROWS = 1_000
+_LIFECYCLE_OF_TURN = 2  # events of a turn that `events` of its session does not count
+
+_SOURCE = "select max(source) from prices"
 
 _SESSION = (
-    "session_id", "context_id", "agent", "agent_session_id", "repo", "title", "status",
-    "started_at", "ended_at",
-    "llm_calls", "prompt_tokens", "completion_tokens", "cache_read_tokens",
+    "session_id", "context_id", "agent", "agent_session_id", "repo", "title", "status", "llm_calls",
+    "prompt_tokens", "completion_tokens", "cache_read_tokens", "events", "turn_count", "first_position",
+    "last_position",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: `cached_property` needs a dict
 class Conversation:
     """The row of a session, and its events in order without calls that do not count.
 
@@ -57,16 +58,16 @@ class Conversation:
     costs: dict[int, Decimal] = field(default_factory=dict)
     prices: "str | None" = None
 
-    @property
+    @cached_property
     def agent_version(self) -> "str | None":
         """The last one that was recorded."""
         return next((e["agent_version"] for e in reversed(self.events) if e["agent_version"]), None)
 
-    @property
+    @cached_property
     def model(self) -> "str | None":
         """The model that was called most."""
-        called = [e["model"] for e in self.events if e["event_type"] == "llm" and e["model"]]
-        return max(sorted(set(called)), key=called.count, default=None)
+        calls = Counter(e["model"] for e in self.events if e["event_type"] == "llm" and e["model"])
+        return max(sorted(calls), key=calls.__getitem__, default=None)
 
 
 def conversations(
@@ -80,55 +81,120 @@ def conversations(
 ) -> "Iterator[Conversation]":
     """That session, or those, or all in which something happened since (µs), in the order of the log.
 
+    One connection answers for all sessions, and events are read for many sessions at a time.
     Args: derived: with `begun`; priced: with `costs` and `prices`.
     """
-    from eventlog.query.connection_cache import ConnectionCache
-    from eventlog.query.engine import Bound, Snapshot, run
-
-    conditions, parameters = ["true"], list[Any]()
-    if session_id is not None:
-        parameters.append([session_id] if isinstance(session_id, str) else list(session_id))
-        conditions.append(f"list_contains(${len(parameters)}, session_id)")
-    if since is not None:
-        conditions.append(
-            f"session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since:d})"
-        )
-    listed = f"select {', '.join(_SESSION)} from sessions where {' and '.join(conditions)}"
-    people = allowed(store.fs, store.layout)
-    with ConnectionCache[Bound]() as cache:
-        ask = partial(run, Snapshot(view, store.layout, store.fs, cache=cache, people=people))
-        rows = ask(f"{listed} order by first_position", parameters).rows
-        sessions = [dict(zip(_SESSION, row, strict=True)) for row in rows]
-        for start in range(0, len(sessions), _PRICED_AT_ONCE):
-            chunk = sessions[start : start + _PRICED_AT_ONCE]
-            costs, prices = _costs(ask, chunk) if priced else ({}, None)
-            for session in chunk:
-                calls = ask(_CALLS if derived else _COUNTED, [session["session_id"]])
-                yield _read(store, view, session, calls, costs, prices)
+    only = [session_id] if isinstance(session_id, str) else session_id
+    ask = partial(_ask, only, since, derived, priced)
+    views = {"sessions", "llm_calls"}
+    columns = {"position"}  # of events, and of calls those that rest on other events
+    for name, added_columns, is_named in (
+        ("events", (), since is not None),
+        ("actions", ("derived_ms",), derived),
+        ("prices", ("cost_usd",), priced),
+    ):
+        if is_named:
+            views.add(name)
+            columns.update(added_columns)
+    answers = streams.of_views(view, store, views, ask, frozenset(columns))
+    sessions, prices = cast("_Sessions", next(answers))
+    calls = _ByKey(cast("Iterator[_Call]", answers))
+    read = partial(_read, store, PayloadTexts.of(view, store.blobs), allowed(store.fs, store.layout))
+    for together in _together(sessions):
+        events = _events_of(view, together)
+        for session in together:
+            key = session["session_id"]
+            yield read(session, events.pop(key, []), calls.of(key), prices)
 
 
-def _costs(ask: Query, sessions: "Sequence[JsonObject]") -> "tuple[dict[int, Decimal], str | None]":
-    """The costs of the calls of these sessions, by position, and the source of the prices."""
-    names = [session["session_id"] for session in sessions]
-    placeholders = ", ".join(f"${n}" for n in range(1, len(names) + 1))
-    rows = ask(_COSTS.format(sessions=placeholders), names).rows if names else []
-    return {position: cost for position, cost, _ in rows}, rows[0][2] if rows else None
+# What `_ask` yields first: the rows of sessions, and where prices come from. Then a row for each call.
+_Sessions = tuple[list[JsonObject], "str | None"]
+_Call = tuple[str, int, "Decimal | None", "int | None"]  # session, position, cost, begun
+
+
+def _ask(
+    only: "Sequence[str] | None",
+    since: "int | None",
+    derived: bool,
+    priced: bool,
+    con: "duckdb.DuckDBPyConnection",
+) -> "Iterator[_Sessions | _Call]":
+    """The sessions in the order of the log, and then their calls, session after session."""
+    which = "true" if only is None else f"session_id in ({', '.join(map(source.literal, only)) or 'null'})"
+    active = f" and session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since})"
+    chosen = which if since is None else which + active
+    con.execute(f"create table chosen as select {', '.join(_SESSION)} from sessions where {chosen}")
+    rows = list(streams.rows(con, "from chosen order by first_position"))
+    yield rows, con.execute(_SOURCE).fetchall()[0][0] if priced else None
+    begun = "if(derived_ms is null, null, epoch_us(started_at))" if derived else "null"
+    calls = f"select session_id, position, {'cost_usd' if priced else 'null'} as cost, {begun} as begun"
+    calls = f"{calls} from llm_calls where {which}"
+    if derived:
+        calls += f" union all select session_id, position, null, {begun} from actions where {which}"
+    # A cursor: numbering the tail asks on the connection itself.
+    answer = con.cursor().execute(
+        f"select session_id, position, cost, begun from ({calls}) join chosen using (session_id) "
+        "order by first_position, position"
+    )
+    while batch := answer.fetchmany(_FETCH_ROWS):
+        yield from batch
+
+
+class _ByKey:
+    """Rows that are sorted by their first value, as the callers ask for them."""
+
+    def __init__(self, rows: "Iterator[_Call]") -> None:
+        self._groups = groupby(rows, lambda row: row[0])
+        self._next = next(self._groups, None)
+
+    def of(self, key: str) -> "list[_Call]":
+        """The rows of `key`, none where there are none; rows before them must have been asked for."""
+        if self._next is None or self._next[0] != key:
+            return []
+        rows = list(self._next[1])
+        self._next = next(self._groups, None)
+        return rows
+
+
+def _together(sessions: "Iterable[JsonObject]") -> "Iterator[list[JsonObject]]":
+    """Runs of sessions of about _EVENTS_AT_ONCE events; a longer session is one by itself."""
+    run: list[JsonObject] = []
+    size = 0
+    for session in sessions:
+        events = session["events"] + _LIFECYCLE_OF_TURN * (session["turn_count"] + 1)
+        if run and size + events > _EVENTS_AT_ONCE:
+            yield run
+            run, size = [], 0
+        run.append(session)
+        size += events
+    if run:
+        yield run
+
+
+def _events_of(view: "LogView", sessions: "Sequence[JsonObject]") -> "dict[str, list[JsonObject]]":
+    """The events of each of these sessions, in order."""
+    events: dict[str, list[JsonObject]] = {session["session_id"]: [] for session in sessions}
+    since = min(session["first_position"] for session in sessions)
+    until = max(session["last_position"] for session in sessions) + 1
+    for event in view.iterate(since, until, session_id=frozenset(events)):
+        events[str(event["session_id"])].append(event)
+    return events
 
 
 def _read(
     store: "Store",
-    view: "LogView",
+    texts: PayloadTexts,
+    policy: People,
     session: JsonObject,
-    calls: "Result",
-    costs: "dict[int, Decimal]",
+    rows: "list[JsonObject]",
+    calls: "Sequence[_Call]",
     prices: "str | None",
 ) -> Conversation:
-    counted = {row[0] for row in calls.rows}
-    begun = {position: began_us for position, began_us, *_ in calls.rows if began_us is not None}
+    counted = {position for _, position, _, _ in calls}
+    begun = {position: began_us for _, position, _, began_us in calls if began_us is not None}
+    costs = {position: cost for _, position, cost, _ in calls if cost is not None}
     events = []
-    policy = allowed(store.fs, store.layout)
-    texts = PayloadTexts.of(view, store.blobs)
-    for event in map(store.redactor.leaving, view.iterate(session_id=session["session_id"])):
+    for event in map(store.redactor.leaving, rows):
         if event["event_type"] == "llm" and event["position"] not in counted:
             continue
         payload = event["payload"]
@@ -137,8 +203,7 @@ def _read(
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
     store.line_counts.fill(events)
-    session_costs = {position: costs[position] for position in counted if position in costs}
-    return Conversation(session, events, begun, session_costs, prices if session_costs else None)
+    return Conversation(session, events, begun, costs, prices if costs else None)
 
 
 def doubt_at_end(events: "Iterable[JsonObject]") -> "str | None":

@@ -113,10 +113,11 @@ class PublishedLog:
 
     def _rows_in(self, file: LiveFile, wanted: Selection, names: list[str]) -> Iterator[dict[str, Any]]:
         tests = wanted.columns(0, INT_MAX)
+        prefix = wanted.session_id if isinstance(wanted.session_id, str) else ""
         address = self.place.address(file.name)
         with self._reading(file) as parquet:
             for number in range(parquet.num_row_groups):
-                if not _may_hold(parquet, number, wanted.session_id or ""):
+                if not _may_hold(parquet, number, prefix):
                     continue
                 if tests:
                     mask = wanted.mask(read_columns(parquet, address, tests, number))

@@ -17,12 +17,13 @@ Importing this module imports no pyarrow: an empty log, or one that is all tail,
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.base.errors import Corruption, NotDurable
 from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, StoreFiles
-from eventlog.base.types import Event
+from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
@@ -196,18 +197,19 @@ class LogView:
         *,
         columns: "Sequence[str] | None" = None,
         event_types: "Collection[str] | None" = None,
-        session_id: "str | None" = None,
+        session_id: "str | frozenset[str] | None" = None,
         turn: "int | None" = None,
         event_id: str = "",
     ) -> Iterator[Event]:
         """Events of [since, until) that fit all filters, in position order, as dicts of their own.
 
-        Args: columns: which, in which order, every one by default; event_id: a prefix of ids.
+        Args: columns: which, in which order, every one by default; session_id: one, or any of several;
+        event_id: a prefix of ids.
         Raises: NotFound for an unknown column, Corruption, Unsupported.
         """
         names = checked_columns(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
-        rows = None if self.excerpt is None else self.excerpt.rows(list(self._segments_in(wanted)), wanted)
+        rows = None if self.excerpt is None else self._excerpt_of(self.excerpt, wanted)
         if rows is not None:
             yield from ({name: row[name] for name in names} for row in rows if wanted.admits(row))
         else:
@@ -223,7 +225,7 @@ class LogView:
         *,
         columns: "Sequence[str] | None" = None,
         event_types: "Collection[str] | None" = None,
-        session_id: "str | None" = None,
+        session_id: "str | frozenset[str] | None" = None,
         turn: "int | None" = None,
         event_id: str = "",
     ) -> "Iterator[pa.RecordBatch]":
@@ -264,6 +266,12 @@ class LogView:
         for entry in self._segments_in(wanted):
             yield from self.segment_batches(entry, wanted, names)
 
+    def _excerpt_of(self, excerpt: "Excerpt", wanted: Selection) -> "list[Event] | None":
+        def read(turn_or_positions: Selection) -> Iterator[Event]:
+            return chain.from_iterable(map(rows_of, self.sealed_batches(turn_or_positions, COLUMN_NAMES)))
+
+        return excerpt.rows(list(self._segments_in(wanted)), wanted, read)
+
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
         return (entry for entry in self.manifest.segments if entry.rows and wanted.meets(entry))
 
@@ -278,9 +286,11 @@ class LogView:
 
         tests = wanted.columns(entry.base, entry.end)
         with SegmentFile(self.files, entry) as file:
-            for group in range(file.row_groups):
+            for group in file.groups_in(wanted.since, wanted.until):
                 if not tests:
                     yield from file.slices(names, group)
+                    continue
+                if wanted.event_types is not None and not file.has_types(group, wanted.event_types):
                     continue
                 mask = wanted.mask(file.read(tests, group))
                 matches_left = sum(chunk.true_count for chunk in mask.chunks)

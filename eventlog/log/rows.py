@@ -35,7 +35,7 @@ class Selection:
     since: int = 0
     until: "int | None" = None
     event_types: "Collection[str] | None" = None
-    session_id: "str | None" = None
+    session_id: "str | frozenset[str] | None" = None  # one, or any of several
     turn: "int | None" = None
     event_id: str = ""  # a prefix
 
@@ -50,10 +50,14 @@ class Selection:
             position >= self.since
             and (self.until is None or position < self.until)
             and (self.event_types is None or row["event_type"] in self.event_types)
-            and (self.session_id is None or row["session_id"] == self.session_id)
+            and (self.session_id is None or row["session_id"] in self._sessions)
             and (self.turn is None or row["turn"] == self.turn)
             and str(row["event_id"]).startswith(self.event_id)
         )
+
+    @property
+    def _sessions(self) -> "Collection[str | None]":
+        return self.session_id if isinstance(self.session_id, frozenset) else (self.session_id,)
 
     def columns(self, base: int, end: int) -> list[str]:
         """The columns that decide whether events of [base, end) are wanted; none when all are."""
@@ -86,8 +90,10 @@ class Selection:
                 tests.append(pc.is_in(column, value_set=pa.array(self.event_types or (), pa.string())))
             elif name == "event_id":
                 tests.append(pc.starts_with(column, self.event_id))
+            elif name == "session_id":
+                tests.append(pc.is_in(column, value_set=pa.array(self._sessions, pa.string())))
             else:
-                tests.append(pc.equal(column, self.session_id if name == "session_id" else self.turn))
+                tests.append(pc.equal(column, self.turn))
         return pc.fill_null(reduce(pc.and_, tests), False)
 
 

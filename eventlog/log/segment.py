@@ -376,6 +376,22 @@ def read_columns(
     return _as_of_log(table, names)
 
 
+def with_types_coded(file: "pq.ParquetFile", source: "Any") -> "pq.ParquetFile":
+    """The same segment, for `types_in`."""
+    return pq.ParquetFile(
+        source, metadata=file.metadata, read_dictionary=["event_type"], page_checksum_verification=True
+    )
+
+
+def types_in(coded: "pq.ParquetFile", path: str, row_group: int) -> frozenset[str]:
+    """The types of events that a row group can hold: the dictionary of the column. Raises: Corruption."""
+    try:
+        column = coded.read_row_group(row_group, ["event_type"], use_threads=False)["event_type"]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(error, path) from error
+    return frozenset(value for chunk in column.chunks for value in chunk.dictionary.to_pylist())
+
+
 def slices(
     file: "pq.ParquetFile", path: str, columns: "Sequence[str] | None", row_group: int
 ) -> "Iterator[pa.RecordBatch]":

@@ -6,18 +6,28 @@ Reads only, takes no lock: the caller's pin keeps the files. One `SegmentFile` b
 import io
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from eventlog.base.errors import Corruption
 from eventlog.base.fs import FileSystem, store_error, translate_os_errors
 from eventlog.base.layout import StoreFiles, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
-from eventlog.log.segment import SegmentMeta, meta_of, open_segment, read_columns, slices
+from eventlog.log.segment import (
+    SegmentMeta,
+    meta_of,
+    open_segment,
+    read_columns,
+    slices,
+    types_in,
+    with_types_coded,
+)
 
 _PREFIX_COLUMNS = (
     "position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "operation", "context_id"
@@ -75,6 +85,8 @@ class SegmentFile:
         """Raises: Corruption, Unsupported."""
         self.path = files.layout.segment(entry.name)
         self.entry = entry
+        self._last_positions: dict[int, int] = {}  # by row group
+        self._coded: pq.ParquetFile | None = None
         try:
             self._source = SeamFile(files.fs, self.path)
         except FileNotFoundError as error:
@@ -101,6 +113,32 @@ class SegmentFile:
     @property
     def row_groups(self) -> int:
         return int(self._file.num_row_groups)
+
+    def groups_in(self, since: int, until: "int | None") -> "Iterator[int]":
+        """The row groups that may have events of [since, until), ascending.
+
+        Found by halving, so that few are read: positions ascend. Raises: Corruption.
+        """
+        first = 0
+        if since > self.entry.base:
+            first = bisect_left(range(self.row_groups), since, key=lambda group: self._last_position(group))
+        end = self.entry.end if until is None else min(until, self.entry.end)
+        for group in range(first, self.row_groups):
+            yield group
+            if end < self.entry.end and self._last_position(group) >= end - 1:
+                break
+
+    def has_types(self, row_group: int, event_types: "Collection[str]") -> bool:
+        """Whether a row group may have events of these types. Raises: Corruption."""
+        with translate_os_errors(self.path, _READ):
+            self._coded = self._coded or with_types_coded(self._file, self._source)
+            return not types_in(self._coded, self.path, row_group).isdisjoint(event_types)
+
+    def _last_position(self, group: int) -> int:
+        """Read from its page, which has a checksum; the statistics in the footer have none."""
+        if group not in self._last_positions:
+            self._last_positions[group] = self.read(("position",), group)["position"][-1].as_py()
+        return self._last_positions[group]
 
     def read(self, columns: "Sequence[str] | None" = None, row_group: "int | None" = None) -> "pa.Table":
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""

@@ -160,8 +160,30 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
     return len(events)
 
 
+def listed_without_stale(store: Store, now_us: int) -> list[Intent]:
+    """The active sessions, as they were opened, after `end_stale`, which needs them anyway.
+
+    Without what was declared for them, for which payloads would be read.
+    """
+    sessions = _active(store)
+    ends = _stale_ends(store, sessions, now_us, STALE_SESSION_HOURS)
+    try:
+        store.append_rows(ends)
+    except EventLogError:
+        return sessions
+    return _active(store) if ends else sessions
+
+
+def _active(store: Store) -> list[Intent]:
+    return [s for s in _matching(store, "status = 'active'", [], declared=False) if s.is_active]
+
+
 def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> list[Event]:
     """The events that `end_stale` appends."""
+    return _stale_ends(store, _active(store), now_us, hours)
+
+
+def _stale_ends(store: Store, sessions: Iterable[Intent], now_us: int, hours: float) -> list[Event]:
     return [
         _end_of(
             store,
@@ -171,7 +193,7 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
             occurred_at=session.opened_us + round(hours * _HOUR_US),
             event_id=names.event_id_of("locus", "stale", session.session_id, str(session.opened_position)),
         )
-        for session in _matching(store, "status = 'active'", [])
+        for session in sessions
         if session.is_active
         and not session.is_history
         and session.opened_us is not None
@@ -216,10 +238,12 @@ def fields(session: Intent) -> dict[str, Any]:
     }
 
 
-def _matching(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
-    """The sessions that fit, in the order in which they were opened."""
+def _matching(store: Store, where: str, parameters: Sequence[Any], *, declared: bool = True) -> list[Intent]:
+    """The sessions that fit, in the order in which they were opened; `declared`: with what was declared."""
+    about = "focus, scope, description"
+    about = about if declared else f"null as {about.replace(', ', ', null as ')}"
     result = store.query(
-        "select session_id, context_id, agent, agent_session_id, repo, title, focus, scope, description, "
+        f"select session_id, context_id, agent, agent_session_id, repo, title, {about}, "
         "epoch_us(started_at) as started_us, epoch_us(ended_at) as ended_us, epoch_us(last_at) as last_us, "
         "epoch_us(case when event_id is null then started_at else opened_at end) as opened_us, "
         "opened_position, last_position, status, end_reason, turn_count, coalesce(event_id, '') as event_id "

@@ -66,13 +66,13 @@ DECISIONS_NEWEST_FIRST = "happened DESC NULLS LAST, position DESC"
 # The order of turns and of sessions wherever the newest come first: by when they happened, the undated last.
 # Commits are ordered by their place on the line: one with a slow clock happened with the latest before it.
 # What no line reaches any more has no place among the others.
-_ON_NO_LINE = "(line_place IS NULL OR coalesce(rewritten, false))"
+ON_NO_LINE = "(line_place IS NULL OR coalesce(rewritten, false))"
 TURN_ORDER_AT = (
-    f"CASE WHEN {_ON_NO_LINE} THEN happened_at "
-    f"ELSE max(happened_at) OVER (PARTITION BY repo, {_ON_NO_LINE} ORDER BY line_place) END"
+    f"CASE WHEN {ON_NO_LINE} THEN happened_at "
+    f"ELSE max(happened_at) OVER (PARTITION BY repo, {ON_NO_LINE} ORDER BY line_place) END"
 )
 TURNS_NEWEST_FIRST = (
-    f"{TURN_ORDER_AT} DESC NULLS LAST, CASE WHEN NOT {_ON_NO_LINE} THEN line_place END DESC NULLS LAST, "
+    f"{TURN_ORDER_AT} DESC NULLS LAST, CASE WHEN NOT {ON_NO_LINE} THEN line_place END DESC NULLS LAST, "
     "first_position DESC"
 )
 SESSIONS_NEWEST_FIRST = "last_at DESC NULLS LAST, last_position DESC"

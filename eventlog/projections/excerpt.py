@@ -6,7 +6,9 @@ is remembered of it. What does not fit, fails or seems wrong is left to the read
 which finds and names damage. One thread.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from eventlog.base.fs import FileSystem
@@ -59,22 +61,36 @@ class Excerpt:
             con, self._con = self._con, None
             con.close()
 
-    def rows(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
+    def rows(
+        self,
+        entries: Sequence[SegmentEntry],
+        wanted: Selection,
+        read: "Callable[[Selection], Iterator[Event]]",
+    ) -> "list[Event] | None":
         """The events of these segments that `wanted` names by session and turn, or all of a rare type, or of
         few positions; the other filters are the caller's. None where they are to be read another way. The
-        caller's view pins the files."""
+        caller's view pins the files.
+
+        Args: read: reads sealed events through pyarrow.
+        """
         parameters: list[str | int | None]
         if isinstance(wanted.event_types, tuple) and wanted.event_types in _OF_TYPES:
             where, parameters = _OF_TYPES[wanted.event_types], []
-        elif None not in (wanted.session_id, wanted.turn, wanted.until):
+            whole = None
+        elif isinstance(wanted.session_id, str) and None not in (wanted.turn, wanted.until):
             where, parameters = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
+            whole = replace(wanted, event_types=None, event_id="")
         elif wanted.until is not None and wanted.until - wanted.since <= _ROWS_MAX:
             where, parameters = _OF_POSITIONS, [wanted.since, wanted.until]
+            whole = Selection(wanted.since, wanted.until)
         else:
             return None
         key = (tuple(entry.name for entry in entries), *parameters)
         if where not in self._read or self._read[where][0] != key:
-            self._read[where] = key, self._ask(entries, where, parameters)
+            rows = self._ask(entries, where, parameters)
+            if rows is None and whole is not None:
+                rows = _few(read(whole))
+            self._read[where] = key, rows
         return self._read[where][1]
 
     def _ask(
@@ -100,3 +116,9 @@ class Excerpt:
         if len(rows) > _ROWS_MAX or any(row[0] for row in rows):
             return None
         return [dict(zip(COLUMN_NAMES, row[1:], strict=True)) for row in rows]
+
+
+def _few(rows: Iterator[Event]) -> "list[Event] | None":
+    """All of them, None where there are many."""
+    read = list(islice(rows, _ROWS_MAX + 1))
+    return read if len(read) <= _ROWS_MAX else None

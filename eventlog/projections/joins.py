@@ -5,7 +5,7 @@ question names one of them, and stored nowhere. Where a question names none, the
 docs/sql.md ("Joined columns") is the rule of each. Pure text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eventlog.base.types import COMMAND_ARGUMENTS
 from eventlog.projections import asked, calls, fates, resolutions, spans
@@ -24,9 +24,11 @@ STOP: d.Columns = (
 DURATION: d.Columns = (
     ("duration_ms", "BIGINT", "from started_at to completed_at; null while one is unknown"),
 )
-OF_TURN: d.Columns = (
+MODELS: d.Columns = (
     ("model", "VARCHAR", "model of its last call that no subagent made"),
     ("models", "VARCHAR[]", "sorted models of all its calls"),
+)
+COMMITS: d.Columns = (
     (
         "commits_made",
         "VARCHAR[]",
@@ -43,7 +45,7 @@ INTENT: d.Columns = (
     ("description", "VARCHAR", "the description that was declared"),
 )
 SESSIONS: d.Columns = (*d.SESSIONS, *INTENT)
-TURNS: d.Columns = (*d.TURNS, *DURATION, *OF_TURN, *fates.OF_TURN, *UNDONE)
+TURNS: d.Columns = (*d.TURNS, *DURATION, *MODELS, *COMMITS, *fates.OF_TURN, *UNDONE)
 
 SUBAGENTS: d.Columns = (
     ("agent", "VARCHAR", "key: the agent; with session_id and subagent_id"),
@@ -133,12 +135,14 @@ def llm_calls(events: str, beaten: str, extras: "frozenset[str]") -> str:
 Derived = Callable[[str], str]
 
 
-def derived(name: str, events: str) -> str:
+def derived(name: str, events: str, *, few: bool = False) -> str:
     """What events show of turns, or of errors: a row for each that has any of it.
 
     The events stand in it once: a view of them that leaves out people takes long to plan.
+    Args: few: the events are few, to be found once.
     """
-    return f"(WITH these AS NOT MATERIALIZED (SELECT * FROM {events}) FROM ({_SELECTS[name]('these')}))"
+    how = "MATERIALIZED" if few else "NOT MATERIALIZED"
+    return f"(WITH these AS {how} (SELECT * FROM {events}) FROM ({_SELECTS[name]('these')}))"
 
 
 def of_session(name: str, events: str, session_id: str) -> str:
@@ -146,18 +150,20 @@ def of_session(name: str, events: str, session_id: str) -> str:
     "resolved" those that may say of an error that it is resolved."""
     quoted_id = "'" + session_id.replace("'", "''") + "'"
     own = f"SELECT * FROM {events} WHERE session_id = {quoted_id}"
-    if name != "resolved":
+    if name != WITH_MARKS:
         return f"({own})"
     marks = f"session_id IS DISTINCT FROM {quoted_id} AND event_type = 'error' AND resolved"
-    return f"({own} UNION ALL SELECT * FROM {events} WHERE {marks})"
+    # Which errors they tell of stands in their links; payloads would be read of the whole log.
+    return f"({own} UNION ALL SELECT * REPLACE (NULL::VARCHAR AS payload) FROM {events} WHERE {marks})"
 
 
-def has_any(events: str) -> str:
-    """A query of one row: of each name of `DERIVED` whether there can be a row of it.
+def has_any(events: str, names: "Sequence[str]") -> str:
+    """A query of one row: of each of these names of `DERIVED` whether there can be a row of it.
 
     To plan a derivation takes longer than to look for what it rests on, and few logs have all of it.
     """
-    return f"SELECT {', '.join(f'coalesce(bool_or({on}), false)' for on in _RESTS_ON.values())} FROM {events}"
+    presences = (f"coalesce(bool_or({_RESTS_ON[name]}), false)" for name in names)
+    return f"SELECT {', '.join(presences)} FROM {events}"
 
 
 def none(name: str) -> str:
@@ -179,13 +185,18 @@ def turns(stored: str, derived_rows: Derived, extras: "frozenset[str]") -> str:
     """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
-    if "of_turn" in extras:
-        columns.append("m.model, coalesce(m.models, []) AS models, c.commits_made")
+    if "models" in extras:
+        columns.append("m.model, coalesce(m.models, []) AS models")
         joins += f"""
-            LEFT JOIN {derived_rows("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
+            LEFT JOIN {derived_rows("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn"""
+    else:
+        columns.append(blank(MODELS))
+    if "commits" in extras:
+        columns.append("c.commits_made")
+        joins += f"""
             LEFT JOIN {derived_rows("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
     else:
-        columns.append(blank(OF_TURN))
+        columns.append(blank(COMMITS))
     if "fates" in extras:
         columns.append("f.reverted_by")
         joins += f"""
@@ -350,6 +361,9 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
 }
 # What SQL cannot fold: `projections/operations.py` does, and the rows are those that it gives.
 FOLDED = "undone"
+WITH_MARKS = "resolved"
+# Rests on the payloads of events that write an anchor alone; nearly every log has some.
+OF_ANCHORS = "intents"
 DERIVED = (*_SELECTS, FOLDED)
 # Those whose rows of a session rest on the events of `of_session`; others rest on all commits or all files.
 OF_SESSIONS = frozenset(("models", "acts", "decided", "resolved"))
@@ -377,7 +391,8 @@ _COLUMNS = {
 }
 # By what a question can name of turns.
 _DERIVED_OF = {
-    "of_turn": ("models", "commits"),
+    "models": ("models",),
+    "commits": ("commits",),
     "fates": ("reverts",),
     "undone": (FOLDED,),
     "acts": ("acts",),

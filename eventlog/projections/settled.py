@@ -14,24 +14,40 @@ from eventlog.log.numbering import default_context
 from eventlog.projections.definitions import default_context as default_context_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog.log.reader import LogView
 
 COLUMNS = frozenset(("context_id", "extends"))  # where a provisional id may stand
 READ = frozenset(("position", "event_type", "session_id", "context_id"))  # what tells the settled one
 
 _BEGINS = default_context("")[: -len("_")]  # of every provisional id
+_ASKED_MAX = 16  # who meets more sessions reads many events anyway
 
 
 class Settled:
     """Provisional ids → settled ones, as a view of the log has them; it is read when one is met."""
 
-    def __init__(self, view: "LogView") -> None:
+    def __init__(self, view: "LogView", name_of: "Callable[[str], str | None] | None" = None) -> None:
+        """Args: name_of: the settled id of a session, asked for a few before all are read from the log."""
         self._view = view
+        self._name_of = name_of
+        self._asked: dict[str, str] = {}
 
     def __call__(self, context_id: str) -> str:
         if not context_id.startswith(_BEGINS):
             return context_id
+        if self._name_of is not None and len(self._asked) < _ASKED_MAX:
+            return self._of_one(context_id, self._name_of)
         return self._names.get(context_id, context_id)
+
+    def _of_one(self, context_id: str, name_of: "Callable[[str], str | None]") -> str:
+        if context_id not in self._asked:
+            session_id = context_id[(len(_BEGINS) + len(context_id)) // 2 + 1 :]
+            if default_context(session_id) != context_id:  # an id that a name spells in other letters
+                return self._names.get(context_id, context_id)
+            self._asked[context_id] = name_of(session_id) or context_id
+        return self._asked[context_id]
 
     def event(self, event: Event) -> Event:
         """The event, changed in place where it holds a provisional id."""

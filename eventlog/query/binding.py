@@ -155,10 +155,10 @@ class Bound:
     folded: "dict[str, str]" = field(default_factory=dict)  # the folded projections, as `fold.exact`
     # Which of joins.DERIVED are tables: for one session, or for all (None).
     derived: "dict[str, str | None]" = field(default_factory=dict)
-    present: frozenset[str] = frozenset()  # of joins.DERIVED, those that all events together can have rows of
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: "frozenset[str] | None" = None  # of `events`, also of the tail; None before the tail is loaded
     tail_concerns: bool = False  # whether an event of the tail can change a projection
+    priced: "tuple[str | None] | None" = None  # the session whose calls have costs, (None,) for all of them
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     has_people: bool = False  # whether the tables of `added.bind_people` are there
@@ -213,11 +213,19 @@ class Bound:
         """Make tables of facts that events show about turns, for one session or for all."""
         if not wanted:
             return
-        known = self.present if session is None else None
-        present = derived.make(self.con, wanted, session, known)
-        if session is None:
-            self.present = present
+        derived.make(self.con, wanted, session, self._anchors() if joins.OF_ANCHORS in wanted else "events")
         self.derived.update(dict.fromkeys(wanted, session))
+
+    def _anchors(self) -> str:
+        """The relation of events whose payloads are read only where they write an anchor."""
+        if self.people.mode != FULL:
+            return "events"  # which leaves out what may not be seen
+        of_files = source.events_with_anchors(self.files, self.tail)
+        self.con.execute(
+            f"CREATE OR REPLACE VIEW {added.SCHEMA}.anchors AS "
+            f"SELECT * EXCLUDE (anchor_payload) REPLACE (anchor_payload AS payload) FROM ({of_files})"
+        )
+        return f"{added.SCHEMA}.anchors"
 
     def _add_events(self, ensure: "Callable[[], None]") -> None:
         if "events" in self.made:
@@ -337,6 +345,8 @@ class Binding:
         if unfolded:
             bound.folded |= self._folded(unfolded)
         self._add_tables(extras - bound.extras, extras)
+        if views.COST in extras:
+            self._add_costs(extras, None if views.PRICES in named else session)
         bound.add(named, extras, self._ensure_all, session)
 
     def _extras(self, statement: safe.Statement) -> frozenset[str]:
@@ -366,17 +376,22 @@ class Binding:
             self.view.prefix.lend(self.con, bound.generation)
 
     def _add_tables(self, grown: frozenset[str], extras: frozenset[str]) -> None:
-        """Make the tables of costs and of lines, where these are new."""
+        """Make the table of counts of lines, where it is new."""
         bound = self.bound
-        if not grown & {views.COST, views.COUNTS}:
-            return
-        bound.add({"events"}, extras, self._ensure_all)
-        if views.COST in grown:
-            self.con.execute(f"CREATE VIEW {added.SCHEMA}.llm_calls AS {bound.plain('llm_calls')}")
-            costs.bind(self.con)
         if self.counting is not None and views.COUNTS in grown:
+            bound.add({"events"}, extras, self._ensure_all)
             bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, bound.counts, self.counting, self.until_s)
+
+    def _add_costs(self, extras: frozenset[str], session: "str | None") -> None:
+        """Make the tables of what calls cost, of all or of the one session that is asked for."""
+        bound = self.bound
+        if bound.priced in ((None,), (session,)):
+            return
+        bound.add({"events"}, extras, self._ensure_all)
+        self.con.execute(f"CREATE OR REPLACE VIEW {added.SCHEMA}.llm_calls AS {bound.plain('llm_calls')}")
+        costs.bind(self.con, session)
+        bound.priced = (session,)
 
     def _ensure_all(self) -> None:
         self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)

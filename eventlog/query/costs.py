@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from eventlog.projections import definitions as d
+from eventlog.projections.source import literal
 from eventlog.query.added import CALL_COSTS, SCHEMA
 
 if TYPE_CHECKING:
@@ -61,36 +62,39 @@ _COST_COLUMNS = f"position BIGINT, session_id VARCHAR, turn BIGINT, cost_usd {_C
 _Row = tuple["str | Decimal | int | None", ...]
 
 
-def bind(con: duckdb.DuckDBPyConnection) -> None:
+def bind(con: duckdb.DuckDBPyConnection, session: "str | None" = None) -> None:
     """Make the tables of prices and of what calls cost, of the views `plain.llm_calls` and `events`.
 
     Without the library there are no prices, and the cost of every call is unknown.
+    Args: session: the only one whose calls get a cost, None: all.
     """
     from eventlog.query import prices as of_library
 
     slot_us = of_library.SLOT_US
     # The library takes longer to load than most questions take: skip it for a log of commits, say.
-    calls = f"SELECT 1 FROM {SCHEMA}.llm_calls"
-    any_model = con.execute(f"{calls} WHERE model IS NOT NULL LIMIT 1").fetchone()
-    if any_model is None and con.execute(f"{calls} LIMIT 1").fetchone() is None:
+    of_session = "" if session is None else f"AND session_id = {literal(session)}"
+    calls = f"(SELECT * FROM {SCHEMA}.llm_calls WHERE true {of_session})"
+    events = f"(SELECT position, recorded_at FROM events WHERE event_type = 'llm' {of_session})"
+    any_model = con.execute(f"SELECT 1 FROM {calls} WHERE model IS NOT NULL LIMIT 1").fetchone()
+    if any_model is None and con.execute(f"SELECT 1 FROM {calls} LIMIT 1").fetchone() is None:
         _add_prices(con, [])
-        con.execute(f"CREATE TABLE {CALL_COSTS} ({_COST_COLUMNS})")  # to plan what follows takes longer
+        # To plan what follows takes longer.
+        con.execute(f"CREATE OR REPLACE TABLE {CALL_COSTS} ({_COST_COLUMNS})")
         return
     prices = of_library.load() if any_model else None
     sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in prices.thresholds) if prices else ""
     # A call of unknown time has the price of the day on which it was recorded.
     con.execute(
-        f"CREATE TABLE {CALL_COSTS}_asked AS SELECT position, c.session_id, c.turn, c.model, "
+        f"CREATE OR REPLACE TABLE {CALL_COSTS}_asked AS SELECT position, c.session_id, c.turn, c.model, "
         f"epoch_us(coalesce(c.occurred_at, e.recorded_at)) // {slot_us} AS slot, {sizes or '0'} AS size, "
         f"prompt_tokens, {', '.join(f'{tokens} AS {kind}' for kind, tokens in _BILLED)}, "
-        f"coalesce({_BILLABLE}, false) AS billable FROM {SCHEMA}.llm_calls AS c "
-        "JOIN (SELECT position, recorded_at FROM events WHERE event_type = 'llm') AS e USING (position)"
+        f"coalesce({_BILLABLE}, false) AS billable FROM {calls} AS c JOIN {events} AS e USING (position)"
     )
     _add_prices(con, [] if prices is None else _rows(con, prices))
     cost = " + ".join(_amount(kind, f"p.{kind}") for kind, _ in _BILLED)
     saved = " + ".join(_amount(kind, f"(p.input - p.{kind})") for kind in _CACHED)
     con.execute(
-        f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
+        f"CREATE OR REPLACE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
         f"({cost})::{_COST} AS cost_usd, ({saved})::{_COST} AS saved_usd "
         f"FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
         f"ON billable AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
@@ -123,7 +127,9 @@ def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":
 
 
 def _add_prices(con: duckdb.DuckDBPyConnection, rows: "list[_Row]") -> None:
-    con.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{name} {kind}' for name, kind, _ in COLUMNS)})")
+    con.execute(
+        f"CREATE OR REPLACE TABLE {TABLE} ({', '.join(f'{name} {kind}' for name, kind, _ in COLUMNS)})"
+    )
     if not rows:
         return
     kinds = ["VARCHAR", "VARCHAR", "BIGINT", "BIGINT", *[_PRICE] * len(_ONE_TOKEN), "VARCHAR"]

@@ -434,7 +434,8 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
     "path": (frozenset(("actions",)), frozenset(("path",))),
     "model": (_ASKED, frozenset(d.names_of(joins.MODEL))),
     "subagent": (_ASKED | {"llm_calls"}, frozenset(d.names_of(joins.SUBAGENT))),
-    "of_turn": (frozenset(("turns",)), frozenset(d.names_of(joins.OF_TURN))),
+    "models": (frozenset(("turns",)), frozenset(d.names_of(joins.MODELS))),
+    "commits": (frozenset(("turns",)), frozenset(d.names_of(joins.COMMITS))),
     "acts": (frozenset(("turns",)), frozenset(("actions_taken", "files_read"))),
     "decided": (frozenset(("turns",)), frozenset(("decisions",))),
     "resolved": (

@@ -16,7 +16,7 @@ from eventlog.base.names import turn_id_of
 from eventlog.blobs.deferred import sentence_of
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import SKIPPED, TreeEntry
-from eventlog.projections.definitions import HAPPENED_AT, TURN_ORDER_AT
+from eventlog.projections.definitions import HAPPENED_AT, ON_NO_LINE, TURN_ORDER_AT
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import DeferredContents, content_events_by_sql, hashed
@@ -45,20 +45,23 @@ _AT_US = (
     "coalesce(epoch_us(CASE WHEN o.line_place IS NOT NULL THEN o.turn_at "
     f"ELSE coalesce({HAPPENED_AT}, o.turn_at) END), -1)"
 )
-# The changes of files, each with its `order_key`, and title and request of its turn.
-_CHANGES = f"""(
-    SELECT e.*, o.turn_title, o.turn_request, ({_AT_US}, coalesce(o.line_place, -1),
-        e.position) AS order_key
-    FROM events AS e LEFT JOIN (
-        SELECT session_id, turn, line_place, title AS turn_title, user_request AS turn_request,
-            {TURN_ORDER_AT} AS turn_at FROM turns) AS o
-    ON o.session_id = e.session_id AND o.turn = e.turn
-    WHERE event_type = 'file' AND operation IS DISTINCT FROM 'read')"""
-
 _FIELDS = (
     "position", "event_id", "session_id", "turn", "agent", "commit", "at", "operation", "path", "payload",
     "before_hash", "after_hash", "lines_added", "lines_removed", "cause",
 )  # fmt: skip
+_COLUMNS = (
+    *(name for name in _FIELDS if name != "at"),
+    "event_type", "agent_session_id", "occurred_at", "recorded_at",
+)  # fmt: skip
+# No star: it would mean columns, too, that rest on the whole log.
+_CHANGES = f"""SELECT {", ".join(f'"{name}"' for name in _COLUMNS)} FROM events
+    WHERE event_type = 'file' AND operation IS DISTINCT FROM 'read' AND """
+# Turns with when they happened, as `TURN_ORDER_AT` says it: few are commits, whose order takes a window.
+_TURN = "SELECT session_id, turn, line_place, title AS turn_title, user_request AS turn_request,"
+_TURNS = f"""(
+    {_TURN} happened_at AS turn_at FROM turns WHERE {ON_NO_LINE}
+    UNION ALL {_TURN} {TURN_ORDER_AT} AS turn_at FROM turns WHERE NOT {ON_NO_LINE})"""
+
 _VALUES = ", ".join(f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' for name in _FIELDS)
 
 # Where a row has them; title and request of the turn stand between the fields and the order key.
@@ -119,16 +122,20 @@ def history(
     """
     on_line = "" if rewritten or not rewritten_turns(query) else f" and {_ON_LINE}"
     # Most files were never renamed: one question gives their versions, and the renames that say so.
-    rows = _rows(query, "path = $1 or operation = 'rename'", [path], on_line)
+    renamed = "operation = 'rename' and path is distinct from $1"
+    rows = _rows(query, ["path = $1", renamed], f"true{on_line}", [path])
     renames = _renames_in(rows)
     away = {order_key for order_key, old, _ in renames if old == path}
     ends = lineage(path, renames)
     if len(ends) > 1:
-        conditions = [
-            f"(path = ${number} and order_key < {end})" for number, end in enumerate(ends.values(), 1)
-        ]
-        conditions += [f"position in ({', '.join(str(key[-1]) for key in away)})"] if away else []
-        rows = _rows(query, " or ".join(conditions), list(ends), on_line)
+        numbers = range(1, len(ends) + 1)
+        simple = [f"path = ${number}" for number in numbers]
+        fits = [f"(path = ${n} and order_key < {end})" for n, end in zip(numbers, ends.values(), strict=True)]
+        if away:
+            positions = f"position in ({', '.join(str(key[-1]) for key in away)})"
+            simple.append(f"{positions} and ({' or '.join(simple)}) is not true")
+            fits.append(positions)
+        rows = _rows(query, simple, f"({' or '.join(fits)}){on_line}", list(ends))
     else:
         rows = [row for row in rows if row[_PATH] == path or tuple(row[_ORDER_KEY]) in away]
     deferred = DeferredContents(blobs, content_events_by_sql(query))
@@ -178,11 +185,21 @@ def lineage(path: str, renames: Iterable[Rename]) -> dict[str, OrderKey]:
 _NO_BEGINNING, _NO_END = (-2, 0, 0), (2**63 - 1, 0, 0)
 
 
-def _rows(query: Query, condition: str, parameters: Sequence[Any], on_line: str) -> list[tuple[Any, ...]]:
-    """The changes that meet a condition, newest first."""
+def _rows(
+    query: Query, simple: Sequence[str], condition: str, parameters: Sequence[Any]
+) -> list[tuple[Any, ...]]:
+    """The changes that meet a condition, newest first.
+
+    Args: simple: conditions of which each change meets one at most. Each is simple, so that DuckDB reads the
+    payloads of the changes that meet it alone.
+    """
+    changes = " UNION ALL ".join(_CHANGES + part for part in simple)
     return query(
-        f"select {_VALUES}, turn_title, turn_request, order_key from {_CHANGES} where ({condition}){on_line} "
-        "order by order_key desc",
+        f"""select {_VALUES}, turn_title, turn_request, order_key from (
+            select e.*, turn_title, turn_request,
+                ({_AT_US}, coalesce(o.line_place, -1), e.position) as order_key
+            from ({changes}) as e left join {_TURNS} as o on o.session_id = e.session_id and o.turn = e.turn
+        ) where {condition} order by order_key desc""",
         parameters,
     ).rows
 

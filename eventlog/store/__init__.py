@@ -304,7 +304,24 @@ class Store:
     def rows(self, since: int = 0, until: int | None = None, **which: Any) -> Iterator[Row]:
         """The same as plain dicts, for code that reads them column by column."""
         with self.view() as view:
-            yield from _events_in(view, since, until, **which)
+            yield from self._events_in(view, since, until, **which)
+
+    def _events_in(
+        self, view: "LogView", since: int = 0, until: int | None = None, *,
+        columns: Sequence[str] | None = None, **which: Any,
+    ) -> Iterator[Row]:  # fmt: skip
+        # An upcast may read any column.
+        read = columns if not upcast.STEPS else None
+        from eventlog.projections.settled import Settled
+
+        settled = Settled(view, None if self._excerpt is None else self._context_of_session)
+        for row in view.iterate(since, until, columns=read, **which):
+            event = settled.event(upcast.presented(row))
+            yield event if read is columns else {name: event[name] for name in columns or ()}
+
+    def _context_of_session(self, session_id: str) -> str | None:
+        rows = self.query("select context_id from sessions where session_id = $1", [session_id]).rows
+        return rows[0][0] if rows else None
 
     def follow(
         self,
@@ -414,7 +431,7 @@ class Store:
         journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # a single one: each new view reads the tail again
-            arguments = (partial(_events_in, view), ref, at, paths, into)
+            arguments = (partial(self._events_in, view), ref, at, paths, into)
             return plan.plan_of_turn(self.blobs, *arguments, delete=delete, running=self._running(ref))
 
     def undo_plan(self, what: str | Sequence[str] | None = None, **how: Any) -> "RestorePlan":
@@ -575,17 +592,3 @@ class Store:
         ref = turn if isinstance(turn, TurnRef) else self.turn(turn)
         self.fates.asked.add(ref.session_id)
         return ref
-
-
-def _events_in(
-    view: "LogView", since: int = 0, until: int | None = None, *, columns: Sequence[str] | None = None,
-    **which: Any,
-) -> Iterator[Row]:  # fmt: skip
-    # An upcast may read any column.
-    read = columns if not upcast.STEPS else None
-    from eventlog.projections.settled import Settled
-
-    settled = Settled(view)
-    for row in view.iterate(since, until, columns=read, **which):
-        event = settled.event(upcast.presented(row))
-        yield event if read is columns else {name: event[name] for name in columns or ()}

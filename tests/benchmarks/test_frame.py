@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,8 @@ def row_of(ours: list[float], anchor: list[float], unit: str = RATE_UNIT, **more
 
     @contextmanager
     def prepare(_: Bench) -> Iterator[Sides]:
-        left, right = iter(ours), iter(anchor)
+        # A row that is sampled once more has the same samples again, without the warm-up.
+        left, right = chain(ours, ours[1:]), chain(anchor, anchor[1:])
         yield Sides(
             ours=lambda: next(left),
             anchor=lambda: next(right),
@@ -63,7 +65,7 @@ def test_ratio_is_ours_by_anchor_of_the_medians(bench: Bench) -> None:
     assert (got["ours"], got["anchor_value"], got["ratio"]) == (12, 20, 0.6)
     assert got["ours_spread"] == [10, 900]
     assert got["anchor_spread"] == [0.001, 24]
-    assert got["rounds"] == 3
+    assert got["rounds"] == 6  # one pair of the three misses the reach, so it was sampled again
 
 
 def test_first_round_is_dropped(bench: Bench) -> None:
@@ -106,6 +108,60 @@ def test_reach_has_a_direction(bench: Bench, entry: dict[str, object], ours: flo
     """A rate reaches at least its value, a time at most; the value itself is reached."""
     got = run_row(row_of([ours, ours], [10.0, 10.0]), bench, entry)
     assert got["met"] is met
+
+
+@pytest.mark.parametrize(
+    ("ours", "miss", "rounds"),
+    [([8, 9, 9], None, 2), ([7, 7, 7], "real", 2), ([9, 9, 7, 7], "noise", 6), ([7, 7, 9, 9], None, 6)],
+)
+def test_a_miss_is_noise_where_a_pair_of_samples_meets_the_reach(
+    bench: Bench, ours: list[float], miss: str | None, rounds: int
+) -> None:
+    """Where pairs differ about the reach, the row is sampled once more; a busy machine has no time for it."""
+    row = row_of(ours, [10.0] * len(ours))
+    got = run_row(row, bench, MORE)
+    assert (got["miss"], got["met"], got["rounds"]) == (miss, miss is None, rounds)
+    assert run_row(row, bench, MORE, budget_s=-1)["rounds"] == min(len(ours) - 1, 2)
+
+
+def row_of_log(unit: str, cost: float) -> Row:
+    """A row whose cost is so many times the events of the large log, as an exponent."""
+
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Sides]:
+        took = bench.log_events**cost
+        value = bench.log_events / took if unit == RATE_UNIT else took
+        yield Sides(lambda: value, lambda: value, size=f"{bench.log_events:,}", rounds=1, warm_up=False)
+
+    return Row("some-row", "some work", "some anchor", unit, "neither writes", prepare, of_log=True)
+
+
+@pytest.mark.parametrize("unit", [RATE_UNIT, TIME_UNIT])
+@pytest.mark.parametrize("cost", [0.0, 0.5, 1.0, 2.0])
+def test_a_row_of_the_log_is_measured_at_two_sizes(bench: Bench, unit: str, cost: float) -> None:
+    """The exponent says how its cost grows: 0 not at all, 1 as the log does, whatever the unit."""
+    got = run_row(row_of_log(unit, cost), bench, LESS)
+    assert got["exponent"] == pytest.approx(cost)
+    assert (got["size"], got["tenth"]["size"]) == ("300,000", "30,000")
+
+
+def test_a_row_beside_a_smaller_log_has_the_exponent_of_its_ratio(bench: Bench) -> None:
+    """Twice the cost in a log ten times as large is an exponent of 0.3."""
+    got = run_row(row_of([20.0, 20.0], [10.0, 10.0], times_larger=10), bench, LESS)
+    assert got["exponent"] == pytest.approx(0.301, abs=0.001)
+
+
+def test_a_busy_machine_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that use more than 0.15 of a processor are in the JSON and below the table."""
+    for busy, idle in ((0.0, True), (0.14, True), (0.15, False), (1.9, False), (None, None)):
+        monkeypatch.setattr(machine, "busy_processors", lambda _, busy=busy: busy)
+        described = machine.machine(str(tmp_path))
+        assert described["idle"] is idle
+        console = Console(file=(out := io.StringIO()), width=200)
+        report.print_table(
+            {"scale": "small", "seed": 1, "rows": [], "machine": described, "versions": {}}, console
+        )
+        assert ("not idle" in out.getvalue()) is (idle is False)
 
 
 def test_slow_disk_has_its_own_reach(bench: Bench) -> None:
@@ -236,7 +292,7 @@ def test_one_row_end_to_end(tmp_path: Path) -> None:
 
 def printed(rows: list[dict[str, object]]) -> str:
     console = Console(file=io.StringIO(), width=200)
-    said = {"scale": "small", "seed": 1, "rows": rows, "machine": {"cores": 2}, "versions": {}}
+    said = {"scale": "small", "seed": 1, "rows": rows, "machine": {"cores": 2, "idle": True}, "versions": {}}
     report.print_table(said, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -13,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog import Recorder, Store
+from eventlog.base.layout import StoreFiles
 from eventlog.exports import agent_trace, atif, otlp
-from eventlog.exports.conversation import conversations
+from eventlog.exports import conversation as conversation_module
+from eventlog.exports.conversation import Conversation, conversations
+from eventlog.log import segment_file
+from eventlog.log.manifest import SegmentEntry
 from eventlog.query import prices
 from eventlog.reports import figures
 from locus_cli.main import run
@@ -94,6 +98,62 @@ def test_all_conversations_come_of_one_connection(store: Store, connections: lis
 
     assert len(sessions) > 1
     assert len(connections) == 1
+
+
+def exported(path: Path, sessions: int) -> dict[str, Conversation]:
+    """The conversations of so many sealed sessions, by session."""
+    with Store.init(path) as store:
+        for number in range(sessions):
+            named = {"session_id": f"{number:08x}"}
+            store.append(
+                {**event, **named, "message_id": event.get("message_id") and f"{number}{event['message_id']}"}
+                for event in conversation()
+            )
+        store.seal()
+        store.reindex()
+        with store.view() as view:
+            told = conversations(store, view, priced=True, derived=True)
+            return {one.session["session_id"]: one for one in told}
+
+
+def test_the_log_is_read_once_however_many_sessions_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many segments are opened for sixty sessions as for ten, and each session has its own events."""
+    opened: list[str] = []
+
+    class Counted(segment_file.SegmentFile):
+        def __init__(self, files: StoreFiles, entry: SegmentEntry) -> None:
+            opened.append(entry.name)
+            super().__init__(files, entry)
+
+    monkeypatch.setattr(segment_file, "SegmentFile", Counted)
+    exported(tmp_path / "few", 10)
+    few = len(opened)
+    told = exported(tmp_path / "many", 60)
+
+    assert len(opened) - few == few > 0
+    assert len(told) == 60
+    assert {key: {e["session_id"] for e in c.events} for key, c in told.items()} == {k: {k} for k in told}
+    assert {len(one.costs) for one in told.values()} == {len(set(CALLS))}
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 50, 1_000])
+def test_sessions_that_are_read_together_are_those_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """I21: how many events are read at a time changes no document."""
+    with Store.open(make_demo(tmp_path / "sample")) as store:
+        store.append(conversation())
+        monkeypatch.setattr(conversation_module, "_EVENTS_AT_ONCE", at_once)
+        together = list(atif.documents(store)), list(otlp.requests(store))
+        names = [
+            row[0] for row in store.query("select session_id from sessions order by first_position").rows
+        ]
+        alone = [
+            list(form(store, session_id=name)) for form in (atif.documents, otlp.requests) for name in names
+        ]
+    assert [document for one in alone for document in one] == [*together[0], *together[1]]
 
 
 # -- trajectories ----------------------------------------------------------------------------------

@@ -382,9 +382,9 @@ def derivations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     derive = joins.derived
 
-    def noted(name: str, events: str) -> str:
+    def noted(name: str, events: str, *, few: bool = False) -> str:
         made.append(name)
-        return derive(name, events)
+        return derive(name, events, few=few)
 
     monkeypatch.setattr(joins, "derived", noted)
     return made
