@@ -77,7 +77,7 @@ def test_uvx_tries_it(machine: Machine) -> None:
 
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"locus \d+\.\d+\.\d+\n", done.stdout)
-    assert not (machine.home / ".local").exists()
+    assert not (machine.home / ".local/bin").exists()
 
 
 def test_uvx_installs_no_hooks(machine: Machine) -> None:
