@@ -1,4 +1,4 @@
-"""Finds the packages. All the rest stands in pyproject.toml, which cannot map `cli/` to the package `locus_cli`."""
+"""Finds the packages. The rest is in pyproject.toml, which cannot map `cli/` to the package `locus_cli`."""
 
 from setuptools import find_packages, setup
 

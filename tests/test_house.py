@@ -679,7 +679,7 @@ def test_every_import_is_a_declared_dependency() -> None:
         return {re.split(r"[<>=]", name)[0].replace("-", "_") for name in requirements}
 
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
-    for extra in ("http", "meaning", "cost", "spark"):
+    for extra in ("http", "meaning", "cost", "frames", "spark"):
         to_run |= names(project["optional-dependencies"][extra])
     to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
@@ -723,7 +723,11 @@ def test_every_package_is_installed() -> None:
     """setup.py names each package directory, so that an installed Locus is whole; what is built is compared
     with what git tracks in tests/package."""
     arguments: dict[str, object] = {}
-    code = (ROOT / "setup.py").read_text(encoding="utf-8").replace("import find_packages, setup", "import find_packages")
+    code = (
+        (ROOT / "setup.py")
+        .read_text(encoding="utf-8")
+        .replace("import find_packages, setup", "import find_packages")
+    )
     names = {"setup": arguments.update}
     exec(compile(code, "setup.py", "exec"), names)
     present = {name for name, path in modules("eventlog", "locus_cli").items() if path.name == "__init__.py"}

@@ -44,8 +44,8 @@ or stash takes them away. Installing again changes nothing, or brings the hooks 
 the files stays as it is, and `locus hooks uninstall` gives back the bytes that were there.
 
 A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
-machines read too, names the program locus-hook and does nothing where that is not on the PATH. An installation in a cache,
-as uvx and pipx run make one, is not named: a command says how to make one that stays.
+machines read too, names the program locus-hook and does nothing where that is not on the PATH. An
+installation in a cache, as uvx and pipx run make it, is refused, with the command that makes one to stay.
 
 On a terminal it asks once whether agents are to be told what is known here when they begin a session;
 elsewhere they are told nothing until --brief. The answer stands in the store's config.toml.

@@ -5,8 +5,8 @@ import sys
 
 from eventlog.base.errors import Refused
 
-# Cache Directory Tagging Specification: uv and pipx tag the caches in which `uvx` and `pipx run` make environments.
-# A tag inside of an environment tells backups to leave that out, and does not say that it is a cache's.
+# Cache Directory Tagging Specification: uv and pipx tag the caches in which `uvx` and `pipx run` make
+# environments. A tag inside of an environment is for backups, and does not say that it is a cache's.
 _TAG = "CACHEDIR.TAG"
 _SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
 DISTRIBUTION = "locus-eventlog"
@@ -20,7 +20,7 @@ def refuse_cached(then: str) -> None:
     cache = cache_around(sys.prefix)
     if cache is not None:
         raise Refused(
-            f"this Locus is in a cache, {cache}, and stops working when that is emptied. Nothing was written. "
+            f"this Locus is in a cache, {cache}, and is gone when that is emptied. Nothing was written. "
             f"Install it to stay, `uv tool install {_source()}` or `pipx install {_source()}`, then `{then}`."
         )
 

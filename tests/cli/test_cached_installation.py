@@ -39,7 +39,9 @@ def project(tmp_path: Path, cache: Path) -> Path:
 def run(cache: Path, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     home = project.parent / "home"
     home.mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCUS_", "XDG_", "GIT_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LOCUS_", "XDG_", "GIT_"))
+    }
     command = [str(next(cache.glob("archive-v0/*/bin/python"))), "-m", "locus_cli", *arguments]
     return subprocess.run(
         command,

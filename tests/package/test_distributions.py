@@ -60,13 +60,22 @@ def test_the_source_has_everything_that_git_tracks(sdist: Path) -> None:
 
 
 def test_the_source_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
-    """`scripts/dist` makes the wheel from the source distribution; made of the checkout it has the same bytes."""
+    """`scripts/dist` makes it from the source distribution; made of the checkout it has the same bytes."""
     source, again = tmp_path / "source", tmp_path / "again"
     for name in tracked():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())
         (source / name).chmod((ROOT / name).stat().st_mode)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(again), str(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--wheel",
+        "--outdir",
+        str(again),
+        str(source),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout + done.stderr

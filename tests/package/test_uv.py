@@ -1,6 +1,6 @@
 """The commands of docs/install.md that install Locus with uv, run on the wheel that was built."""
 
-import os
+import json
 import re
 import shlex
 import shutil
@@ -16,7 +16,9 @@ class Machine:
     """A home without Locus, a copy of what was built, and a uv that asks no index."""
 
     def __init__(self, directory: Path, wheel: Path, wheels: Path, uv: Path) -> None:
-        self.home, self.checkout, self.project = (directory / name for name in ("home", "checkout", "project"))
+        self.home, self.checkout, self.project = (
+            directory / name for name in ("home", "checkout", "project")
+        )
         (self.checkout / "dist").mkdir(parents=True)
         shutil.copy(wheel, self.checkout / "dist")
         self.wheel = self.checkout / "dist" / wheel.name
@@ -61,10 +63,13 @@ def test_uv_installs_it_to_stay(machine: Machine) -> None:
     """`uv tool install` of the page; the hooks that it installs then record a session."""
     done = machine.run(shown("uv tool install"))
     assert done.returncode == 0, done.stderr
-    assert machine.run("locus init && locus hooks install --agent claude-code", machine.project).returncode == 0
+    assert (
+        machine.run("locus init && locus hooks install --agent claude-code", machine.project).returncode == 0
+    )
     settings = (machine.project / ".claude/settings.local.json").read_text()
     (line,) = set(re.findall(r'"command": "(.*)"', settings))
-    call = f'{{"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "Try uv", "cwd": "{machine.project}"}}'
+    said = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "Try uv"}
+    call = json.dumps({**said, "cwd": str(machine.project)})
     machine.run(f"printf %s {shlex.quote(call)} | ( {line} )", machine.project)
 
     assert str(machine.home / ".local/share/uv/tools") in line
