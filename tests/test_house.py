@@ -723,13 +723,8 @@ def test_every_package_is_installed() -> None:
     """setup.py names each package directory, so that an installed Locus is whole; what is built is compared
     with what git tracks in tests/package."""
     arguments: dict[str, object] = {}
-    code = (
-        (ROOT / "setup.py")
-        .read_text(encoding="utf-8")
-        .replace("import find_packages, setup", "import find_packages")
-    )
-    names = {"setup": arguments.update}
-    exec(compile(code, "setup.py", "exec"), names)
+    code = (ROOT / "setup.py").read_text(encoding="utf-8").replace("find_packages, setup", "find_packages")
+    exec(compile(code, "setup.py", "exec"), {"setup": arguments.update})
     present = {name for name, path in modules("eventlog", "locus_cli").items() if path.name == "__init__.py"}
 
     assert set(arguments["packages"]) == present  # type: ignore[call-overload]
@@ -738,7 +733,10 @@ def test_every_package_is_installed() -> None:
 
 SCRIPTS = [
     ".ci/run",
-    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "dist", "e2e", "mutants", "_venv")),
+    *(
+        f"scripts/{name}"
+        for name in ("demo", "test", "check", "bench", "dist", "e2e", "mutants", "release", "_venv")
+    ),
 ]
 STAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ci.d").iterdir())
 

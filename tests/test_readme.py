@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 GLOSSARY = ROOT / "docs/glossary.md"
 HOWTO = ROOT / "docs/howto.md"
-PAGES = sorted([README, *(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 _MARK = "\x01"
 _DATE = "2026-03-01T12:00:00+00:00"
