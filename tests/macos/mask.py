@@ -32,7 +32,10 @@ def _mask():
         if isinstance(path, int):
             return False
         path = posix.fspath(path)
-        return path.startswith(b"/proc/" if isinstance(path, bytes) else "/proc/") or path in ("/proc", b"/proc")
+        return path.startswith(b"/proc/" if isinstance(path, bytes) else "/proc/") or path in (
+            "/proc",
+            b"/proc",
+        )
 
     def without_proc(function):
         def call(path=".", *arguments, **options):
