@@ -54,6 +54,7 @@ ROOM_RANKS = {
     "maintenance": 10,
     "recorder": 10,
     "exports": 11,
+    "frameworks": 11,
     "lake": 12,
     "importers": 11,
     "memory": 11,
@@ -320,6 +321,10 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "locus_cli.output",
             ),
         ),
+        # Extras, each for agents of that library.
+        ("langchain_core", ("eventlog.frameworks.langgraph",)),
+        ("agents", ("eventlog.frameworks.openai_agents",)),
+        ("claude_agent_sdk", ("eventlog.frameworks.claude_agent",)),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
         # Extras: only who sends, and who serves.

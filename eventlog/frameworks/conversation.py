@@ -22,7 +22,7 @@ class Conversation:
     """One session. `begin` and `finish` are a run of the agent, which is a turn; the rest happens in it."""
 
     def __init__(self, store: Store, agent: str, root: str | None = None) -> None:
-        """Args: root: the directory that the agent works in; it is captured where each turn begins and ends."""
+        """Args: root: the directory that the agent works in, captured where each turn begins and ends."""
         self.store = store
         self.root = root
         self._recorder = Recorder(store, agent=agent)

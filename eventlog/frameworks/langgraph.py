@@ -17,7 +17,7 @@ from eventlog.store import Store
 
 
 class RecordingHandler(BaseCallbackHandler):
-    """`graph.invoke(…, config={"callbacks": [handler]})`: the outermost run is the turn, tools and models are its.
+    """`graph.invoke(…, config={"callbacks": [handler]})`: the outermost run is the turn, all else is its.
 
     One handler is one session; `close()` ends it. Nested graphs belong to the turn of the outermost.
     """

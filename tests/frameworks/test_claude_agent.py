@@ -1,4 +1,4 @@
-"""The Claude Agent SDK with a Claude Code that is scripted: it speaks the SDK's protocol and starts no program."""
+"""The Claude Agent SDK with a scripted Claude Code, which speaks the SDK's protocol and starts no program."""
 
 import asyncio
 import json
@@ -122,10 +122,10 @@ def test_a_session_is_recorded_as_one_of_claude_code(store: Store, work: Path, t
     assert messages[-1].result == "Done."
     assert [row[:2] for row in turns(store)] == [("Write two", "completed")]
     assert store.query(
-        "select agent, tool, path from events where event_type in ('action', 'file')"
+        "select agent, event_type, path from events where event_type in ('action', 'file')"
     ).rows == [
-        ("claude-code", "Write", None),
-        ("claude-code", "Write", "notes.txt"),
+        ("claude-code", "action", "notes.txt"),
+        ("claude-code", "file", "notes.txt"),
     ]
     assert (store.file("last", "notes.txt", at="start"), store.file("last", "notes.txt")) == (
         b"one\n",
@@ -137,11 +137,13 @@ def test_every_event_of_the_sdk_is_one_that_locus_reads() -> None:
     """What the SDK has and Claude Code's hooks of ours want; permission requests are to be answered."""
     from typing import get_args
 
+    from claude_agent_sdk import types
+
     from eventlog import agents
 
     spec = agents.spec_of("claude-code")
     assert spec is not None and spec.settings is not None
-    offered = {name for part in get_args(sdk.HookEvent) for name in (get_args(part) or (part,))}
+    offered = {name for part in get_args(types.HookEvent) for name in (get_args(part) or (part,))}
 
     assert set(claude_agent.EVENTS) == offered & set(spec.settings.events)
 

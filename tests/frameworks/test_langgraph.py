@@ -52,7 +52,7 @@ def ask(runs: Any, handler: RecordingHandler, text: str) -> Any:
 
 
 def test_runs_are_turns(store: Store, work: Path, tmp_path: Path) -> None:
-    """Request, tool with arguments and result, models with tokens, the answer; and the files of either turn."""
+    """Request, tool with arguments and result, models with tokens, the answer; the files of either turn."""
     answers = [call("notes.txt", 1), AIMessage(content="Done."), AIMessage(content="Nothing to do.")]
     runs, handler = graph(work, answers), RecordingHandler(store, root=str(work))
     ask(runs, handler, "Write two")

@@ -24,11 +24,11 @@ def writer(work: Path, *steps: Any) -> Any:
         (work / name).write_text(text)
         return f"{len(text)} characters"
 
-    return agents.Agent(name="writer", model=testing.ScriptedModel(list(steps)), tools=[write])
+    return agents.Agent(name="writer", model=testing.ScriptedModel([[step] for step in steps]), tools=[write])
 
 
 def call(text: str) -> Any:
-    return testing.function_call("write", {"name": "notes.txt", "text": text})
+    return testing.function_call("write", {"name": "notes.txt", "text": text}, call_id="call-1")
 
 
 def run(agent: Any, hooks: RecordingHooks, message: str, **options: Any) -> Any:
@@ -62,7 +62,7 @@ def test_a_handoff_is_a_decision_of_the_same_turn(store: Store, work: Path) -> N
     second = writer(work, testing.assistant_message("I did it."))
     first = agents.Agent(
         name="desk",
-        model=testing.ScriptedModel([testing.function_call("transfer_to_writer", {})]),
+        model=testing.ScriptedModel([[testing.function_call("transfer_to_writer", {}, call_id="call-1")]]),
         handoffs=[second],
     )
     hooks = RecordingHooks(store)

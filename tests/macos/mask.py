@@ -1,7 +1,7 @@
-"""Takes from a starting interpreter what macOS has not. `tests.macos.interpreter` appends this to `encodings`.
+"""Takes from a starting interpreter what macOS has not: `tests.macos.interpreter` appends it to `encodings`.
 
-It runs in each process of that interpreter, also with `-I` and `-S`, before any module of ours or the library is
-loaded: so names are gone from `posix` before `os` copies them, and nothing has opened a file yet.
+It runs in each process of that interpreter, also with `-I` and `-S`, before any module of ours or the library
+is loaded: so names are gone from `posix` before `os` copies them, and nothing has opened a file yet.
 What stays is Linux underneath: names are bytes, and case matters.
 """
 
@@ -15,12 +15,13 @@ def _mask():
 
     # Python's documentation: "Availability" without macOS.
     functions = (
-        "copy_file_range eventfd eventfd_read eventfd_write fdatasync getrandom getresgid getresuid getxattr "
-        "listxattr memfd_create pidfd_open pipe2 posix_fadvise posix_fallocate removexattr sched_getaffinity "
-        "sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setparam sched_setscheduler "
-        "setresgid setresuid setxattr splice"
-    ).split()
-    constants = "O_TMPFILE O_PATH O_DIRECT O_LARGEFILE O_NOATIME O_RSYNC SCHED_BATCH SCHED_IDLE".split()
+        "copy_file_range", "eventfd", "eventfd_read", "eventfd_write", "fdatasync", "getrandom", "getresgid",
+        "getresuid", "getxattr", "listxattr", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise",
+        "posix_fallocate", "removexattr", "sched_getaffinity", "sched_getparam", "sched_getscheduler",
+        "sched_rr_get_interval", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "setresgid",
+        "setresuid", "setxattr", "splice",
+    )  # fmt: skip
+    constants = ("O_TMPFILE", "O_PATH", "O_DIRECT", "O_LARGEFILE", "O_NOATIME", "O_RSYNC")
     families = ("POSIX_FADV_", "MFD_", "GRND_", "XATTR_", "RWF_", "EFD_", "SPLICE_")
     for name in dir(posix):
         if name in functions or name in constants or name.startswith(families):
