@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from eventlog.frameworks.conversation import Conversation, as_text
+from eventlog.frameworks.session import FrameworkSession, as_text
 from eventlog.store import Store
 
 
@@ -23,11 +23,11 @@ class RecordingHandler(BaseCallbackHandler):
     """
 
     def __init__(self, store: Store, *, agent: str = "langgraph", root: str | None = None) -> None:
-        self.conversation = Conversation(store, agent, root)
+        self.session = FrameworkSession(store, agent, root)
         self._run: UUID | None = None
 
     def close(self) -> None:
-        self.conversation.close()
+        self.session.close()
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -36,15 +36,15 @@ class RecordingHandler(BaseCallbackHandler):
     ) -> None:
         if parent_run_id is None:
             self._run = run_id
-            self.conversation.begin(_message_of(inputs))
+            self.session.begin(_message_of(inputs))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
         if run_id == self._run:
-            self.conversation.finish(_message_of(outputs))
+            self.session.finish(_message_of(outputs))
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if run_id == self._run:
-            self.conversation.finish(None, error)
+            self.session.finish(None, error)
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -58,15 +58,15 @@ class RecordingHandler(BaseCallbackHandler):
         **options: Any,
     ) -> None:
         name = (serialized or {}).get("name") or options.get("name") or "tool"
-        self.conversation.start_call(str(run_id), str(name), inputs or {"input": input_str})
+        self.session.start_call(str(run_id), str(name), inputs or {"input": input_str})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         failed = getattr(output, "status", None) == "error"  # a tool node turns exceptions into such messages
         content = getattr(output, "content", output)
-        self.conversation.end_tool(str(run_id), content, RuntimeError(as_text(content)) if failed else None)
+        self.session.end_tool(str(run_id), content, RuntimeError(as_text(content)) if failed else None)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        self.conversation.end_tool(str(run_id), None, error)
+        self.session.end_tool(str(run_id), None, error)
 
     # -- models ------------------------------------------------------------------------------------
 
@@ -80,19 +80,20 @@ class RecordingHandler(BaseCallbackHandler):
         **_: Any,
     ) -> None:
         model = (metadata or {}).get("ls_model_name") or "unknown"
-        self.conversation.start_call(str(run_id), str(model), {})
+        self.session.start_call(str(run_id), str(model), {})
 
-    on_llm_start = on_chat_model_start
+    def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: UUID, **options: Any) -> None:
+        self.on_chat_model_start(serialized, prompts, run_id=run_id, metadata=options.get("metadata"))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         message = _answer_of(response)
         usage: Mapping[str, Any] = (message.usage_metadata if message else None) or {}
         details = message.response_metadata if message else {}
         model = details.get("model_name") or details.get("model")
-        self.conversation.end_model(str(run_id), model, usage.get("input_tokens"), usage.get("output_tokens"))
+        self.session.end_model(str(run_id), model, usage.get("input_tokens"), usage.get("output_tokens"))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        self.conversation.error(error)
+        self.session.error(error)
 
 
 def _answer_of(response: LLMResult) -> AIMessage | None:

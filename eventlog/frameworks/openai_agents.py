@@ -9,7 +9,7 @@ from typing import Any
 
 from agents import RunHooks
 
-from eventlog.frameworks.conversation import Conversation, as_text
+from eventlog.frameworks.session import FrameworkSession, as_text
 from eventlog.store import Store
 
 
@@ -21,38 +21,38 @@ class RecordingHooks(RunHooks):  # type: ignore[type-arg, misc, unused-ignore]
     """
 
     def __init__(self, store: Store, *, agent: str = "openai-agents", root: str | None = None) -> None:
-        self.conversation = Conversation(store, agent, root)
+        self.session = FrameworkSession(store, agent, root)
         self._usage: object = None  # of the run that is under way: each run has its own
         self._call_count = 0
 
     def close(self) -> None:
-        self.conversation.close()
+        self.session.close()
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
         if context.usage is not self._usage:
             self._usage = context.usage
-            self.conversation.begin(_message_of(context.turn_input))
+            self.session.begin(_message_of(context.turn_input))
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
         self._usage = None
-        self.conversation.finish(as_text(output))
+        self.session.finish(as_text(output))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        self.conversation.decision(f"handoff from {from_agent.name} to {to_agent.name}")
+        self.session.decision(f"handoff from {from_agent.name} to {to_agent.name}")
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         name = getattr(context, "tool_name", tool.name)
-        self.conversation.start_call(_key(context, tool), name, _arguments(context))
+        self.session.start_call(_key(context, tool), name, _arguments(context))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
-        self.conversation.end_tool(_key(context, tool), result)
+        self.session.end_tool(_key(context, tool), result)
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        self.conversation.start_call(f"model of {agent.name}", _model_of(agent), {})
+        self.session.start_call(f"model of {agent.name}", _model_of(agent), {})
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         usage = response.usage if response.usage.requests else None  # none where the provider tells nothing
-        self.conversation.end_model(
+        self.session.end_model(
             f"model of {agent.name}",
             None,
             usage.input_tokens if usage else None,

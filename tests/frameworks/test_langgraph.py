@@ -82,7 +82,7 @@ def test_what_fails_is_recorded_as_failed(store: Store, work: Path) -> None:
     """A tool that raises, whose graph goes on; then a model that raises, which ends the run."""
     handler = RecordingHandler(store, root=str(work))
     ask(graph(work, [call("a/b", 1), AIMessage(content="I cannot.")]), handler, "Write a/b")
-    with pytest.raises(Exception):  # noqa: B017, PT011  # whatever the library makes of an empty script
+    with pytest.raises(Exception):  # noqa: B017  # whatever the library makes of an empty script
         ask(graph(work, []), handler, "Go on")
     handler.close()
 

@@ -18,7 +18,7 @@ from eventlog.store import Store
 _UNKNOWN_MODEL = "unknown"
 
 
-class Conversation:
+class FrameworkSession:
     """One session. `begin` and `finish` are a run of the agent, which is a turn; the rest happens in it."""
 
     def __init__(self, store: Store, agent: str, root: str | None = None) -> None:
