@@ -717,27 +717,6 @@ def test_changelog_has_the_agreed_form() -> None:
     }
 
 
-def test_version_is_said_once() -> None:
-    """pyproject.toml takes the version from the package."""
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert "version" not in project["project"] and project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "eventlog.__version__"}
-
-
-def test_every_package_is_installed() -> None:
-    """setup.py names each package directory, so that an installed Locus is whole; what is built is compared
-    with what git tracks in tests/package."""
-    arguments: dict[str, object] = {}
-    code = (ROOT / "setup.py").read_text(encoding="utf-8").replace("find_packages, setup", "find_packages")
-    exec(compile(code, "setup.py", "exec"), {"setup": arguments.update})
-    present = {name for name, path in modules("eventlog", "locus_cli").items() if path.name == "__init__.py"}
-
-    assert set(arguments["packages"]) == present  # type: ignore[call-overload]
-    assert arguments["package_dir"] == {"locus_cli": "cli"}
-
-
 SCRIPTS = [
     ".ci/run",
     *(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import test_house as house
 from tests.test_scripts import ready_venv
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -209,3 +210,26 @@ def test_what_is_to_be_filled_in_is_there() -> None:
     assert f'- name: "{author["name"]}"' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert "REPOSITORY" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert "urls" not in project
+
+
+@pytest.mark.fast
+def test_version_is_said_once() -> None:
+    """pyproject.toml takes the version from the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in project["project"] and project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "eventlog.__version__"}
+
+
+@pytest.mark.fast
+def test_every_package_is_installed() -> None:
+    """setup.py names each package directory, so that an installed Locus is whole; what is built is compared
+    with what git tracks in tests/package."""
+    arguments: dict[str, object] = {}
+    code = (ROOT / "setup.py").read_text(encoding="utf-8").replace("find_packages, setup", "find_packages")
+    exec(compile(code, "setup.py", "exec"), {"setup": arguments.update})
+    present = {
+        name for name, path in house.modules("eventlog", "locus_cli").items() if path.name == "__init__.py"
+    }
+
+    assert set(arguments["packages"]) == present  # type: ignore[call-overload]
+    assert arguments["package_dir"] == {"locus_cli": "cli"}

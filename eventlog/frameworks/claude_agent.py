@@ -1,8 +1,8 @@
 """The Claude Agent SDK: hooks that record its sessions as those of Claude Code, whose hooks they are.
 
 Their interface: `ClaudeAgentOptions.hooks` of claude-agent-sdk 0.2. Each call goes to
-`locus-hook claude-code` in a process of its own, so that all of docs/hooks.md holds: none of it raises, and it
-ends in time.
+`locus-hook claude-code` in a process of its own, so that all of docs/hooks.md holds: none of it raises,
+and it ends in time.
 """
 
 import asyncio
