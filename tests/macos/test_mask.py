@@ -53,7 +53,7 @@ def test_a_child_of_it_lacks_the_same(python: Path) -> None:
 
 
 def test_a_session_records_and_its_files_come_back(python: Path, tmp_path: Path) -> None:
-    """Hooks as processes, a large file among those that change, then a restore, its undo, and a deep check."""
+    """Hooks as processes, a large file that changes, then a restore, its undo, and a deep check."""
     work = tmp_path / "work"
     work.mkdir()
     kept = {
