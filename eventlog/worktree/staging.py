@@ -1,8 +1,9 @@
 """Copies of large files as they are at this moment, made before they are read (docs/certainty.md §3).
 
 A copy is a reflink where the file system supports it, else a copy within the kernel, else by way of this
-process. It has no name, so it goes with the process that holds it, and no unscanned byte ever has a name (P5). A copy counts only when the
-file's stat was that of the list before and after it. On the hook path: a child of the hook makes them.
+process. It has no name, so it goes with the process that holds it, and no unscanned byte ever has one (P5). A
+copy counts only when the file's stat was that of the list before and after it. On the hook path: a child of
+the hook makes them.
 """
 
 import errno
