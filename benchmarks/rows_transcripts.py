@@ -19,6 +19,7 @@ from eventlog.importers import importer, sources
 from eventlog.importers.known_sessions import LogFacts
 
 _ZSTD_LEVEL = 3
+_MANY_SESSIONS = 70  # 51 MB
 
 Found = dict[str, list[FileSource]]  # agent → its sources
 
@@ -27,11 +28,19 @@ def rows() -> list[Row]:
     return [
         Row(
             name="import-transcripts",
-            work="import of transcripts into an empty store, in process, secrets looked for",
+            work="import of 51 MB of transcripts into an empty store, in process, on one core",
             anchor="json.loads over the same lines",
             unit=TIME_UNIT,
             durability="ours syncs packs and journal",
-            prepare=_first,
+            prepare=lambda bench: _first(bench, cores=1),
+        ),
+        Row(
+            name="import-transcripts-two",
+            work="the same where two cores may be used",
+            anchor="json.loads over the same lines",
+            unit=TIME_UNIT,
+            durability="ours syncs packs and journal",
+            prepare=lambda bench: _first(bench, cores=2),
         ),
         Row(
             name="import-again",
@@ -73,6 +82,35 @@ def _transcripts(bench: Bench) -> Found:
     return found
 
 
+def _many_transcripts(bench: Bench) -> Found:
+    """Those of `--transcripts`; else synthetic ones of 50 MB at both scales."""
+    if bench.transcripts is not None:
+        return _transcripts(bench)
+
+    def build() -> Found:
+        directory = bench.new_directory("many-transcripts")
+        paths = write_transcripts(directory, bench.seed, sessions=_MANY_SESSIONS, turns=12)
+        return {"claude-code": [FileSource("claude-code", [path]) for path in paths]}
+
+    found: Found = bench.shared("many-transcripts", build)
+    return found
+
+
+@contextmanager
+def _on_cores(count: int) -> Iterator[None]:
+    """Run on at most so many cores within, where the system can be asked to."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise NotRunnable("this system does not keep a process to some cores")
+    before = os.sched_getaffinity(0)
+    if len(before) < count:
+        raise NotRunnable(f"needs {count} cores")
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def _run(store: Store, found: Found) -> None:
     facts = cache(lambda: LogFacts(store))
     for agent, of_agent in found.items():
@@ -98,11 +136,11 @@ def _parse_all(paths: list[str]) -> None:
 
 
 @contextmanager
-def _first(bench: Bench) -> Iterator[Sides]:
-    found = _transcripts(bench)
+def _first(bench: Bench, *, cores: int) -> Iterator[Sides]:
+    found = _many_transcripts(bench)
     paths = [path for path in _parts(found) if _is_text(path)]
     numbers = count()
-    with bench.scratch("import-transcripts") as directory:
+    with bench.scratch("import-transcripts") as directory, _on_cores(cores):
 
         def ours() -> float:
             with Store.init(f"{directory}/{next(numbers)}") as store:
@@ -112,7 +150,7 @@ def _first(bench: Bench) -> Iterator[Sides]:
             ours=ours,
             anchor=lambda: seconds_of(lambda: _parse_all(paths)),
             size=_size_of(paths),
-            rounds=bench.pick(7, 9),
+            rounds=bench.pick(3, 9),
         )
 
 

@@ -14,6 +14,7 @@ from eventlog.hooks.state import short
 from eventlog.memory.files import read_json, replace_file
 from eventlog.query import prices
 from eventlog.reports import figures
+from eventlog.reports.scope import Scope
 from eventlog.reports.status_line import COSTS, FORMAT
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def write(store: "Store", now_s: float) -> bool:
 
 
 def _costs(query: "Query", price_list: prices.Prices, now_s: float) -> "dict[str, Any]":
-    today = figures.total(query, price_list, since=_midnight_us(now_s))
+    today = figures.total(query, price_list, Scope(since=_midnight_us(now_s)))
     sessions = query(_SESSIONS, []).rows
     return {
         "today": _cost(today.cost_usd if today.llm_calls else Decimal(0), today.unpriced_calls),

@@ -156,6 +156,7 @@ def main(root: str, program: str = "") -> None:
         erasure.resume(store)
         search.maintain(store)
         _count_lines(store)
+        _compare_trees(store)
         _tell_costs(store)
         try:
             codes_of_log.export(store)
@@ -185,6 +186,16 @@ def _count_lines(store: "Store") -> None:
 
     try:
         store.count_lines()
+    except EventLogError:
+        return
+
+
+def _compare_trees(store: "Store") -> None:
+    """Compare the trees of turns in advance. After a failure, the next viewer compares them in memory."""
+    from eventlog.base.errors import EventLogError
+
+    try:
+        store.compare_trees()
     except EventLogError:
         return
 

@@ -53,6 +53,7 @@ session_option = click.option(
 since_option = click.option(
     "--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h."
 )
+until_option = click.option("--until", type=Since(), metavar="WHEN", help="Only what came before then.")
 rewritten_option = click.option(
     "--all", "want_all", is_flag=True, help="Also commits that were amended, rebased or dropped."
 )

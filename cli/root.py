@@ -18,6 +18,7 @@ SECTIONS: Sections = (
     Entry("import", "imports", "Record a history that exists elsewhere."),
     Entry("session", "session", "Begin, end and list sessions."),
     "Look",
+    Entry("view", "read.view", "Show what is recorded in a browser, with all files at every turn."),
     Entry("log", "read.log", "List turns or events, newest first."),
     Entry("show", "read.show", "Show one turn or session to read, or one event or context."),
     Entry("timeline", "read.timeline", "Show everything that happened in a turn, in order."),
@@ -55,6 +56,7 @@ SECTIONS: Sections = (
     Entry("sql", "read.sql", "Ask a question in SQL."),
     "Send",
     Entry("export", "export", "Write what is recorded to files for other programs."),
+    Entry("share", "read.share", "Write a session as one page, to open in a browser or to send to somebody."),
     Entry("publish", "lake.publish", "Copy what is new to a bucket or folder that machines share."),
     Entry(
         "lake",

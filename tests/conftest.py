@@ -34,6 +34,7 @@ settings.load_profile("locus")
 
 # `locus init` notes each store for its user: not those of tests, which come and go.
 os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"locus-tests-{os.getuid()}")
+os.environ["XDG_CACHE_HOME"] = os.path.join(os.environ["XDG_DATA_HOME"], "cache")
 
 # A job in the background ignores SIGINT, and so would the processes that tests interrupt: they would go on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -132,9 +133,11 @@ def store_id() -> bytes:
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> "list[DuckDBPyConnection]":
-    """Those to DuckDB that are opened, as they are opened."""
+    """Those to DuckDB that are opened, as they are opened: first there is none."""
     from eventlog.projections import source
+    from eventlog.query import instances
 
+    instances.release()
     opened: list[DuckDBPyConnection] = []
     connect = source.connect
 

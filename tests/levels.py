@@ -15,7 +15,7 @@ _FAST = {
     "": "compatibility golden ground house limits requirements scripts security_pages stages",
     "agents": "captured_sessions claude_code_hooks claude_code_transcript codex_hooks codex_patches "
         "codex_transcript gemini_install opencode_hooks unified",
-    "base": "config display identity repository",
+    "base": "config display garbage identity repository",
     "benchmarks": "rows_memory",
     "blobs": "pack recent_packs store tree verify",
     "checkout": "materialize",
@@ -44,7 +44,7 @@ _FAST = {
     "restore": "plan known_files",
     "retention": "collection",
     "search": "index meaning words",
-    "secrets": "bulk_prefilter erased_rules redaction",
+    "secrets": "bulk_prefilter engines erased_rules redaction",
     "setup": "git_exclude",
     "store": "store",
     "undo": "merge take_back",
@@ -91,7 +91,6 @@ _LONG = {
         "session_totals_accumulate_per_turn the_anchor_merges_start_and_end",
     "replay/history": "a_path_is_no_pattern_and_no_sql history_follows_renames_back "
         "unknown_stays_unknown versions_come_newest_first_with_their_turn",
-    "reports/page": "an_empty_log_has_a_page",
     "restore/plan": "restore_gives_the_wanted_tree_and_undo_the_old_one what_was_never_recorded_stays",
     "retention/collection": "a_budget_releases_the_oldest_and_no_more_than_it_takes "
         "a_content_that_nobody_released_is_damage "

@@ -62,6 +62,7 @@ ROOM_RANKS = {
     "retention": 11,
     "doctor": 12,
     "mcp": 13,
+    "view": 13,
 }
 TOP = max(ROOM_RANKS.values()) + 1  # the commands
 # Invariants of docs/design.md that no test can show yet, and what they wait for.
@@ -308,7 +309,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.log",
                 "eventlog.blobs.pack",
                 # RE2 looks through the contents of an import many times faster than Python.
-                "eventlog.secrets.bulk_prefilter",
+                "eventlog.secrets.engines",
                 "eventlog.projections",
                 "eventlog.query",
                 # Events are indexed from Arrow batches, and kept as such for showing hits.
@@ -328,6 +329,7 @@ def test_no_two_public_classes_share_a_name() -> None:
         ("claude_agent_sdk", ("eventlog.frameworks.claude_agent",)),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
+        ("hyperscan", ("eventlog.secrets.engines",)),
         # Extras: only who sends, and who serves.
         ("urllib3", ("eventlog.exports.locusgraph.courier",)),
         ("mcp", ("eventlog.mcp",)),
@@ -685,13 +687,14 @@ def test_every_import_is_a_declared_dependency() -> None:
         return {re.split(r"[<>=]", name)[0].replace("-", "_") for name in requirements}
 
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
-    for extra in ("http", "meaning", "cost", "frames", "spark"):
+    for extra in ("http", "meaning", "cost", "frames", "spark", "fast"):
         to_run |= names(project["optional-dependencies"][extra])
     to_run |= {"langchain_core", "agents", "claude_agent_sdk"}  # frameworks
     to_run |= {"obstore", "pyiceberg", "sqlalchemy"}  # lake, and what pyiceberg's catalogs raise errors of
     to_run |= names(project["optional-dependencies"]["mcp"]) | {"mcp_types", "anyio"}  # which it brings along
     to_work = to_run | names(project["optional-dependencies"]["dev"])
-    to_work |= {"tests", "benchmarks", "conftest", "psycopg2", "nbclient", "nbformat"}
+    to_work |= {"tests", "benchmarks", "conftest", "psycopg2", "playwright", "axe_playwright_python"}
+    to_work |= {"nbclient", "nbformat"}
     wrong = {
         f"{name} imports {imported}"
         for name, path in modules().items()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -9,13 +10,13 @@ import click
 
 from eventlog.query import prices
 from eventlog.query.prices import PriceSource
-from eventlog.reports import figures, zones
+from eventlog.reports import figures
 from eventlog.reports.figures import Figures
+from eventlog.reports.scope import Scope
 
 from ..all_stores import in_all_stores
-from ..exits import usage_error
 from ..lake.asking import asked_log, lake_options
-from ..options import json_option, limit_option, rewritten_option, since_option
+from ..options import json_option, limit_option, rewritten_option
 from ..output import (
     bars,
     change,
@@ -31,6 +32,7 @@ from ..output import (
     table,
 )
 from ..progress import Progress
+from .scope import refuse_unknown, scope_options
 
 DIMENSIONS = (
     "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",
@@ -41,15 +43,7 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 
 @click.command("stats")
 @click.option("--by", "dimension", type=click.Choice(DIMENSIONS), help="A line for each of them.")
-@since_option
-@click.option(
-    "--tz",
-    "zone",
-    default="UTC",
-    show_default=True,
-    metavar="ZONE",
-    help="Whose days, weeks and months: Europe/Berlin, or local for this machine's.",
-)
+@scope_options
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
 @limit_option(30, most=100_000)
 @rewritten_option
@@ -57,7 +51,7 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 @json_option
 @in_all_stores
 def command(
-    dimension: str | None, since: int | None, zone: str, plot: bool, limit: int, want_all: bool,
+    dimension: str | None, scope: Scope, clock: tzinfo | None, plot: bool, limit: int, want_all: bool,
     lake: str | None, lake_events: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Count sessions, turns, tool calls, errors, tokens, and what they cost.
@@ -68,23 +62,22 @@ def command(
     of the first call after the last window. A commit counts for its author, a session for the person who
     worked in it (docs/people.md). With --lake each event counts once, however many stores published it.
     """
-    try:
-        clock = None if zone == "UTC" else zones.named(zone)
-    except ValueError as error:
-        raise usage_error(f"{error}.") from None
     price_list = prices.load()
     dimension = dimension or ("day" if plot else None)
     with asked_log(lake, lake_events) as log, Progress("counting"), log.asking() as query:
+        refuse_unknown(scope, query)
         wanted = (None, dimension) if dimension else (None,)
-        rows_by_dimension = figures.tell(query, wanted, price_list, since, rewritten=want_all, zone=clock)
-        left_out = 0 if want_all else figures.rewritten_since(query, since)
+        rows_by_dimension = figures.figures_by(
+            query, wanted, price_list, scope, rewritten=want_all, zone=clock
+        )
+        left_out = 0 if want_all else figures.rewritten_turns_in(query, scope)
     total, rows = rows_by_dimension[None][0], rows_by_dimension[dimension] if dimension else []
     source = price_list.source if price_list else None
     # The last rows of times, the first of everything else.
     shown = rows[-limit:] if dimension in _OF_TIME else rows[:limit]
     if as_json:
         more = {"more": len(rows) > limit, "left_out": left_out}
-        put(document({"stats": _json(total, shown, dimension, since, source), **more}))
+        put(document({"stats": _json(total, shown, dimension, scope, source), **more}))
         return
     if dimension is None:
         put(pairs(_total(total)))
@@ -103,11 +96,13 @@ def _json(
     total: Figures,
     rows: list[Figures],
     dimension: str | None,
-    since: int | None,
+    scope: Scope,
     source: PriceSource | None,
 ) -> dict[str, Any]:
     return {
-        "since": moment_exact(since),
+        "since": moment_exact(scope.since),
+        "until": moment_exact(scope.until),
+        **{name: getattr(scope, name) for name in ("agent", "project", "person")},
         "by": dimension,
         "prices": None if source is None else {**asdict(source), "currency": "USD"},
         "total": {name: value for name, value in total.described().items() if name not in ("key", "label")},

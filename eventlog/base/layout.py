@@ -17,6 +17,7 @@
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
+      index/tree-changes                             derived: differences between trees (docs/view.md)
       index/blame-<hash32>                            derived: origins of the lines of a file (docs/blame.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they occur
       index/lake-<hash16>                            derived: what was published to a place (docs/lake.md)

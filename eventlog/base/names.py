@@ -114,6 +114,9 @@ def context_of_event(event_type: str, event_id: str) -> str:
 
 def _key(*parts: str) -> bytes:
     """Parts joined so that no two different lists of parts give the same bytes."""
+    text = "".join([f"{len(part)}:{part}" for part in parts])
+    if text.isascii():
+        return text.encode()
     encoded = [part.encode("utf-8", "surrogateescape") for part in parts]
     return b"".join(b"%d:%b" % (len(part), part) for part in encoded)
 

@@ -210,9 +210,11 @@ class BlobWriter:
         """Raw bytes that were put since the last flush."""
         return self._raw_bytes
 
-    def flush(self) -> "str | None":
+    def flush(self, *, more: bool = False) -> "str | None":
         """Make everything put so far durable; the new pack's name, None when nothing was new.
 
+        Args: more: another flush follows before any event, and makes the names of both packs durable. No id
+            is good until then.
         Raises: NotDurable: none of the ids since the last flush are good, and putting again is safe.
         """
         if self._broken:
@@ -228,7 +230,7 @@ class BlobWriter:
             self._close_group(self._blobs)
             self._close_group(self._trees)
             self._drain(0)
-            tables = self._publish()
+            tables = self._publish(is_named=not more)
         except NotDurable:
             self._broken = False
             raise
@@ -241,7 +243,10 @@ class BlobWriter:
         self._start_pack()
         self._catalog.add(tables)
         self._catalog.store_recent()
-        self._mark_settled()
+        if more:
+            self._unsettled = self._relied = True  # as on a name that another process has not synced
+        else:
+            self._mark_settled()
         return tables.name
 
     def _known(self, id: bytes) -> bool:
@@ -358,8 +363,8 @@ class BlobWriter:
             self._fs.fdatasync(self._fd)
             self._written += len(piece)
 
-    def _publish(self) -> PackTables:
-        """Finish the file, give it its name, and sync both."""
+    def _publish(self, *, is_named: bool) -> PackTables:
+        """Finish the file, give it its name, and sync both, or the file alone."""
         groups, entries, footer = encode_tables(self._header, self._groups, self._entries, self._size)
         for part in (groups, entries, footer):
             self._write(part)
@@ -374,7 +379,8 @@ class BlobWriter:
             self._fs.link(self._tmp, path)
         except FileExistsError:
             self._take_existing(path, name)
-        self._fs.fsync_dir(self._layout.directory(PACK_DIR))
+        if is_named:
+            self._fs.fsync_dir(self._layout.directory(PACK_DIR))
         self._unlink_tmp()
         return tables
 

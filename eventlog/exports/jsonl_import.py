@@ -24,6 +24,7 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.base.garbage import rare_collections
 from eventlog.base.types import Event
 from eventlog.blobs.ids import blob_id, from_text, tree_id
 from eventlog.blobs.tree import has_modes
@@ -123,7 +124,11 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
     )
     report.skipped += skipped
     file.seek(0)
-    with bulk_prefilter.attached_to(store.redactor), _Import(store, path, report, salvage) as importer:
+    with (
+        rare_collections(),
+        bulk_prefilter.attached_to(store.redactor),
+        _Import(store, path, report, salvage) as importer,
+    ):
         for number, line in _lines(file, path):
             if number == 1:
                 continue
@@ -229,7 +234,8 @@ class _Import:
     def _encoded(self, event: Event, payload: bytes) -> bytes:
         names: dict[str, set[str]] = {}
         line = encode_line(event, _no_payload, jsontext.encode_without_floats, names)
-        admission.keep_ours(names)
+        if names:
+            admission.keep_ours(names)
         line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
         if len(line) >= PAYLOAD_SIZE_MAX:
             raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
@@ -243,7 +249,7 @@ class _Import:
             suspects = set(redactor.suspects(lines, lambda i: texts_of(*unseen[i][1:])))
             for i, (event_id, event, payload) in enumerate(unseen):
                 # The scan of the payload's bytes misses texts that are escaped in another way than ours.
-                if i in suspects or b"\\u" in payload or b"\\/" in payload:
+                if i in suspects or (b"\\" in payload and (b"\\u" in payload or b"\\/" in payload)):
                     self._redact(event_id, event, payload)
         unseen.clear()  # only now: lines that were not scanned to the end are never written
 
@@ -281,7 +287,7 @@ class _Import:
         self._report.contents += is_new
         self._report.known_contents += not is_new
         if self._writer.pending_bytes() >= _PACK_BYTES:
-            self._writer.flush()
+            self._writer.flush(more=True)
 
     def commit(self) -> None:
         """Make the lines taken so far durable: contents first, then the events. Raises: as `Store.append`."""

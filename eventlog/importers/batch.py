@@ -56,7 +56,7 @@ class ImportBatch:
             self._bytes += len(data)
             self._waiting += len(data)
             if self._waiting >= 2 * self._bytes_max:
-                self._pack()  # in the middle of what belongs together
+                self._pack(more=True)  # in the middle of what belongs together
         return id
 
     def put_tree(self, encoding: bytes) -> bytes:
@@ -127,15 +127,15 @@ class ImportBatch:
         """Whether a content is stored, or will be with this batch."""
         return id in self._held or self._open().holds(id)
 
-    def _pack(self) -> None:
-        """Write the contents into a pack, all versions of a path beside each other."""
+    def _pack(self, *, more: bool = False) -> None:
+        """Write the contents into a pack, all versions of a path beside each other; `more` will follow."""
         writer = self._open()
         contents = [data for _, _, data in sorted(self._contents)]
         for data, suspect in zip(contents, self._suspects(contents), strict=True):
             size_before = writer.pending_bytes()
             writer.put(data, scan=suspect)
             self.blobs_stored += writer.pending_bytes() > size_before
-        writer.flush()
+        writer.flush(more=more)
         self._contents = []
         self._waiting = 0
 

@@ -18,6 +18,7 @@ from eventlog.agents.kit.draft import Draft
 from eventlog.agents.kit.lines import Doubles, FileSource, Line, names_in
 from eventlog.base import config
 from eventlog.base.errors import EventLogError
+from eventlog.base.garbage import rare_collections
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
@@ -118,6 +119,7 @@ def run(
         return report
     waiting.sort(key=lambda pending: pending.age)
     with (
+        rare_collections(),
         bulk_prefilter.attached_to(store.redactor),
         Import(store, agent, report, facts() if facts else LogFacts(store)) as importer,
     ):

@@ -60,6 +60,7 @@ class SourceSession:
         self._is_numbered = False  # recorded by a version whose ids have line numbers
         self._formers: dict[str, str] = {}  # id that this version gives → former id that was taken
         self._aliases = 0  # of the session, that were loaded
+        self._roots: dict[str, tuple[str, ...]] = {}  # root → its spellings
 
     def settle(self, line: Line | None, *, is_recorded: bool) -> None:
         """Settle the reader's items of a line; None: of the end. `is_recorded`: an earlier import added
@@ -246,7 +247,9 @@ class SourceSession:
         named = paths_in_arguments(payload.get("args")) if isinstance(payload, dict) else []
         if len(named) != 1 or root is None:
             return
-        path = path_below(tuple(dict.fromkeys((root, os.path.realpath(root)))), named[0], event.get("cwd"))
+        if root not in self._roots:
+            self._roots[root] = tuple(dict.fromkeys((root, os.path.realpath(root))))
+        path = path_below(self._roots[root], named[0], event.get("cwd"))
         if path is not None:
             event["path"] = path
 

@@ -7,6 +7,7 @@ which finds and names damage. One thread.
 """
 
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
@@ -15,6 +16,9 @@ from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.rows import Selection
 from eventlog.projections import source
+
+if TYPE_CHECKING:
+    import duckdb
 
 # The most events in memory; a turn with more is streamed.
 _ROWS_MAX = 2_000
@@ -47,6 +51,13 @@ class Excerpt:
         self._fs = fs
         self._layout = layout
         self._read: dict[str, tuple[Hashable, list[Event] | None]] = {}  # by condition, of what and what
+        self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
+
+    def close(self) -> None:
+        """Give back the connection; a later question makes another."""
+        if self._con is not None:
+            con, self._con = self._con, None
+            con.close()
 
     def rows(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
         """The events of these segments that `wanted` names by session and turn, or all of a rare type, or of
@@ -81,9 +92,10 @@ class Excerpt:
             f"ORDER BY position LIMIT {_ROWS_MAX + 1}"
         )
         try:
-            with source.connect() as con:
-                rows = con.execute(question, parameters).fetchall()
+            self._con = self._con or source.connect()
+            rows = self._con.execute(question, parameters).fetchall()
         except (*source.ERRORS, OSError):
+            self.close()
             return None
         if len(rows) > _ROWS_MAX or any(row[0] for row in rows):
             return None

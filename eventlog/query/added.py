@@ -23,17 +23,22 @@ _COST = (
     "what the calls cost by list prices, of those that have one; null without any (docs/costs.md)",
 )
 COST: d.Columns = (_COST, ("unpriced_calls", "BIGINT", "model calls without a price"))
+COST_OF_CALL: d.Columns = (
+    (_COST[0], _COST[1], "what it cost by list prices; null where it has none (docs/costs.md)"),
+    (
+        "saved_usd", _COST[1],
+        "how much more its prompt would have cost without a cache; below 0 where writing into one cost more",
+    ),
+)  # fmt: skip
 
 COLUMNS_OF: "dict[str, d.Columns]" = {
     "events": PEOPLE,
     "sessions": PEOPLE + COST,
     "turns": PEOPLE + COST,
-    "llm_calls": (
-        (_COST[0], _COST[1], "what it cost by list prices; null where it has none (docs/costs.md)"),
-    ),
+    "llm_calls": COST_OF_CALL,
 }
 OF_PEOPLE = frozenset(d.names_of(PEOPLE))
-OF_COST = frozenset(d.names_of(COST))
+OF_COST = frozenset(d.names_of(COST + COST_OF_CALL))
 
 # The schema of the tables that are made for a question.
 SCHEMA = "memory.plain"
@@ -144,7 +149,7 @@ def projection(name: str, relation: str, people: People, *, named: bool, priced:
     if name in COLUMNS_OF and not priced:
         select += [f"NULL::{kind} AS {column}" for column, kind, _ in COLUMNS_OF[name] if column in OF_COST]
     elif name == "llm_calls":
-        select.append("c.cost_usd")
+        select += [f"c.{column}" for column in d.names_of(COST_OF_CALL)]
         joins.append(f"LEFT JOIN {CALL_COSTS} AS c ON c.position = p.position")
     elif name in COLUMNS_OF:
         keys = ("session_id", "turn") if name == "turns" else ("session_id",)

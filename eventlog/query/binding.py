@@ -23,7 +23,7 @@ from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, joins, lives, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
-from eventlog.query import added, costs, derived, safe, views
+from eventlog.query import added, costs, derived, instances, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.people import EVERYBODY, FULL, NO, OF_NAMES, People
@@ -111,6 +111,12 @@ class Snapshot:
         log = view.manifest, view.journals, view.next_position
         return *log, limits.memory_bytes, limits.threads, self.people
 
+    @property
+    def has_files(self) -> bool:
+        """Whether questions may read segments or an index, or too large a tail for a locked connection."""
+        view = self.view
+        return bool(view.manifest.number or view.segment_paths) or view.tail_count_raw > _TAIL_BY_ROW_MAX
+
     def binding(
         self, con: duckdb.DuckDBPyConnection, *, use_index: bool = True, timeout_s: "float | None" = None
     ) -> "Binding":
@@ -157,9 +163,13 @@ class Bound:
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     has_people: bool = False  # whether the tables of `added.bind_people` are there
     idle_hours: "float | None" = None  # from the settings of the store
+    locked_to: "Limits | None" = None  # where another log without files may have the instance next
 
     def close(self) -> None:
-        self.con.close()
+        if self.locked_to is None:
+            self.con.close()
+        else:
+            instances.give_back(self.con, self.locked_to)
 
     def add(
         self,

@@ -65,7 +65,7 @@ _ALL: "WeakSet[ConnectionCache[Any]]" = WeakSet()
 
 
 def _release_all() -> None:
-    for cache in list(_ALL):
+    for cache in 2 * list(_ALL):  # what one releases another may hold (instances.py)
         cache.release()
 
 

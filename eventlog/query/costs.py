@@ -45,6 +45,8 @@ _BILLED = (
     ("cache_write_1h", "coalesce(cache_write_1h_tokens, 0)"),
     ("output", "completion_tokens"),
 )  # fmt: skip
+# Kinds of tokens that would have been plain input without a cache.
+_CACHED = ("cache_read", "cache_write", "cache_write_1h")
 # One token of each kind, as `prices.Tokens` counts them.
 _ONE_TOKEN = {
     "input": (1, 0, 0, 0, 0),
@@ -54,6 +56,8 @@ _ONE_TOKEN = {
     "output": (0, 1, 0, 0, 0),
 }  # fmt: skip
 _PRICE = "DECIMAL(18,15)"
+_COST = "DECIMAL(38,12)"
+_COST_COLUMNS = f"position BIGINT, session_id VARCHAR, turn BIGINT, cost_usd {_COST}, saved_usd {_COST}"
 _Row = tuple["str | Decimal | int | None", ...]
 
 
@@ -66,7 +70,12 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
 
     slot_us = of_library.SLOT_US
     # The library takes longer to load than most questions take: skip it for a log of commits, say.
-    any_model = con.execute(f"SELECT 1 FROM {SCHEMA}.llm_calls WHERE model IS NOT NULL LIMIT 1").fetchone()
+    calls = f"SELECT 1 FROM {SCHEMA}.llm_calls"
+    any_model = con.execute(f"{calls} WHERE model IS NOT NULL LIMIT 1").fetchone()
+    if any_model is None and con.execute(f"{calls} LIMIT 1").fetchone() is None:
+        _add_prices(con, [])
+        con.execute(f"CREATE TABLE {CALL_COSTS} ({_COST_COLUMNS})")  # to plan what follows takes longer
+        return
     prices = of_library.load() if any_model else None
     sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in prices.thresholds) if prices else ""
     # A call of unknown time has the price of the day on which it was recorded.
@@ -78,13 +87,20 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
         "JOIN (SELECT position, recorded_at FROM events WHERE event_type = 'llm') AS e USING (position)"
     )
     _add_prices(con, [] if prices is None else _rows(con, prices))
-    cost = " + ".join(f"CASE WHEN a.{kind} = 0 THEN 0 ELSE a.{kind} * p.{kind} END" for kind, _ in _BILLED)
+    cost = " + ".join(_amount(kind, f"p.{kind}") for kind, _ in _BILLED)
+    saved = " + ".join(_amount(kind, f"(p.input - p.{kind})") for kind in _CACHED)
     con.execute(
         f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
-        f"({cost})::DECIMAL(38,12) AS cost_usd FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
+        f"({cost})::{_COST} AS cost_usd, ({saved})::{_COST} AS saved_usd "
+        f"FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
         f"ON billable AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
     )
     con.execute(f"DROP TABLE {CALL_COSTS}_asked")
+
+
+def _amount(kind: str, price: str) -> str:
+    """SQL for tokens of a kind at a price, which need not be known where there are none."""
+    return f"CASE WHEN a.{kind} = 0 THEN 0 ELSE a.{kind} * {price} END"
 
 
 def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":

@@ -22,7 +22,7 @@ from eventlog.base.errors import Corruption, QueryError
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.query import functions as of_files
-from eventlog.query import safe, views
+from eventlog.query import instances, safe, views
 from eventlog.query.binding import Binding, Bound, Snapshot, asking_on
 from eventlog.query.results import Limits, Result, arrow_within, rows_within
 
@@ -119,8 +119,10 @@ def _ask_again(snapshot: Snapshot, bound: Bound, question: "_Question[_Answer]")
 def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: bool) -> "_Answer":
     """The answer of a new connection. Raises: _IndexError, and as `run`."""
     limits, answering = question.limits, snapshot.answering
-    binding = snapshot.binding(source.connect(), use_index=use_index, timeout_s=limits.timeout_s)
-    con, bound = binding.con, binding.bound
+    spare = None if snapshot.has_files else instances.take(limits)
+    con = spare or source.connect()
+    binding = snapshot.binding(con, use_index=use_index, timeout_s=limits.timeout_s)
+    bound = binding.bound
     functions: of_files.Functions | None = None
     statement = relation = None
     is_bound = is_cacheable = False
@@ -134,7 +136,8 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
                 functions = of_files.Functions(answering(asking_on(con.cursor())))
                 functions.bind(con, called)
             is_bound = True
-            safe.lock(con, bound.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
+            if spare is None:
+                safe.lock(con, bound.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
             relation = con.sql(statement.sql, params=question.parameters)
             answer = question.read(relation)
         is_cacheable = not called and not statement.lists_catalog
@@ -163,6 +166,7 @@ def _end(snapshot: Snapshot, binding: Binding, limits: Limits, *, is_cacheable: 
         snapshot.view.prefix.give_back()
     is_cacheable = is_cacheable and not binding.waits and binding.rows <= _CACHED_ROWS_MAX
     if snapshot.cache is not None and is_cacheable:
+        binding.bound.locked_to = None if snapshot.has_files else limits
         snapshot.cache.put(snapshot.key(limits), binding.bound)
     else:
         binding.bound.close()

@@ -93,6 +93,24 @@ def find_turn(query: Query, name: str) -> TurnRef:
     return turns[0]
 
 
+def find_session(query: Query, name: str) -> str:
+    """The id of the session with this id, `session:ID` or `sess-ID`, or with the only id that begins so.
+
+    Raises: NotFound, Ambiguous.
+    """
+    name = name.removeprefix("session:").removeprefix("sess-")
+    rows = query(
+        "select session_id from sessions where starts_with(session_id, $1) "
+        "order by session_id = $1 desc limit 2",
+        [name],
+    ).rows
+    if not rows:
+        raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
+    if len(rows) > 1 and rows[0][0] != name:
+        raise Ambiguous(f"{name!r} fits several sessions: {rows[0][0]}, {rows[1][0]}. Give more of it.")
+    return str(rows[0][0])
+
+
 def find_event(query: Query, event_id: str) -> int:
     """The position of the event with this id, or with the only id that begins with it.
 

@@ -5,7 +5,7 @@ Two independent barriers, because each has had holes. DuckDB still writes to a f
 parsed, and every node of its tree must be on a list of harmless ones. And it runs on an in-memory database
 whose configuration is locked, without access to other files, extensions, spill files or Python variables.
 
-Pure functions of a connection; one connection, one thread.
+Functions of a connection; one connection, one thread. Any thread may call.
 """
 
 import json
@@ -98,6 +98,11 @@ _TABLES_REFUSED = frozenset(
 # DuckDB takes an unknown table for a file of that name.
 _FILE_CHARACTERS = frozenset("./\\*?[:~")
 
+# Statements that were allowed, by their text: the same text is parsed once, to the same end.
+_allowed: "dict[str, Statement]" = {}
+_ALLOWED_MAX = 256
+_ALLOWED_TEXT_MAX = 20_000
+
 _CATALOG_WORDS = ("duckdb_", "pragma_")
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
@@ -127,8 +132,10 @@ class Statement:
 
 def check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
     """The statement, when it is a single one that only reads. Raises: Refused, QueryError."""
+    if isinstance(sql, str) and (allowed := _allowed.get(sql)) is not None:
+        return allowed
     try:
-        return _check(con, sql)
+        return _remembered(sql, _check(con, sql))
     except duckdb.Error as error:
         raise QueryError(_trimmed(error)) from error
     except RecursionError as error:
@@ -153,6 +160,15 @@ def lock(
     if threads is not None:
         settings.insert(0, f"SET threads = {int(threads)}")
     con.execute("; ".join([*settings, "SET lock_configuration = true"]))
+
+
+def _remembered(sql: str, statement: Statement) -> Statement:
+    """`statement`, which the next question of the same text is not parsed for."""
+    if len(sql) <= _ALLOWED_TEXT_MAX:
+        if len(_allowed) >= _ALLOWED_MAX:
+            _allowed.clear()
+        _allowed[sql] = statement
+    return statement
 
 
 def _check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:

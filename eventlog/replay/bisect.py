@@ -18,6 +18,7 @@ from eventlog.checkout.parallel import Listed
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 from eventlog.query.lookup import Query, TurnRef
 from eventlog.replay.compare import compare
+from eventlog.replay.deferred import DeferredContents
 from eventlog.replay.trees import Events, TreeState, recorded_tree
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def trees_of(store: BisectStore) -> ReadTree:
 
     def read(state: BisectState) -> TreeState:
         if state.tree and state.at in ("start", "end"):
-            return recorded_tree(store.rows, store.blobs, state.turn.name, state.at, state.tree)
+            deferred = DeferredContents(store.blobs, store.rows)
+            return recorded_tree(deferred, store.blobs, state.turn.name, state.at, state.tree)
         return store.tree(state.turn, state.at)
 
     return read

@@ -82,7 +82,7 @@ def compare(before: "TreeState", after: "TreeState") -> TreeComparison:
         if reason is not None:
             missing.append(Missing(path, old, new, reason))
         else:
-            changes.append(PathChange(path, _operation(old, new), old, new))
+            changes.append(PathChange(path, operation_of(old, new), old, new))
     listed = {entry.path for entry in missing}
     missing += [Missing(path, None, None, why) for path, why in doubts.items() if path not in listed]
     changes.sort(key=lambda change: change.path)
@@ -203,7 +203,7 @@ def _is_below(path: bytes, folder: bytes) -> bool:
     return folder in (path, ROOT) or path.startswith(folder + b"/")
 
 
-def _operation(old: TreeEntry | None, new: TreeEntry | None) -> str:
+def operation_of(old: TreeEntry | None, new: TreeEntry | None) -> str:
     if old is None:
         return ADD
     if new is None:

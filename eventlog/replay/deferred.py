@@ -176,6 +176,10 @@ class DeferredContents:
         list_id = self._named_by(entry.id) if entry.kind == SKIPPED else None
         return entry if list_id is None else self._resolved(entry, path, list_id)
 
+    def is_deferred(self, entry: TreeEntry) -> bool:
+        """Whether an entry of a tree names a list, so that its content may become known later."""
+        return entry.kind == SKIPPED and self._named_by(entry.id) is not None
+
     def doubts(self, lists: Iterable[bytes], tree: EditedTree) -> Iterable[tuple[str, str]]:
         """The paths of these lists that a tree holds as deferred, and whose content cannot be read."""
         of_git: dict[bytes, list[bytes]] = {}

@@ -165,14 +165,14 @@ def trees_of(
     return [tree_at(timeline, blobs, ref.name, at, running=now, deferred=deferred) for at in moments]
 
 
-def recorded_tree(events: Events, blobs: "BlobStore", turn: str, at: str, tree: str) -> TreeState:
+def recorded_tree(deferred: DeferredContents, blobs: "BlobStore", turn: str, at: str, tree: str) -> TreeState:
     """The files at a moment that is known to be exact, from the tree that the log names for it.
 
-    Args: events: those of the store, for deferred contents. Raises: InvalidEvent for another system's hash.
+    Raises: InvalidEvent for another system's hash.
     """
     return TreeState(
         turn=turn, at=at, root=from_text(tree), snapshot="", applied=(), missing=(), blobs=blobs, made={},
-        certainty=Certainty(certainty.EXACT), deferred=DeferredContents(blobs, events),
+        certainty=Certainty(certainty.EXACT), deferred=deferred,
     )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
-"""Reports: counts, durations, errors, tokens and what they cost, and a page of them.
+"""Reports: counts, durations, errors, tokens and what they cost.
 
-    prices     what a model call costs by the list prices of a library
-    figures    counts and sums over the views of SQL, in total and by something
-    overview   what a page shows, gathered
-    page       one HTML document of it
-    drawing    the charts on that page, as SVG
+    figures      counts and sums over the views of SQL, in total and by something
+    scope        what is counted: a span of time, an agent, a project, a person
+    usage        the same as one JSON value, for a viewer and a page
+    comparison   two turns or sessions side by side
+    zones        days by the reader's clock
 
 May import search, query and the rooms below; reads the log through the store it is given and writes nothing.
 """

@@ -26,6 +26,7 @@ from eventlog.projections.definitions import (
 from eventlog.query.lookup import NOT_REWRITTEN, Query, rewritten_turns
 from eventlog.query.prices import Prices
 from eventlog.reports import zones
+from eventlog.reports.scope import ALL, Scope
 from eventlog.search import failures
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def _dates(at: str, local: Local) -> "dict[str, str]":
     return {name: f"strftime(make_timestamp({local(at)}), '{form}')" for name, form in forms.items()}
 
 
-# `{cost}`: the cost of the call, where the caller wants it.
+# `{prices}`: the cost of the call and what a cache saved, where the caller wants them.
 _CALLS = (
-    f"(select {quoted(names_of(LLM_CALLS))}, happened, repo, person, host, {{cost}} as cost "
+    f"(select {quoted(names_of(LLM_CALLS))}, happened, repo, person, host, {{prices}} "
     "from llm_calls join "
     f"(select position, repo, person, host, {HAPPENED_AT} as happened from events where event_type = 'llm') "
     "using (position))"
@@ -123,7 +124,8 @@ _TOKENS = (
 class Figures:
     """The figures of one key. Times in µs or ms as named, tokens as in the view `llm_calls`.
 
-    `cost_usd` is that of the calls with a price; `unpriced_calls` have none, and report `unpriced_tokens`
+    `cost_usd` is that of the calls with a price, `saved_usd` how much more they would have cost without a
+    cache; `unpriced_calls` have none, and report `unpriced_tokens`
     (prompt and completion). The line counts of `lines_unknown` changes are unknown: the sums are those of the
     others.
     """
@@ -155,6 +157,7 @@ class Figures:
     cache_write_tokens: "int | None" = None
     cache_write_1h_tokens: "int | None" = None
     cost_usd: "Decimal | None" = None
+    saved_usd: "Decimal | None" = None
     unpriced_calls: "int | None" = None
     unpriced_tokens: "int | None" = None
 
@@ -188,26 +191,26 @@ def asking(store: "Store") -> "Iterator[Query]":
         yield partial(run, Snapshot(view, store.layout, store.fs, None, cache, store.line_counts))
 
 
-def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> Figures:
-    """Everything since that time (µs)."""
-    return tell(query, (None,), prices, since)[None][0]
+def total(query: Query, prices: "Prices | None", scope: Scope = ALL) -> Figures:
+    """All figures of a scope."""
+    return figures_by(query, (None,), prices, scope)[None][0]
 
 
-def by(query: Query, dimension: str, prices: "Prices | None", since: "int | None" = None) -> "list[Figures]":
+def by(query: Query, dimension: str, prices: "Prices | None", scope: Scope = ALL) -> "list[Figures]":
     """A row for each key: days from the oldest, sessions from the newest, others from the largest."""
-    return tell(query, (dimension,), prices, since)[dimension]
+    return figures_by(query, (dimension,), prices, scope)[dimension]
 
 
-def rewritten_since(query: Query, since: "int | None" = None) -> int:
-    """How many turns of rewritten commits began since then."""
-    return rewritten_turns(query, _since("started_at", since))
+def rewritten_turns_in(query: Query, scope: Scope = ALL) -> int:
+    """How many turns of rewritten commits began in a scope."""
+    return rewritten_turns(query, scope.condition("started_at"))
 
 
-def tell(
+def figures_by(
     query: Query,
     dimensions: "Sequence[str | None]",
     prices: "Prices | None",
-    since: "int | None" = None,
+    scope: Scope = ALL,
     *,
     rewritten: bool = False,
     zone: "tzinfo | None" = None,
@@ -229,7 +232,7 @@ def tell(
         partial(_calls, prices, local),
     )
     for reading in readings:
-        for dimension, key, counts in reading(query, dimensions, since):
+        for dimension, key, counts in reading(query, dimensions, scope):
             figures[dimension].setdefault(key, {}).update(counts)
     # An error without a path does not count by path.
     figures.get("path", {}).pop(None, None)
@@ -309,12 +312,8 @@ class _Sets:
         return None, None, rest
 
 
-def _since(at: str, since: "int | None") -> str:
-    return "true" if since is None else f"epoch_us({at}) >= {since:d}"
-
-
 def _events(
-    left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+    left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", scope: Scope
 ) -> _KeyedFigures:
     """Sessions, tools, errors, changes of files."""
     sets = _Sets(_of_events(local), dimensions)
@@ -331,7 +330,7 @@ def _events(
             select {sets.keys} session_id as session_of, path as path_of, event_type, operation, success,
                 duration_ms, added, removed
             from events left join changed using (position)
-            where event_type in {_DOINGS} and {_since(HAPPENED_AT, since)}
+            where event_type in {_DOINGS} and {scope.condition(HAPPENED_AT)}
                 and {f"(turn is null or {NOT_REWRITTEN})" if left_out else "true"}
                 and position not in {_EMPTY_DIRECTORIES})
         select {sets.select}
@@ -347,7 +346,7 @@ def _events(
         from done {sets.group}""",
         [],
     ).rows
-    of_errors = _resolutions(local, query, sets.known, since) if any(row[-6] for row in rows) else {}
+    of_errors = _resolutions(local, query, sets.known, scope) if any(row[-6] for row in rows) else {}
     for row in rows:
         dimension, key, (sessions, of_tool, of_path, *rest) = sets.read(row)
         counts: dict[str, Any] = dict(zip(names, rest, strict=True))
@@ -366,19 +365,19 @@ _Failures = list[failures.FoundError]
 
 
 def _resolutions(
-    local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+    local: Local, query: Query, dimensions: "Sequence[str | None]", scope: Scope
 ) -> "dict[tuple[str | None, str | None], _Failures]":
     """The errors with their resolutions, by dimension and key."""
     keys = [name for name in dimensions if name is not None]
     select = "".join(f", {_of_events(local)[name]}" for name in keys)
     rows = query(
-        f"select position{select} from events where {_ERRORS} and {_since(HAPPENED_AT, since)} "
+        f"select position{select} from events where {_ERRORS} and {scope.condition(HAPPENED_AT)} "
         f"order by position desc limit {failures.ERRORS_MAX}",
         [],
     ).rows
     keys_by_position = {row[0]: row[1:] for row in rows}
     failures_by_key: dict[tuple[str | None, str | None], _Failures] = defaultdict(list)
-    for failure in failures.failures(query, since=since):
+    for failure in failures.failures(query, positions=list(keys_by_position)):
         failures_by_key[None, None].append(failure)
         for name, key in zip(keys, keys_by_position[failure.position], strict=True):
             failures_by_key[name, key].append(failure)
@@ -394,17 +393,21 @@ def _resolved(errors_read: _Failures, errors: int) -> "dict[str, int | None]":
 
 
 def _sessions(
-    left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+    left_out: bool, query: Query, dimensions: "Sequence[str | None]", scope: Scope
 ) -> _KeyedFigures:
     """The sessions of the log (docs/sql.md), also those without figures."""
     sets = _Sets(_OF_SESSIONS, dimensions)
     if not sets.known:
         return
     on_line = f"session_id not in {_ALL_REWRITTEN}" if left_out else "true"
+    present = scope.condition("last_at")
+    if scope.until is not None:  # its last event may come after that
+        active = f"event_type in {_DOINGS} and {scope.condition(HAPPENED_AT)}"
+        present = f"({present} or session_id in (select session_id from events where {active}))"
     rows = query(
         f"""
         with there as (
-            select {sets.keys} session_id from sessions where {_since("last_at", since)} and {on_line})
+            select {sets.keys} session_id from sessions where {present} and {on_line})
         select {sets.select} count(*) from there {sets.group}""",
         [],
     ).rows
@@ -414,7 +417,7 @@ def _sessions(
 
 
 def _turns(
-    left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+    left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", scope: Scope
 ) -> _KeyedFigures:
     sets = _Sets(_of_turns(local), dimensions)
     if not sets.known:
@@ -424,7 +427,7 @@ def _turns(
         f"""
         with begun as (
             select {sets.keys} epoch_us(completed_at) - epoch_us(started_at) as took
-            from turns where {_since("started_at", since)} and {on_line})
+            from turns where {scope.condition("started_at")} and {on_line})
         select {sets.select} count(*), median(took) filter (took > 0) from begun {sets.group}""",
         [],
     ).rows
@@ -439,20 +442,21 @@ def _calls(
     local: Local,
     query: Query,
     dimensions: "Sequence[str | None]",
-    since: "int | None",
+    scope: Scope,
 ) -> _KeyedFigures:
     """Tokens and cost, which is that of SQL (docs/costs.md)."""
     sets = _Sets(_of_calls(local), dimensions)
     if not sets.known:
         return
-    names = ("llm_calls", *_TOKENS, "cost_usd", "unpriced_calls", "unpriced_tokens")
+    names = ("llm_calls", *_TOKENS, "cost_usd", "saved_usd", "unpriced_calls", "unpriced_tokens")
+    priced = "cost_usd as cost, saved_usd as saved" if prices else "null as cost, null as saved"
     sums = ", ".join(f"sum({name})::bigint" for name in _TOKENS)
     rows = query(
         f"""
         with called as (
-            select {sets.keys} session_id as session_of, cost, {", ".join(_TOKENS)}
-            from {_CALLS.format(cost="cost_usd" if prices else "null")} where {_since("happened", since)})
-        select {sets.select} count(distinct session_of), count(*), {sums}, sum(cost),
+            select {sets.keys} session_id as session_of, cost, saved, {", ".join(_TOKENS)}
+            from {_CALLS.format(prices=priced)} where {scope.condition("happened")})
+        select {sets.select} count(distinct session_of), count(*), {sums}, sum(cost), sum(saved),
             count(*) filter (cost is null), coalesce(sum(coalesce(prompt_tokens, 0)
                 + coalesce(completion_tokens, 0)) filter (cost is null), 0)::bigint
         from called {sets.group}""",
@@ -466,8 +470,9 @@ def _calls(
             continue
         if prices is None:
             counts = {name: counts[name] for name in ("llm_calls", *_TOKENS)}
-        elif counts["cost_usd"] is not None:
-            counts["cost_usd"] = counts["cost_usd"].normalize()
+        else:
+            for name in ("cost_usd", "saved_usd"):
+                counts[name] = None if counts[name] is None else counts[name].normalize()
         if dimension == "model":
             counts["sessions"] = of_sessions
         if dimension != "window":
@@ -507,6 +512,8 @@ def _labels(
 ) -> "dict[str | None, str | None]":
     if dimension == "session":
         return dict(query("select session_id, title from sessions", []).rows)
+    if dimension == "repo":
+        return dict(query("select repo, project_name from sessions_master", []).rows)
     if dimension == "model" and prices is not None:
         return {key: prices.known_as(key) for key in keys}
     return {}

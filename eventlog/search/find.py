@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.base.errors import EventLogError
@@ -23,7 +24,7 @@ from eventlog.search.tables import gaps
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
-    from eventlog.search.index import Searched
+    from eventlog.search.index import MemoryIndex, Searched
     from eventlog.search.meaning import Model
     from eventlog.search.query import Query
 
@@ -113,15 +114,20 @@ def search(
     seconds: "float | None" = WAIT_S,
     model: "Model | None" = None,
     writes: bool = True,
+    memory: "MemoryIndex | None" = None,
 ) -> SearchAnswer:
     """The best hits of a query; with a model also those that are near in meaning and hold none of its words.
 
     Args: writes: whether the index may be brought up to date; else it stays as it is, and the events that it
-    lacks are indexed in memory. Raises: QueryError, Corruption of the log.
+    lacks are indexed in memory: in `memory`, where the caller keeps that for later searches. Raises:
+    QueryError, Corruption of the log.
     """
     model = model if writes else None
     chosen = filters or Filters()
-    return _asked(store, lambda: _search(store, wanted, chosen, limit, seconds, model, writes), mend=writes)
+    with ExitStack() as stack:
+        lent = memory or stack.enter_context(closing(index.MemoryIndex()))
+        ask = partial(_search, store, wanted, chosen, limit, seconds, model, writes, lent)
+        return _asked(store, ask, mend=writes)
 
 
 def _asked(store: "Searched", ask: "Callable[[], T]", *, mend: bool = True) -> T:
@@ -144,14 +150,15 @@ def _search(
     limit: int,
     seconds: "float | None",
     model: "Model | None",
-    writes: bool = True,
+    writes: bool,
+    memory: "MemoryIndex",
 ) -> SearchAnswer:
     progress = index.update(store, seconds=seconds) if writes else index.as_it_is(store)
     if model is not None:
         index.give_vectors(store, model)
     with ExitStack() as stack:
         view = stack.enter_context(store.view())
-        sources, missing = _sources(store, view, stack, progress, seconds)
+        sources, missing = _sources(store, view, stack, progress, memory, seconds)
         answer = SearchAnswer(
             missing=missing, why=progress.why if missing else None, events=view.next_position
         )
@@ -171,6 +178,7 @@ def _sources(
     view: "LogView",
     stack: ExitStack,
     progress: index.IndexProgress,
+    memory: "MemoryIndex",
     seconds: "float | None",
 ) -> "tuple[list[RankedIndex], int]":
     """The indexes to ask: the stored one and, where it could not be brought up to date, one in memory; and
@@ -180,8 +188,8 @@ def _sources(
     sources = [] if stored_index is None else [RankedIndex(*stored_index)]
     covered = [] if stored_index is None else stored_index[1].stretches
     if progress.why not in (None, index.FULL) and gaps(covered, view.next_position):
-        con, meta = index.in_memory(store, view, covered, seconds)
-        sources.append(RankedIndex(stack.enter_context(closing(con)), meta))
+        con, meta = memory.updated(store, view, covered, seconds)
+        sources.append(RankedIndex(con, meta))
         covered = [*covered, *meta.stretches]
     withheld = frozenset[int]().union(*(source.withheld for source in sources))
     for source in sources:

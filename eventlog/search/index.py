@@ -177,16 +177,42 @@ def remove(fs: FileSystem, layout: Layout) -> None:
                 pass  # SQLite removes a database's side files when its last user closes it
 
 
-def in_memory(
-    store: Searched, view: "LogView", elsewhere: "list[Stretch]", seconds: "float | None"
-) -> "tuple[sqlite3.Connection, Meta]":
-    """A temporary index of the newest events that are in no stretch `elsewhere`, as many as time allows."""
-    con = sqlite3.connect(":memory:", isolation_level=None)
-    meta = Meta(view.store_id.hex(), began=view.next_position)
-    make(con, meta)
-    deadline = None if seconds is None else store.fs.monotonic() + seconds
-    _fill(con, store, view, meta, deadline, elsewhere)
-    return con, meta
+class MemoryIndex:
+    """A temporary index of events that are in no other, for a caller that may not write.
+
+    It goes on where it stopped, and begins anew where the log does not continue. One thread; close it.
+    """
+
+    def __init__(self) -> None:
+        self._made: tuple[sqlite3.Connection, Meta] | None = None
+
+    def updated(
+        self, store: Searched, view: "LogView", elsewhere: "list[Stretch]", seconds: "float | None"
+    ) -> "tuple[sqlite3.Connection, Meta]":
+        """The index with the newest events that are in no stretch `elsewhere`, as many as time allows."""
+        if self._made is not None and not self._goes_on(self._made[1], view, elsewhere):
+            self.close()
+        if self._made is None:
+            self._made = (
+                sqlite3.connect(":memory:", isolation_level=None),
+                Meta(view.store_id.hex(), began=view.next_position),
+            )
+            make(*self._made)
+        con, meta = self._made
+        deadline = None if seconds is None else store.fs.monotonic() + seconds
+        _fill(con, store, view, meta, deadline, elsewhere)
+        return con, meta
+
+    def _goes_on(self, meta: Meta, view: "LogView", elsewhere: "list[Stretch]") -> bool:
+        """Whether the log continues what is in it, and no other index has it by now."""
+        pairs = ((own, other) for own in meta.stretches for other in elsewhere)
+        overlap = any(own.low < other.high and other.low < own.high for own, other in pairs)
+        return not overlap and _continues(meta, view)
+
+    def close(self) -> None:
+        if self._made is not None:
+            made, self._made = self._made, None
+            made[0].close()
 
 
 def as_it_is(store: Searched) -> IndexProgress:

@@ -1,4 +1,4 @@
-"""Which of many texts may hold a secret: a prefilter for imports, with RE2 and without a miss.
+"""Which of many texts may hold a secret: a prefilter for imports, by expressions and without a miss.
 
 `suspects(contents)` is true for every content in which `rules.find` finds something. `json_suspects(texts)`
 is true for every JSON text, as `jsontext` spells it, of a value that redaction changes by the rules alone; it
@@ -12,22 +12,20 @@ expression depends on what precedes or follows it, so a match in a text is a mat
 Any thread.
 """
 
+import os
 import sys
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import accumulate
 
 from eventlog.secrets import prefilter, table
+from eventlog.secrets.engines import Matcher
 from eventlog.secrets.redaction import Redactor
 
 # Loading pyarrow takes 50 ms of processor time, making the automaton about 10: Python's prefilter takes as
 # long for so many bytes, at 30 ns each.
 _WORTH_BYTES = 2 << 20
 _WORTH_LOADED_BYTES = 512 << 10
-
-_AT_ONCE_BYTES = 16 << 20
 
 
 def _bytes_escaped(text: bytes) -> str:
@@ -66,12 +64,18 @@ def attached_to(redactor: Redactor) -> Iterator[None]:
 
 
 def _bulk_prefilter(lines: Sequence[bytes]) -> list[bool] | None:
-    return json_suspects(lines) if pays(lines) else None
+    return json_suspects(lines) if _pays(lines, _in_json()) else None
 
 
-def pays(texts: Sequence[bytes]) -> bool:
-    """Whether this prefilter is faster than Python's for these texts, loading and preparing included."""
+def pays(contents: Sequence[bytes]) -> bool:
+    """Whether this prefilter is faster than Python's for contents, loading and preparing included."""
+    return _pays(contents, _in_contents())
+
+
+def _pays(texts: Sequence[bytes], matcher: Matcher) -> bool:
     size = sum(map(len, texts))
+    if matcher.has_database(size):
+        return True  # its search of the shortest text is faster, too
     return size >= _WORTH_BYTES or (size >= _WORTH_LOADED_BYTES and "pyarrow.compute" in sys.modules)
 
 
@@ -80,54 +84,36 @@ def suspects(contents: Sequence[bytes]) -> list[bool]:
     # In UTF-16, letters are not adjacent.
     return [
         matches or prefilter.is_wide(data)
-        for matches, data in zip(_matches(contents, _in_contents()), contents, strict=True)
+        for matches, data in zip(_in_contents().matches(contents), contents, strict=True)
     ]
 
 
 def json_suspects(texts: Sequence[bytes]) -> list[bool]:
     """For each JSON text, whether the rules have to search its value."""
-    return list(_matches(texts, _in_json()))
-
-
-def _matches(texts: Sequence[bytes], expressions: Sequence[str]) -> Iterator[bool]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for batch in _parts(texts):
-        offsets = array("q", accumulate(map(len, batch), initial=0))
-        parts = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(batch))]
-        # RE2 takes bytes for Latin-1: each is a character.
-        column = pa.Array.from_buffers(pa.large_binary(), len(batch), parts)
-        matches = [pc.match_substring_regex(column, expression).to_pylist() for expression in expressions]
-        yield from map(any, zip(*matches, strict=True))
-
-
-def _parts(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Batches of texts in order, of bounded size, since they are copied."""
-    begun = size = 0
-    for i, text in enumerate(texts):
-        size += len(text)
-        if size >= _AT_ONCE_BYTES:
-            yield texts[begun : i + 1]
-            begun, size = i + 1, 0
-    if begun < len(texts):
-        yield texts[begun:]
+    return _in_json().matches(texts)
 
 
 @cache
-def _in_contents() -> tuple[str, ...]:
-    return _expressions(_Spelling(), _nothing)
+def _in_contents() -> Matcher:
+    return _matcher(_expressions(_Spelling(), _nothing))
 
 
 @cache
-def _in_json() -> tuple[str, ...]:
+def _in_json() -> Matcher:
     """With private blocks, and values that their key, or the flag before them, makes a secret."""
     spell = _JsonSpelling()
 
     def after_key(value: _Value) -> str:
         return rf'|[_-]*[0-9]*"[ \t\r\n]*[:,][ \t\r\n]*"{value(spell, _BLANK[1:], _NOT_FIRST)}'
 
-    return (*_expressions(spell, after_key), "(?i:<private>)")
+    return _matcher((*_expressions(spell, after_key), "(?i:<private>)"))
+
+
+def _matcher(expressions: Sequence[str]) -> Matcher:
+    """There are several, because an automaton of all has more states than RE2 caches, and is twenty times
+    slower. Hyperscan needs one for each token.
+    """
+    return Matcher(("|".join(_tokens()), *expressions), (*_single_tokens(), *expressions), os.environ)
 
 
 class _Spelling:
@@ -169,11 +155,7 @@ _Value = Callable[[_Spelling, str, str], str]
 
 
 def _expressions(spell: _Spelling, after_key: Callable[[_Value], str]) -> tuple[str, ...]:
-    """Expressions for everything that `rules.find` finds, rule by rule, and more.
-
-    There are several, because an automaton of all has more states than RE2 caches, and is twenty times
-    slower.
-    """
+    """Expressions for everything that `rules.find` finds, rule by rule, and more, without tokens."""
     user = spell.other(_URL_CUT)
     others = (
         "[0-9]Q~[A-Za-z0-9_.~-]{16}",
@@ -183,7 +165,6 @@ def _expressions(spell: _Spelling, after_key: Callable[[_Value], str]) -> tuple[
         f"(?i:bearer{spell.some(_SPACES)}+[A-Za-z0-9_.~+/=-]{{16}})",
     )
     return (
-        "|".join(_tokens()),
         "|".join((*others, _encoded())),
         "|".join(_CONTEXTS),
         _assigned(spell, _PASSWORDS, _password, after_key(_password)),
@@ -223,12 +204,24 @@ def _nothing(_: _Value) -> str:
 def _tokens() -> Iterator[str]:
     """Beginnings with the shortest run after them; one alternative for all with the same run."""
     alike: dict[str, list[str]] = {}
-    for _, beginning, allowed, least, _, _ in table.TOKENS:
-        in_front = "[0-9]{8}" if beginning == b":AA" else ""
-        run = f"[{_escaped(allowed.decode())}]{{{min(least, _RUN_MAX)}}}"
-        alike.setdefault(run, []).append(in_front + _escaped(beginning.decode()))
+    for beginning, run in _runs():
+        alike.setdefault(run, []).append(beginning)
     for run, beginnings in alike.items():
         yield f"(?:{'|'.join(beginnings)}){run}"
+
+
+def _single_tokens() -> Iterator[str]:
+    return (beginning + run for beginning, run in _runs())
+
+
+def _runs() -> Iterator[tuple[str, str]]:
+    """The beginning of each token, and the shortest run after it."""
+    for _, beginning, allowed, least, _, _ in table.TOKENS:
+        in_front = "[0-9]{8}" if beginning == b":AA" else ""
+        yield (
+            in_front + _escaped(beginning.decode()),
+            f"[{_escaped(allowed.decode())}]{{{min(least, _RUN_MAX)}}}",
+        )
 
 
 def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, after_key: str) -> str:

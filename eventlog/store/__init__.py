@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import FileVersion
     from eventlog.replay.line_counts import LineCounts
+    from eventlog.replay.spine import Spine
+    from eventlog.replay.tree_changes import TreeChanges
     from eventlog.replay.trees import Running, TreeState
     from eventlog.restore.plan import RestorePlan
     from eventlog.restore.run import RestoreOutcome
@@ -178,6 +180,8 @@ class Store:
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
         self._connections.release()
+        if self._excerpt is not None:
+            self._excerpt.close()
         self.journal.close()
         self._holder.close()
         self.blobs.close()
@@ -506,6 +510,17 @@ class Store:
         """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
         return self.files_at(turn, at).file(path)
 
+    def spine(self, session: str | None = None) -> "Spine":
+        """The files at the start and end of every turn, as what changed (docs/view.md).
+
+        Args: session: of this one only, by its id or a unique beginning. Raises: NotFound, Ambiguous.
+        """
+        from eventlog.replay.spine import spine
+
+        with self.view() as view:
+            until = view.next_position
+        return spine(self, until, self.tree_changes, self._running, session)
+
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the partial tree."""
@@ -554,6 +569,13 @@ class Store:
         return Snapshot(view, self.layout, self.fs, answers, self._connections, self.line_counts, self.people)
 
     @cached_property
+    def tree_changes(self) -> "TreeChanges":
+        """The differences between trees that were made so far."""
+        from eventlog.replay.tree_changes import TreeChanges
+
+        return TreeChanges(self.fs, self.layout)
+
+    @cached_property
     def line_counts(self) -> "LineCounts":
         """Counts lines of changes whose events do not state them."""
         from eventlog.replay.line_counts import LineCounts
@@ -574,6 +596,7 @@ class Store:
     repack = _of_maintenance(Maintenance.repack)
     verify = _of_maintenance(Maintenance.verify)
     count_lines = _of_maintenance(Maintenance.count_lines)
+    compare_trees = _of_maintenance(Maintenance.compare_trees)
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""

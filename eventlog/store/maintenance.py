@@ -53,12 +53,14 @@ class Maintenance:
     def rebuild(self) -> str | None:
         """Build the index anew from the segments. Returns: its file name, None when nothing is sealed.
 
-        Lines of changes are counted anew too, also of those that are not sealed yet.
+        Lines of changes are counted anew too, also of those that are not sealed yet, and trees compared.
         """
         name = self._refresh_derived(fresh=True)
         with translate_os_errors(self._store.layout.directory(INDEX_DIR), "count lines anew"):
             self._store.line_counts.forget()
+            self._store.tree_changes.forget()
         self.count_lines()
+        self.compare_trees()
         return name
 
     def reindex(self) -> str | None:
@@ -123,3 +125,10 @@ class Maintenance:
         Raises: EventLogError.
         """
         return self._store.line_counts.count_all(self._store.query)
+
+    def compare_trees(self) -> int:
+        """Compare the trees of all turns that are not compared yet, and store what differs, so that
+        `Store.spine` need not. Returns: how many were new. Raises: EventLogError.
+        """
+        with translate_os_errors(self._store.layout.directory(INDEX_DIR), "keep compared trees"):
+            return self._store.tree_changes.save(self._store.spine)

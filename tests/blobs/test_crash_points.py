@@ -30,6 +30,18 @@ class World:
         self.fs, self.layout = sim_store()
         self.acknowledged: dict[bytes, bytes] = {}
 
+    def store_in_packs(self, *packs: tuple[bytes, ...]) -> None:
+        """A process of its own puts a batch of packs, whose last flush is acknowledged."""
+        blobs = open_store(self.layout, self.fs)
+        with blobs.writer(lock_timeout_s=0) as writer:
+            put = {}
+            for contents in packs:
+                put |= {writer.put(content): content for content in contents}
+                writer.flush(more=True)
+            writer.flush()
+            self.acknowledged |= put
+        blobs.close()
+
     def store(self, contents: tuple[bytes, ...]) -> None:
         """A process of its own puts, flushes, and is acknowledged."""
         blobs = open_store(self.layout, self.fs)
@@ -64,7 +76,11 @@ def program_overlap(world: World) -> None:
     world.store(FIRST)
 
 
-PROGRAMS = [program_two_processes, program_idx, program_overlap]
+def program_batch(world: World) -> None:
+    world.store_in_packs(FIRST, SECOND)
+
+
+PROGRAMS = [program_two_processes, program_idx, program_overlap, program_batch]
 
 
 def _at_first(name: str, do: Callable[[], None]) -> Callable[[Call], None]:
@@ -171,6 +187,16 @@ def test_relying_on_a_name_that_is_not_durable_is_noticed(monkeypatch):
     """A writer that finds content in another's fresh pack must sync that name before it says so (I24)."""
     monkeypatch.setattr(BlobWriter, "_settle_found", lambda self: None)
     assert lost_at_some_crash(program_overlap)
+
+
+def test_a_batch_of_packs_syncs_their_names_once():
+    """The directory is synced once, whether the last flush has contents or not (I24)."""
+    for packs in ((FIRST, SECOND), (FIRST, SECOND, FIRST)):
+        world = World()
+        synced: list[str] = []
+        world.fs.before = lambda call, synced=synced: synced.append(call.name)
+        world.store_in_packs(*packs)
+        assert synced.count("fsync") == 2 and synced.count("fsync_dir") == 1
 
 
 def calls_of_a_flush() -> int:

@@ -1,6 +1,7 @@
 """What commands write on a terminal: tables of any width (docs/reading.md)."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,26 +10,34 @@ from locus_cli.output import columns, table
 from locus_cli.terminal import patch_lines
 from tests.cli.hook_support import Agent, project
 from tests.cli.on_terminal import on_terminal
-from tests.cli.support import Recorded, locus_process
+from tests.cli.support import GIT_ENVIRONMENT, Recorded, locus_process
 
 _AGE = {"just", "now", "min", "ago", *map(str, range(60))}
 _TURN = r"\b[0-9a-z]{8}_\d{3}\b"
 
 
-@pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository in which an agent worked for a turn, with an error that is long to tell."""
-    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
-    root = project(tmp_path)
-    agent = Agent(root)
-    agent.start()
-    agent.prompt("Print two, and say at length what for, so that no table can show all of this title")
-    agent.edit("src/app.py", "one", "two")
-    agent.bash("echo a message that is much too long for the table of a narrow terminal >&2; exit 2")
-    agent.stop("It prints two.")
-    locus_process("undo", "--yes", cwd=root)
-    locus_process("redo", "--yes", cwd=root)
+@pytest.fixture(scope="module")
+def _worked_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = project(tmp_path_factory.mktemp("worked"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**GIT_ENVIRONMENT, "LOCUS_NO_MAINTENANCE": "1", "HOME": str(root.parent)}.items():
+            patch.setenv(name, value)
+        agent = Agent(root)
+        agent.start()
+        agent.prompt("Print two, and say at length what for, so that no table can show all of this title")
+        agent.edit("src/app.py", "one", "two")
+        agent.bash("echo a message that is much too long for the table of a narrow terminal >&2; exit 2")
+        agent.stop("It prints two.")
+        locus_process("undo", "--yes", cwd=root)
+        locus_process("redo", "--yes", cwd=root)
     return root
+
+
+@pytest.fixture
+def work(_worked_once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository in which an agent worked for a turn, with an error that is long to tell; to read from."""
+    monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
+    return _worked_once
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -95,9 +104,9 @@ def test_colour_is_for_terminals_alone(work: Path, command: str, coloured: str) 
 
 
 @pytest.mark.parametrize("command", ["log", "timeline last", "diff last", "show last"])
-def test_what_may_be_long_goes_through_the_pager(work: Path, command: str) -> None:
+def test_what_may_be_long_goes_through_the_pager(work: Path, command: str, tmp_path: Path) -> None:
     """On a terminal the pager that the person chose shows it; no pipe has one."""
-    pager = work.parent / "pager"
+    pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\necho PAGED by $LESS\ncat\n")
     pager.chmod(0o755)
 
@@ -130,9 +139,11 @@ def test_a_removed_line_that_looks_like_a_head_is_red() -> None:
         "undo --dry-run",
     ],
 )
-def test_recent_times_are_ages_on_a_terminal(work: Path, command: str) -> None:
+def test_recent_times_are_ages_on_a_terminal(work: Path, command: str, tmp_path: Path) -> None:
     """P8: what just happened is said so to a person; a pipe has the time in UTC."""
     words = command.split()
+    if words[0] == "recover":  # it writes
+        work = shutil.copytree(work, tmp_path / "own", symlinks=True)
 
     assert re.search("just now|[0-9]+ min ago", on_terminal(work, *words, TZ="Asia/Kolkata"))
     piped = locus_process(*words, cwd=work, TZ="Asia/Kolkata").text

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from eventlog.agents.kit import lines
 from eventlog.agents.kit.lines import FileSource, Line
 from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
-from eventlog.importers import completed_lines, importer
+from eventlog.importers import completed_lines, importer, sources
 from eventlog.importers.importer import ImportReport
 from eventlog.store import Store
 from tests.agents.claude_support import Teller
@@ -319,3 +320,52 @@ def test_an_import_holds_one_line_at_a_time(tmp_path: Path, monkeypatch: pytest.
     with Store.init(tmp_path / ".locus") as store:
         importer.run(store, "claude-code", [FileSource("claude-code", [str(path)])])
     assert len(alive) == 4 and max(alive) <= 3  # that at hand, the one before, and one read ahead
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The lines that are parsed from here on."""
+    seen: list[bytes] = []
+
+    def counted(data: bytes, parse: Any = lines.parse) -> Any:
+        seen.append(data.rstrip(b"\n"))
+        return parse(data)
+
+    monkeypatch.setattr(lines, "parse", counted)
+    return seen
+
+
+def test_each_line_is_parsed_once(tmp_path: Path, parsed: list[bytes]) -> None:
+    """A file is recognised, sorted and read by one parse of each of its lines; one that grew between by
+    another of the new ones."""
+    (tmp_path / "t").mkdir()
+    path = write(tmp_path / "t/one.jsonl", told(0, "first") + told(1, "second"))
+    found = sources.named("claude-code", [str(tmp_path / "t")])
+    with Store.init(tmp_path / ".locus") as store:
+        assert importer.run(store, "claude-code", found).lines == len(path.read_bytes().splitlines())
+        assert sorted(parsed) == sorted(path.read_bytes().splitlines())
+
+        del parsed[:]
+        found = sources.named("claude-code", [str(tmp_path / "t")])
+        write(path, told(0, "first") + told(1, "other words") + told(2, "third"))
+        assert importer.run(store, "claude-code", found).facts > 0
+        expected = set(path.read_bytes().splitlines())
+        assert expected <= set(parsed)
+        assert any("third" in str(event["payload"]) for event in store.events())
+
+
+def test_heads_of_many_files_are_bounded(
+    tmp_path: Path, parsed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heads that wait for their lines are the latest few; the lines of others are parsed again."""
+    paths = [write(tmp_path / f"{i}.jsonl", told(i, "words")) for i in range(4)]
+    size = max(len(path.read_bytes()) for path in paths)
+    monkeypatch.setattr(lines, "_HEADS_BYTES_MAX", size + 10)
+    for path in paths:
+        FileSource("claude-code", [str(path)]).head()
+    del parsed[:]
+
+    for path in paths:
+        assert list(FileSource("claude-code", [str(path)]).lines({}))
+    assert len(parsed) == sum(len(path.read_bytes().splitlines()) for path in paths[:3])
+    assert lines._heads._bytes == 0

@@ -105,8 +105,10 @@ def test_the_metadata_claims_what_ran(wheel: Path) -> None:
 def test_all_has_what_commands_can_use(wheel: Path) -> None:
     """The extra `all` brings each library that a command can use; others are named here with why not."""
     left_out = {
+        "browser": "tests",
         "claude-agent": "who records its agents has it already",
         "dev": "tests and checks",
+        "fast": "wheels are not to be had for every platform",
         "lake-tests": "tests",
         "langgraph": "who records its agents has it already",
         "openai-agents": "who records its agents has it already",

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from eventlog.base.errors import Corruption
@@ -14,7 +15,9 @@ from eventlog.base.types import BOOL, COLUMNS, INT, LIST, TEXT, TIME, Event
 from eventlog.log import shorten
 from eventlog.log.line import encode_line
 from eventlog.maintenance.upkeep import maintain
+from eventlog.projections import source
 from eventlog.projections.excerpt import Excerpt
+from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 
 _ID, _SESSION = "0123456789abcdef0123456789abcde{}", "a1b2c3d4"
@@ -165,3 +168,30 @@ def test_a_changed_byte_of_an_excerpt_is_found(tmp_path: Path) -> None:
             with suppress(Corruption):
                 assert ask() == expected
             os.pwrite(file.fileno(), sound[at : at + 1], at)
+
+
+def test_one_connection_reads_turn_after_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To connect takes longer than to read a turn; a closed store gives it back, an open one goes on."""
+    with Store.init(tmp_path / ".locus") as store:
+        recorder = Recorder(store, agent="probe")
+        turns = []
+        for number in range(3):
+            turn = recorder.start_turn(f"Turn {number}")
+            turn.end()
+            turns.append(turn.ref.name)
+        store.seal()
+    made = []
+    connect = source.connect
+
+    def connecting() -> Any:
+        made.append(connect())
+        return made[-1]
+
+    with Store.open(tmp_path / ".locus") as store:
+        refs = [store.turn(name) for name in turns]
+        monkeypatch.setattr("eventlog.projections.excerpt.source.connect", connecting)
+        for ref in refs:
+            assert {event["turn"] for event in store.timeline(ref)} == {ref.turn}
+        assert len(made) == 1
+    with pytest.raises(duckdb.ConnectionException):
+        made[0].execute("select 1")

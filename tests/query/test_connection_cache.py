@@ -17,7 +17,7 @@ from eventlog.base.errors import QueryError, Refused
 from eventlog.base.layout import MANIFEST_DIR
 from eventlog.log import pins
 from eventlog.projections import definitions, index, joins
-from eventlog.query import engine
+from eventlog.query import engine, instances
 from eventlog.query.engine import Limits
 from eventlog.store import Store
 from tests.projections.logs import event
@@ -111,6 +111,7 @@ def test_questions_about_one_moment_share_a_connection(
             store.query(question)
 
         assert len(connections) == known
+        instances.release()  # it waits without data
         assert sum(map(_is_open, connections)) == 1
 
 

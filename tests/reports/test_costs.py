@@ -47,7 +47,7 @@ def check_agreement(store: Store) -> Decimal | None:
     """The total: `stats` and every view of SQL say the same, in total and by session."""
     known = of_library.load()
     with figures.asking(store) as query:
-        told = figures.tell(query, (None, "session", "model", "month"), known, rewritten=True)
+        told = figures.figures_by(query, (None, "session", "model", "month"), known, rewritten=True)
     total = told[None][0].cost_usd
     of_sessions = dict(store.query("select session_id, cost_usd from sessions").rows)
     for row in told["session"]:

@@ -15,6 +15,7 @@ from eventlog import Store
 from eventlog.query.prices import Prices, TokenSums, load
 from eventlog.reports import figures
 from eventlog.reports.figures import Figures
+from eventlog.reports.scope import Scope
 
 genai_prices = pytest.importorskip("genai_prices")
 
@@ -131,7 +132,22 @@ def price_of(call: Told) -> Decimal | None:
     return Decimal(found.total_price)
 
 
-def recount(store: Store, key: Callable[[Told], Any], since: int = 0) -> dict[Any, Told]:
+def uncached(call: Told) -> Told:
+    """The call as it would have been without a cache."""
+    return {**call, "cache_read_tokens": 0, "cache_write_tokens": 0, "cache_write_1h_tokens": 0}
+
+
+def is_in(scope: Scope, event: Told) -> bool:
+    return (
+        (scope.since is None or at(event) >= scope.since)
+        and (scope.until is None or at(event) < scope.until)
+        and scope.agent in (None, event["agent"])
+        and scope.project in (None, event["repo"])
+        and scope.session in (None, event["session_id"])
+    )
+
+
+def recount(store: Store, key: Callable[[Told], Any], scope: Scope = Scope()) -> dict[Any, Told]:  # noqa: B008
     """The figures by a key of events, from the raw events."""
     found: dict[Any, Any] = defaultdict(Counter)
     sessions: dict[Any, list[Any]] = defaultdict(list)
@@ -152,7 +168,7 @@ def recount(store: Store, key: Callable[[Told], Any], since: int = 0) -> dict[An
         turn = event["session_id"], event["turn"]
         if kind == "turn":
             (begun if event["operation"] == "start" else ended)[turn] = event
-        if at(event) < since:
+        if not is_in(scope, event):
             continue
         sessions[key(event)].append(event["session_id"])
         count = found[key(event)]
@@ -172,12 +188,12 @@ def recount(store: Store, key: Callable[[Told], Any], since: int = 0) -> dict[An
             count["lines_added"] += event["lines_added"] or 0
             count["lines_unknown"] += event["lines_added"] is None
     for turn, event in begun.items():
-        if at(event) >= since:
+        if is_in(scope, event):
             found[key(event)]["turns"] += 1
             if turn in ended and at(ended[turn]) > at(event):
                 spans[key(event)].append(at(ended[turn]) - at(event))
     for one in best.values():
-        if at(one) < since:
+        if not is_in(scope, one):
             continue
         count = found[key(one)]
         count["llm_calls"] += 1
@@ -189,6 +205,7 @@ def recount(store: Store, key: Callable[[Told], Any], since: int = 0) -> dict[An
             count["unpriced_tokens"] += (one["prompt_tokens"] or 0) + (one["completion_tokens"] or 0)
         else:
             count["cost_usd"] += cost
+            count["saved_usd"] += (price_of(uncached(one)) or 0) - cost
     for name, count in found.items():
         count["sessions"] = len(set(sessions[name]))
         count["files"] = len(set(files[name]))
@@ -212,15 +229,38 @@ OF_CALLS = frozenset(
 )
 
 
-@pytest.mark.parametrize("since", [None, AT + DAY_US])
-def test_totals_are_those_of_a_recount(store: Store, prices: Prices, since: int | None) -> None:
-    """P3: counts, sums, medians and cost equal those counted event by event, each call priced alone."""
-    want = recount(store, lambda event: None, since or 0)[None]
+@pytest.mark.parametrize(
+    "scope",
+    [
+        Scope(),
+        Scope(since=AT + DAY_US),
+        Scope(until=AT + DAY_US),
+        Scope(since=AT + DAY_US, until=AT + 2 * DAY_US),
+        Scope(agent="codex"),
+        Scope(session="s0000001"),
+    ],
+    ids=str,
+)
+def test_totals_are_those_of_a_recount(store: Store, prices: Prices, scope: Scope) -> None:
+    """P3: counts, sums, medians, cost and what caches saved equal those counted event by event, each call
+    priced alone, of any scope."""
+    want = recount(store, lambda event: None, scope)[None]
     with figures.asking(store) as query:
-        total = figures.total(query, prices, since)
+        total = figures.total(query, prices, scope)
 
     assert differences(total, want, ALL) == {}
     assert total.cost_usd and total.unpriced_calls and total.llm_calls and total.errors_open
+    assert total.saved_usd
+
+
+@pytest.mark.parametrize("scope", [Scope(project="nobody's"), Scope(person="nobody"), Scope(agent="' or '")])
+def test_a_scope_that_nothing_meets_counts_nothing(store: Store, prices: Prices, scope: Scope) -> None:
+    """P7: what a scope names is a value, never SQL; where nothing meets it, counts are 0 and sums unknown."""
+    with figures.asking(store) as query:
+        total = figures.total(query, prices, scope)
+
+    assert (total.sessions, total.turns, total.llm_calls, total.errors, total.file_changes) == (0, 0, 0, 0, 0)
+    assert (total.cost_usd, total.tokens) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +334,8 @@ def test_cache_writes_are_priced_by_how_long_they_last(prices: Prices) -> None:
 def test_all_figures_come_of_one_connection(store: Store, prices: Prices, connections: list[object]) -> None:
     """I21: statistics ask many questions about one moment of the log, and fold it once."""
     with figures.asking(store) as query:
-        figures.tell(query, (None, "day", "model", "tool", "session"), prices)
-        figures.rewritten_since(query)
+        figures.figures_by(query, (None, "day", "model", "tool", "session"), prices)
+        figures.rewritten_turns_in(query)
 
     assert len(connections) == 1
 
@@ -312,7 +352,7 @@ def test_without_prices_all_else_is_counted(store: Store, prices: Prices) -> Non
 def test_an_empty_log_has_counts_of_zero(tmp_path: Path, prices: Prices) -> None:
     """P7: nothing recorded is 0 turns and an unknown number of tokens."""
     with Store.init(tmp_path / ".locus") as store, figures.asking(store) as query:
-        told = figures.tell(query, (None, *figures.DIMENSIONS), prices)
+        told = figures.figures_by(query, (None, *figures.DIMENSIONS), prices)
     (total,) = told.pop(None)
     assert not any(told.values())
 

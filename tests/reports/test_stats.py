@@ -7,7 +7,6 @@ import pytest
 
 from eventlog import Store
 from eventlog.query import prices
-from eventlog.reports import page
 from eventlog.reports.figures import DIMENSIONS, Figures
 from locus_cli.main import run
 from locus_cli.output import bars
@@ -88,7 +87,6 @@ def test_unknown_lines_are_not_zero(store: str, capsys: pytest.CaptureFixture[st
     known = Figures(file_changes=31, files=23, lines_added=0, lines_removed=7, lines_unknown=24)
     assert dict(stats._total(known))["changes"] == "31 in 23 files, +0 −7 lines, unknown for 24 of 31"
     assert stats.lines_of(known) == "+0 −7, 24 unknown"
-    assert page._lines(known).endswith("</span>, unknown for 24 of 31")
     unknown = Figures(file_changes=2, files=1, lines_unknown=2)
     assert dict(stats._total(unknown))["changes"] == "2 in 1 file, lines unknown"
     assert run(["--store", store, "stats", "--json"]) == 0
@@ -121,3 +119,27 @@ def test_commands_that_tell_no_cost_load_no_prices(
     monkeypatch.setattr(prices, "load", lambda: pytest.fail("prices were loaded"))
 
     assert run(["--store", store, *command.split()]) in (0, 1)
+
+
+def test_a_scope_narrows_every_figure(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P3: agent, project, person and both ends of a span choose what is counted."""
+    wanted = ["--agent", "codex", "--since", "2026-05-01", "--until", "2026-06-10"]
+    assert run(["--store", store, "stats", *wanted, "--json"]) == 0
+    stats_of_span = json.loads(capsys.readouterr().out)["stats"]
+
+    assert run(["--store", store, "stats", "--by", "agent", "--no-commits", "--json"]) == 0
+    agents = {row["key"] for row in json.loads(capsys.readouterr().out)["stats"]["rows"]}
+    assert "codex" in agents and "git" not in agents
+    assert stats_of_span["total"]["llm_calls"] == 1  # of three, one at a time that a calendar has
+    assert (stats_of_span["agent"], stats_of_span["until"]) == ("codex", "2026-06-10T00:00:00.000000Z")
+
+
+@pytest.mark.parametrize("option", ["--agent", "--project", "--person"])
+def test_an_unknown_name_is_no_count_of_zero(
+    store: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P7: a name that nothing has is refused, with the names that there are."""
+    assert run(["--store", store, "stats", option, "codx"]) == 2
+    message = capsys.readouterr().err
+
+    assert "'codx'" in message and "there are: " in message

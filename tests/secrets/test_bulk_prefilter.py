@@ -10,6 +10,7 @@ from eventlog.blobs.ids import blob_id, to_text
 from eventlog.importers.git_history import import_git
 from eventlog.secrets import rules
 from eventlog.secrets.bulk_prefilter import attached_to, json_suspects, pays, suspects
+from eventlog.secrets.engines import Matcher
 from eventlog.secrets.redaction import Redactor
 from eventlog.store import Store
 from tests.agents.histories import History
@@ -65,8 +66,10 @@ def test_json_without_secrets_is_passed() -> None:
     assert json_suspects([json.dumps(text).encode() for text in texts]) == [False] * 3
 
 
-def test_it_is_lent_where_it_pays() -> None:
-    """A redactor has the look while an import runs, and Python's where there is too little for it."""
+def test_it_is_lent_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redactor has the look while an import runs, and Python's where there is too little for it and no
+    database that another test has loaded."""
+    monkeypatch.setattr(Matcher, "has_database", lambda _self, _size: False)
     redactor = Redactor(b"k" * 32)
     with pytest.raises(ValueError, match="stop"), attached_to(redactor):
         assert redactor.bulk_prefilter is not None

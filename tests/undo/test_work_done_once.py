@@ -13,6 +13,7 @@ from eventlog.base.fs import FileSystem
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import FILE
 from eventlog.projections import fold, source
+from eventlog.query import instances
 from eventlog.restore.run import run
 from eventlog.secrets.redaction import Redactor
 from eventlog.store import Store
@@ -69,6 +70,7 @@ def test_events_of_restores_are_not_folded(work: Path, monkeypatch: pytest.Monke
         undone = texts(work)
         store.restore(store.redo_plan())
         folds = Calls(monkeypatch, fold, "merge")
+        instances.release()
         connections = Calls(monkeypatch, source, "connect")
         plan = store.undo_plan(store.turn("last").context_id)
         assert (folds.count, connections.count) == (0, 1)

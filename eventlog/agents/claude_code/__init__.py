@@ -15,6 +15,7 @@ SPEC = AgentSpec(
     name="claude-code",
     title="Claude Code",
     program="claude",
+    resume=("claude", "--resume"),
     home=HomeSpec(variable="CLAUDE_CONFIG_DIR", default=".claude"),
     folder=".claude",
     hooks=HookSpec(

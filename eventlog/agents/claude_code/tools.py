@@ -1,5 +1,6 @@
 """What tools of Claude Code did to files, and what of a result says something of its own. Pure."""
 
+from itertools import chain
 from typing import Any
 
 from eventlog.agents.claude_code.hooks import ORIGINALS, TOOL_ERROR, TOOLS
@@ -10,7 +11,7 @@ _ORIGINALS = (*ORIGINALS, "original_file")
 # Lines that are longer have been shown cut by some versions.
 _SEEN_LINE_MAX = 2_000
 # How versions number the lines of a file that they show to the model.
-_NUMBERED = ("{:>6}→{}", "{}\t{}", "{:>6}\t{}")
+_NUMBERED = ("%6d→%s", "%d\t%s", "%6d\t%s")
 
 
 def is_work(record: "dict[str, Any]") -> bool:
@@ -175,8 +176,10 @@ def _after_numbered(text: str, content: str, first: object) -> "str | None":
         return None
     lines = content.split("\n")
     for form in _NUMBERED:
-        if text.startswith(form.format(first, lines[0])):
-            numbered = "\n".join(map(form.format, range(first, first + len(lines)), lines))
+        if text.startswith(form % (first, lines[0])):
+            # One formatting of all lines takes half of the time of one for each.
+            numbers_and_lines = chain.from_iterable(enumerate(lines, first))
+            numbered = "\n".join([form] * len(lines)) % tuple(numbers_and_lines)
             if text.startswith(numbered):
                 return text[len(numbered) :]
     return None

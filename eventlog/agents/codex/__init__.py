@@ -14,6 +14,7 @@ SPEC = AgentSpec(
     name="codex",
     title="Codex",
     program="codex",
+    resume=("codex", "resume"),
     home=HomeSpec(variable="CODEX_HOME", default=".codex"),
     folder=".codex",
     hooks=HookSpec(

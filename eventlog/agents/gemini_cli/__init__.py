@@ -14,6 +14,7 @@ SPEC = AgentSpec(
     title="Gemini CLI",
     verb="gemini",
     program="gemini",
+    resume=("gemini", "--resume"),
     home=HomeSpec(variable="GEMINI_CLI_HOME", folder=".gemini"),
     folder=".gemini",
     hooks=HookSpec(

@@ -33,6 +33,7 @@ TEXT_SIZE_MAX = 4096  # of ids, names and paths that become columns
 _TITLE_SIZE_MAX = 80
 # Of the last word of an id that is unique by itself.
 _RANDOM_SIZE_MIN = 5
+_ALNUM = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LONG_SIZE_MIN = 12
 
 
@@ -243,7 +244,7 @@ def text_of(fields: "Mapping[str, object]", name: str) -> "str | None":
     value = fields.get(name)
     if not isinstance(value, str) or not value or len(value) > TEXT_SIZE_MAX:
         return None
-    return value.encode("utf-8", "replace").decode("utf-8")
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def int_of(fields: "Mapping[str, object]", name: str) -> "int | None":
@@ -298,11 +299,7 @@ def is_global(tool_use_id: str) -> bool:
     That is one of 5 characters or more with both letters and digits, or of 12 or more with digits, or with
     both small and capital letters.
     """
-    size = len(tool_use_id)
-    start = size
-    while start and tool_use_id[start - 1].isascii() and tool_use_id[start - 1].isalnum():
-        start -= 1
-    word = tool_use_id[start:]
+    word = tool_use_id[len(tool_use_id.rstrip(_ALNUM)) :]
     if word.isalpha():
         return len(word) >= _LONG_SIZE_MIN and not (word.islower() or word.isupper())
     return len(word) >= (_LONG_SIZE_MIN if word.isdigit() else _RANDOM_SIZE_MIN)

@@ -271,7 +271,7 @@ class Draft:
         if self.is_taken is None or self.is_copy or self.session is None or self.session in message_id:
             return message_id
         if message_id not in self._answers:
-            asked = Fact({"event_type": "llm", **self.of_line, **columns()}, self._sessions(),
+            asked = Fact(lambda: {"event_type": "llm", **self.of_line, **columns()}, self._sessions(),
                          message_id=message_id, grows=grows)  # fmt: skip
             is_taken = self.is_taken(asked)
             self._answers[message_id] = f"{self.session}:{message_id}" if is_taken else message_id
@@ -312,7 +312,8 @@ class Draft:
             return self._taken.get(key, False)
         if key not in self._taken:
             call: Event = {"event_type": event_type, **self.of_line, "payload": {"args": args}}
-            self._taken[key] = self.is_taken(Fact(call, self._sessions(), tool_call=key, called_at=called_at))
+            asked = Fact(lambda: call, self._sessions(), tool_call=key, called_at=called_at)
+            self._taken[key] = self.is_taken(asked)
         return self._taken[key]
 
     def _is_reused(self, event: Event, parts: "list[str]") -> bool:
@@ -322,7 +323,7 @@ class Draft:
             return event_id in self._apart
         if tuple(parts[1:]) in self._taken or not {self.session, *sessions}.isdisjoint(parts):
             return False
-        if not self.is_taken(Fact(event, sessions)):
+        if not self.is_taken(Fact(lambda: event, sessions)):
             return False
         self._apart.add(event_id)
         return True
@@ -339,7 +340,7 @@ class Draft:
             "payload": payload,
         }
         event["event_id"] = event_id_of(self.agent, "turn", key, "start")
-        return self.is_taken(Fact(event, (self._sessions()[0],)))
+        return self.is_taken(Fact(lambda: event, (self._sessions()[0],)))
 
     def is_of_another(self, tool_use_id: str) -> bool:
         """Whether a call of another session has this id, so that it does not name an action of this one."""

@@ -1,5 +1,6 @@
 """A fact as a reader of transcripts met it, and what its payload says. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +18,21 @@ def words_in(payload: "dict[str, Any]") -> object:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact as a reader met it: the event with its payload, or the columns of a model call.
+    """A fact as a reader met it. `event_of` gives the event with its payload, or the columns of a model call:
+    they are seldom asked for.
 
     `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
     after the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
     answer.
     """
 
-    event: Event
+    event_of: "Callable[[], Event]"
     sessions: "tuple[str, ...]"
     tool_call: "tuple[str, ...] | None" = None
     called_at: object = None
     message_id: str | None = None
     grows: bool = False  # the line is not the last of its answer
+
+    @property
+    def event(self) -> Event:
+        return self.event_of()

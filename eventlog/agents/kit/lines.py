@@ -27,6 +27,7 @@ DEPTH_MAX = 150
 BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 20
 _HEAD_LINES = 20
+_HEADS_BYTES_MAX = 16 << 20
 _ZSTD_SUFFIX = ".zst"
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -149,6 +150,7 @@ class FileSource:
                 if _digest_of_first(file, imported.size) == imported.digest:
                     imported_size = imported.size
         mark.hasher = blake3()
+        parsed = _heads.take(path)
         with opened(path) as file:
             offset = 0
             for data, piece in _split(file, path):
@@ -157,7 +159,9 @@ class FileSource:
                     yield from self._document(part, document, imported_size)
                     return
                 known = offset < imported_size
-                record = parse(data) if piece is None else None
+                record = None
+                if piece is None:
+                    record = parsed.pop(data) if parsed and data in parsed else parse(data)
                 is_odd = record is None and bool(data.strip())
                 if record is not None or is_odd:
                     yield Line(part, mark.lines + 1, offset, data, record, known, piece)
@@ -243,12 +247,19 @@ def _parse_odd(data: bytes) -> Any:
 def head_of(path: str) -> "list[dict[str, Any]]":
     """The JSON objects with which a file begins: its whole lines in the first part, or the one it is.
 
+    They are not to be changed: those of lines are kept for the next question, and until the lines are read.
     Raises: as `opened`, and EventLogError when nothing in it begins as a JSON object does.
     """
     with opened(path) as file:
+        stamp = _stamp_of(file)
+        if (known := _heads.get(path, stamp)) is not None:
+            return known
         head = _read_line(file, path).removeprefix(BOM)
-    lines = head.split(b"\n")
-    records = [record for line in lines[:_HEAD_LINES] if line.strip() and (record := parse(line))]
+    lines = head.split(b"\n", _HEAD_LINES)
+    by_line = {line: record for line in lines[:_HEAD_LINES] if line.strip() and (record := parse(line))}
+    records = [by_line[line] for line in lines[:_HEAD_LINES] if line in by_line]
+    if records:
+        _heads.put(path, stamp, records, {line + b"\n": record for line, record in by_line.items()})
     if not records and head.lstrip()[:1] == b"{":
         document = read_document(path)
         records = [] if document is None else [document[1]]
@@ -257,6 +268,52 @@ def head_of(path: str) -> "list[dict[str, Any]]":
     if not records and head.strip() and (head.lstrip()[:1] != b"{" or head[1:2] == b"\0"):
         raise EventLogError(f"{path} holds no lines of JSON{_what(head)}, so it is no transcript")
     return records
+
+
+def _stamp_of(file: IO[bytes]) -> "tuple[int, ...] | None":
+    """What changes whenever a file does; None where only its decompressed bytes can be read."""
+    if not isinstance(file, io.FileIO):
+        return None
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class _Heads:
+    """The heads of files that were parsed and whose lines were not read since; the latest of them.
+
+    A source's head is asked for when it is searched, sorted and checked, and its lines come last.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[str, tuple[object, list[dict[str, Any]], dict[bytes, dict[str, Any]]]] = {}
+        self._bytes = 0
+
+    def get(self, path: str, stamp: object) -> "list[dict[str, Any]] | None":
+        """The objects of an unchanged file."""
+        head = self._heads.get(path)
+        return head[1] if head is not None and stamp is not None and head[0] == stamp else None
+
+    def put(
+        self,
+        path: str,
+        stamp: object,
+        records: "list[dict[str, Any]]",
+        by_line: "dict[bytes, dict[str, Any]]",
+    ) -> None:
+        self.take(path)
+        self._heads[path] = stamp, records, by_line
+        self._bytes += sum(map(len, by_line))
+        while self._bytes > _HEADS_BYTES_MAX:
+            self.take(next(iter(self._heads)))
+
+    def take(self, path: str) -> "dict[bytes, dict[str, Any]]":
+        """The parsed lines of a file, by their bytes, to be used once."""
+        _, _, by_line = self._heads.pop(path, (None, None, {}))
+        self._bytes -= sum(map(len, by_line))
+        return by_line
+
+
+_heads = _Heads()
 
 
 def _what(head: bytes) -> str:

@@ -113,6 +113,7 @@ class AgentSpec(FrozenRecord):
     title: str
     verb: str | None = None  # after `locus import` and `locus mcp --agent`, where it is not `name`
     program: str | None = None
+    resume: "tuple[str, ...]" = ()  # goes on with a conversation; the agent's id of it follows
     home: HomeSpec | None = None
     folder: str = ""  # in a project
     hooks: HookSpec | None = None

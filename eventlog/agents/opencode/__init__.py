@@ -21,6 +21,7 @@ SPEC = AgentSpec(
     name="opencode",
     title="OpenCode",
     program="opencode",
+    resume=("opencode", "--session"),
     home=HomeSpec(variable="XDG_CONFIG_HOME", default=".config", folder="opencode"),
     folder=".opencode",
     hooks=HookSpec(

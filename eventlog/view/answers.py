@@ -1,0 +1,115 @@
+"""The answers of the viewer: a path and its parameters to one JSON value (docs/view.md). No HTTP.
+
+`answer` is the only door to data: the server calls it for each request, and a page that is written to a file
+holds what it gave. It writes nothing. One thread, that of the stores.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.base.errors import (
+    Ambiguous,
+    Conflict,
+    EventLogError,
+    InvalidEvent,
+    NotFound,
+    QueryError,
+    Refused,
+)
+from eventlog.view import changes, contents, counted, finding, pages, sessions, spines, versions
+from eventlog.view.parameters import Parameters
+from eventlog.view.stores import ViewedStore, ViewedStores
+
+VERSION = 1
+_CONTENT = "/api/content/"
+
+Answer = dict[str, Any]
+Answering = Callable[[ViewedStore, Parameters], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a path is answered. `is_long`: it may take long, and must not hold up the pages."""
+
+    answering: Answering
+    parameters: tuple[str, ...] = ()
+    is_long: bool = False
+
+
+_OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
+
+ROUTES: dict[str, Route] = {
+    "/api/sessions": Route(
+        sessions.answer,
+        ("session", "agent", "model", "branch", "person", "state", "day", "q", "limit", "before"),
+    ),
+    "/api/spine": Route(spines.spine, ("session",)),
+    "/api/page": Route(pages.page, ("turn",)),
+    "/api/event": Route(pages.event, ("id",)),
+    "/api/compare": Route(changes.compare, ("a", "b"), is_long=True),
+    "/api/change": Route(changes.change, ("a", "b", "path")),
+    "/api/tree": Route(versions.tree, ("moment",), is_long=True),
+    "/api/blame": Route(versions.blamed, ("moment", "path"), is_long=True),
+    "/api/history": Route(versions.history, ("path",), is_long=True),
+    "/api/search": Route(finding.search, ("q", "limit"), is_long=True),
+    "/api/errors": Route(finding.errors, ("session", "open"), is_long=True),
+    "/api/decisions": Route(finding.decisions, ("session",), is_long=True),
+    "/api/sql": Route(finding.sql, ("q",), is_long=True),
+    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
+}
+_OF_CONTENT = Route(
+    lambda viewed, parameters: contents.answer(viewed, parameters), ("hash", "path", "colour")
+)
+
+
+def is_long(path: str) -> bool:
+    """Whether the answer may take long."""
+    route = ROUTES.get(path)
+    return route is not None and route.is_long
+
+
+def answer(stores: ViewedStores, path: str, parameters: Mapping[str, str]) -> Answer:
+    """The answer to `path`, such as /api/spine, with its parameters as text.
+
+    Raises: EventLogError; `problem` is the answer that says so.
+    """
+    if path == "/api/stores":
+        Parameters(parameters, ())
+        return {"v": VERSION, **sessions.stores(stores)}
+    route, given = ROUTES.get(path), dict(parameters)
+    if route is None and path.startswith(_CONTENT):
+        route, given["hash"] = _OF_CONTENT, path[len(_CONTENT) :]
+    if route is None:
+        raise NotFound(f"there is no answer {path[:80]}")
+    viewed = stores.named(given.pop("store", None))
+    return {"v": VERSION, **route.answering(viewed, Parameters(given, route.parameters))}
+
+
+def problem(error: Exception) -> tuple[int, Answer]:
+    """The status and the answer of an error."""
+    if isinstance(error, EventLogError):
+        what = str(error)
+    else:
+        what = f"this is a bug in Locus: {type(error).__name__}: {error}"
+    return _status(error), {"v": VERSION, "error": {"what": what, "next": _next_step(error)}}
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, (Ambiguous, Conflict)):
+        return 409
+    if isinstance(error, NotFound):
+        return 404
+    if isinstance(error, Refused):
+        return 413
+    if isinstance(error, (InvalidEvent, QueryError)):
+        return 400
+    return 500
+
+
+def _next_step(error: Exception) -> str | None:
+    if isinstance(error, Ambiguous):
+        return "Give more of the name."
+    if _status(error) == 500:
+        return "Run `locus store verify`, which checks everything that is stored."
+    return None

@@ -1,0 +1,172 @@
+"""The answers `stores` and `sessions`: what there is to see, and what is being done now."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from datetime import datetime, tzinfo
+from typing import Any
+
+from eventlog import agents
+from eventlog.base.display import microseconds
+from eventlog.memory import who
+from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST
+from eventlog.reports import zones
+from eventlog.view.parameters import Parameters
+from eventlog.view.stores import ViewedStore, ViewedStores
+
+LIMIT, LIMIT_MAX = 100, 1_000
+_CHOSEN_BY = ("agent", "model", "branch", "person", "state", "day")
+# All offsets of zones in use are whole quarters of an hour, so a day is known from the quarters of events.
+_QUARTER_US = 900_000_000
+
+_SESSIONS = f"""
+    select session_id, title, agent, agent_session_id, person, status, started_at, ended_at, last_at,
+        turn_count, tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
+    from sessions order by {SESSIONS_NEWEST_FIRST}"""
+_OF_TURNS = "select session_id, models, branch, user_request from turns order by session_id, turn"
+_QUARTERS = f"""
+    select session_id, list(distinct epoch_us({HAPPENED_AT}) // {_QUARTER_US}) from events
+    where session_id is not null and {HAPPENED_AT} is not null group by session_id"""
+
+Row = dict[str, Any]
+
+
+def stores(viewed_stores: ViewedStores) -> dict[str, Any]:
+    listed = [
+        {
+            "name": viewed.name,
+            "project": viewed.store.project_name,
+            "repo_hash": viewed.store.repo_hash,
+            "path": viewed.store.layout.root,
+        }
+        for viewed in viewed_stores.by_name.values()
+    ]
+    return {"stores": listed, "zone": str(zones.named("local"))}
+
+
+def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+    rows = viewed.remembered("sessions", lambda: _rows(viewed))
+    limit = parameters.number("limit", LIMIT, LIMIT_MAX)
+    chosen = [row for row in rows if _is_chosen(row, parameters)]
+    before = parameters.text("before")
+    first = next((n + 1 for n, row in enumerate(chosen) if row["session_id"] == before), 0)
+    shown = chosen[first : first + limit]
+    return {
+        "sessions": [{name: row[name] for name in row if not name.startswith("_")} for row in shown],
+        "more": first + limit < len(chosen),
+        "choices": {name: _choices(rows, name) for name in _CHOSEN_BY},
+    }
+
+
+def _is_chosen(row: Row, parameters: Parameters) -> bool:
+    if parameters.text("session") not in (None, row["session_id"]):
+        return False
+    for name in _CHOSEN_BY:
+        wanted = parameters.text(name)
+        if wanted is not None and wanted not in _values(row, name):
+            return False
+    words = (parameters.text("q") or "").casefold().split()
+    return all(word in row["_words"] for word in words)
+
+
+def _values(row: Row, name: str) -> list[str]:
+    """What a session counts as under a filter."""
+    if name == "state":
+        return ["active" if row["active"] else row["status"] or "unknown"]
+    value = row[{"model": "models", "day": "days"}.get(name, name)]
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _choices(rows: Iterable[Row], name: str) -> list[str]:
+    found = {value for row in rows for value in _values(row, name)}
+    return sorted(found, reverse=name == "day")
+
+
+def _rows(viewed: ViewedStore) -> list[Row]:
+    query, zone = viewed.store.query, zones.named("local")
+    result = query(_SESSIONS, [])
+    models, branches, requests = _of_turns(query(_OF_TURNS, []).rows)
+    quarters = dict(query(_QUARTERS, []).rows)
+    doing = _doing(viewed)
+    return [
+        _row(dict(zip(result.columns, row, strict=True)), models, branches, requests, quarters, doing, zone)
+        for row in result.rows
+    ]
+
+
+def _of_turns(
+    rows: Iterable[tuple[Any, ...]],
+) -> tuple[dict[str, list[str]], dict[str, str], dict[str, str]]:
+    """Of each session its models, its last branch, and the words of its first request."""
+    models: dict[str, set[str]] = {}
+    branches: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    for session, names, branch, request in rows:
+        models.setdefault(session, set()).update(names or ())
+        if branch is not None:
+            branches[session] = branch
+        if request:
+            requests.setdefault(session, request)
+    return {session: sorted(names) for session, names in models.items()}, branches, requests
+
+
+def _row(
+    row: Row,
+    models: Mapping[str, list[str]],
+    branches: Mapping[str, str],
+    requests: Mapping[str, str],
+    quarters: Mapping[str, list[int]],
+    doing: Mapping[str, str],
+    zone: tzinfo,
+) -> Row:
+    session, cost = row["session_id"], row["cost_usd"]
+    title = row["title"] or row["focus"] or _first_line(requests.get(session))
+    return {
+        "session_id": session,
+        "title": title,
+        "agent": row["agent"],
+        "models": models.get(session, []),
+        "person": row["person"],
+        "branch": branches.get(session),
+        "status": row["status"],
+        "active": session in doing,
+        "doing": doing.get(session) or None,
+        "started_at": microseconds(row["started_at"]),
+        "ended_at": microseconds(row["ended_at"]),
+        "last_at": microseconds(row["last_at"]),
+        "days": _days(quarters.get(session, []), zone),
+        "turns": row["turn_count"],
+        "tool_calls": row["tool_calls"],
+        "errors": row["errors"],
+        "prompt_tokens": row["prompt_tokens"],
+        "completion_tokens": row["completion_tokens"],
+        "cost_usd": None if cost is None else float(cost),
+        "resume": resume(row["agent"], row["agent_session_id"]),
+        "_words": " ".join(filter(None, (title, requests.get(session), session))).casefold(),
+    }
+
+
+def _first_line(text: str | None) -> str | None:
+    return (text or "").strip().partition("\n")[0] or None
+
+
+def _days(quarters: Iterable[int], zone: tzinfo) -> list[str]:
+    """The days on which something happened, by the clock of this machine."""
+    seconds = (quarter * _QUARTER_US / 1e6 for quarter in quarters)
+    return sorted({datetime.fromtimestamp(second, zone).date().isoformat() for second in seconds})
+
+
+def resume(agent: str | None, agent_session_id: str | None) -> str | None:
+    """The command that resumes an agent's conversation; None where the agent has none."""
+    spec = agents.spec_of(agent) if agent else None
+    words = spec.resume if spec is not None else ()
+    return shlex.join((*words, agent_session_id)) if words and agent_session_id else None
+
+
+def _doing(viewed: ViewedStore) -> dict[str, str]:
+    """Of each session at work what it did last; empty where that is not known."""
+    doing = {}
+    for worker in who.who(viewed.store):
+        last = next(iter(worker.touches), None)
+        focus = worker.intent.focus if worker.intent.declared else ""
+        doing[worker.intent.session_id] = f"{last.how} {last.path}" if last is not None else focus
+    return doing

@@ -1,0 +1,147 @@
+"""The answer `spine`: every path and content once, and the stops as numbers of these."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eventlog.base.display import microseconds
+from eventlog.base.paths import path_text
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import SIZE_UNKNOWN, SKIPPED, TreeEntry, plain_kind
+from eventlog.query.lookup import TurnRef, turns_where
+from eventlog.replay.leaf_changes import LeafChange
+from eventlog.replay.spine import Spine
+from eventlog.undo.plan import operations_of
+from eventlog.view.parameters import Parameters
+from eventlog.view.stores import ViewedStore
+
+LETTERS = {"add": "A", "edit": "M", "mode": "M", "delete": "D", "rename": "R", "type": "T"}
+
+_TURNS = (
+    "select session_id, turn, title, agent, person, commit, started_at, completed_at, tokens_used, cost_usd, "
+    "tool_calls, errors from turns"
+)
+
+_NO_FILES = "files are not part of this page"
+
+TurnKey = tuple[str, int]
+
+
+def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+    found = viewed.store.spine(parameters.text("session"))
+    turns = list(dict.fromkeys(stop.turn for stop in found.stops))
+    numbers = {(turn.session_id, turn.turn): number for number, turn in enumerate(turns)}
+    tables = _Tables(found)
+    changes = [tables.rows(stop.changes) for stop in found.stops]
+    withheld = viewed.withheld() if found.stops else frozenset()
+    return {
+        "session": found.session,
+        "until": found.until,
+        "paths": [path_text(path) for path in tables.paths],
+        "hashes": tables.hashes,
+        "turns": _turns(viewed, turns, found.session),
+        "stops": [
+            {
+                "turn": numbers[stop.turn.session_id, stop.turn.turn],
+                "at": stop.at,
+                "base": stop.base,
+                "files": stop.files,
+                "state": stop.state,
+                "why": stop.why or None,
+                "source": stop.source,
+            }
+            for stop in found.stops
+        ],
+        "changes": changes,
+        "reasons": tables.reasons,
+        "withheld": {
+            str(number): viewed.why_withheld(hash)
+            for number, hash in enumerate(tables.hashes)
+            if hash in withheld
+        },
+        "cut": found.cut,
+    }
+
+
+def of_turns(viewed: ViewedStore, session: str) -> dict[str, Any]:
+    """The same answer without files: the turns of a session alone."""
+    turns = turns_where(viewed.store.query, "where session_id = $1 order by turn", [session])
+    tables: dict[str, Any] = {
+        "paths": [],
+        "hashes": [],
+        "stops": [],
+        "changes": [],
+        "reasons": {},
+        "withheld": {},
+    }
+    listed = _turns(viewed, turns, session)
+    return {"session": session, "until": viewed.position(), "turns": listed, **tables, "cut": _NO_FILES}
+
+
+class _Tables:
+    """The paths and contents of a spine, each with its number."""
+
+    def __init__(self, found: Spine) -> None:
+        changes = [change for stop in found.stops for change in stop.changes]
+        named = {change.path for change in changes} | {c.old_path for c in changes if c.old_path is not None}
+        self.paths = sorted(named)
+        self._number_of_path = {path: number for number, path in enumerate(self.paths)}
+        self._number_of_id: dict[bytes, int] = {}
+        self.reasons: dict[str, str] = {}
+
+    @property
+    def hashes(self) -> list[str]:
+        return [to_text(id) for id in self._number_of_id]
+
+    def rows(self, changes: Iterable[LeafChange]) -> list[list[Any]]:
+        return [self._row(change) for change in changes]
+
+    def _row(self, change: LeafChange) -> list[Any]:
+        path, old = self._number_of_path[change.path], change.old_path
+        if change.reason is not None:
+            self.reasons[str(path)] = change.reason
+        return [
+            path,
+            *self._content(change.entry),
+            LETTERS[change.operation],
+            None if old is None else self._number_of_path[old],
+        ]
+
+    def _content(self, entry: TreeEntry | None) -> tuple[int | None, int | None, str | None]:
+        """(number of the hash, size, kind) of what stands at a path."""
+        if entry is None:
+            return None, None, None
+        size = None if entry.size == SIZE_UNKNOWN else entry.size
+        kind = plain_kind(entry.kind).decode()
+        if entry.kind == SKIPPED or kind == "d":
+            return None, None if kind == "d" else size, kind
+        return self._number_of_id.setdefault(entry.id, len(self._number_of_id)), size, kind
+
+
+def _turns(viewed: ViewedStore, turns: Sequence[TurnRef], session: str | None) -> list[dict[str, Any]]:
+    where, parameters = ("", []) if session is None else (" where session_id = $1", [session])
+    rows = {(row[0], row[1]): row for row in viewed.store.query(_TURNS + where, parameters).rows}
+    undone = operations_of(viewed.store)
+    listed = []
+    for ref in turns:
+        _, _, title, agent, person, commit, started, ended, tokens, cost, calls, errors = rows[
+            ref.session_id, ref.turn
+        ]
+        undo = undone.undo_of_turn(ref.context_id)
+        listed.append(
+            {
+                "name": ref.name,
+                "session_id": ref.session_id,
+                "title": title,
+                "agent": agent,
+                "person": person,
+                "commit": commit,
+                "started_at": microseconds(started),
+                "ended_at": microseconds(ended),
+                "tokens": tokens,
+                "cost_usd": None if cost is None else float(cost),
+                "tool_calls": calls,
+                "errors": errors,
+                "undone_at": None if undo is None else undo.recorded_at,
+            }
+        )
+    return listed

@@ -1,0 +1,168 @@
+"""For everyone: no violation that axe knows, all widths, keyboard alone, calm motion, and zoom."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.addresses import NAMES, addresses
+from tests.browser.samples import Sample
+from tests.browser.viewing import Reader
+
+Reading = Callable[..., Reader]
+# Standards that axe tests, up to WCAG 2.2 AA.
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+# Of a page in the dark only the colours differ.
+VIEWS: "tuple[tuple[str, int, str, Any], ...]" = (
+    ("light", 1440, "light", {"runOnly": STANDARDS}),
+    ("dark", 1440, "dark", {"runOnly": {"type": "rule", "values": ["color-contrast"]}}),
+    ("phone", 390, "light", {"runOnly": STANDARDS}),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axe_finds_no_violation(reading: Reading, sample: Sample, name: str) -> None:
+    """On each page, light, dark and on a phone. axe comes in after the page ran under its own policy."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    # Only a script of the driver is let in: axe, which the policy of the page keeps out.
+    reader = reading(sample.work, calm=False)
+    session = reader.page.context.new_cdp_session(reader.page)
+    session.send("Page.setBypassCSP", {"enabled": True})
+    reader.open(addresses(sample)[name])
+    violations = {}
+    for view, width, scheme, options in VIEWS:
+        reader.page.set_viewport_size({"width": width, "height": 900})
+        reader.page.emulate_media(color_scheme=scheme)
+        found = Axe().run(reader.page, options=options).response["violations"]
+        if found:
+            violations[view] = [(rule["id"], [node["html"][:150] for node in rule["nodes"][:2]]) for rule in found]
+
+    assert violations == {}
+
+
+def test_nothing_is_wider_than_the_screen(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work)
+    wide = {}
+    for name, path in addresses(sample).items():
+        reader.open(path)
+        for width in (320, 390, 768, 1440):
+            reader.page.set_viewport_size({"width": width, "height": 800})
+            sizes = reader.page.evaluate(_SIZES)
+            if sizes[0] > sizes[1]:
+                wide[name, width] = sizes
+
+    assert wide == {}
+
+
+_SIZES = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+
+
+def test_twice_the_size_is_all_there(reading: Reading, sample: Sample) -> None:
+    """200 % zoom: half the width in pixels of style, twice those of the screen."""
+    reader = reading(sample.work, width=720, height=450, device_scale_factor=2).open(f"/turn/{sample.turns[0]}")
+    sizes = reader.page.evaluate(_SIZES)
+    assert sizes[0] <= sizes[1]
+    for tab, shown in (("files", "[role=tree]"), ("turn", ".prompt"), ("file", ".overview h2")):
+        reader.click(f".tabs [data-tab={tab}]")
+        reader.find(shown).first.scroll_into_view_if_needed()
+        assert reader.find(shown).first.is_visible()
+
+
+def test_a_phone_has_one_column_with_tabs(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work, width=390, height=844, has_touch=True).open(f"/turn/{sample.turns[0]}")
+    for tab, shown, hidden in (("turn", ".prompt", "[role=tree]"), ("files", "[role=tree]", ".prompt")):
+        reader.click(f".tabs [data-tab={tab}]")
+        assert reader.find(shown).is_visible() and not reader.find(hidden).is_visible()
+    for button in reader.find(".step").all():
+        box = button.bounding_box()
+        assert box is not None and min(box["width"], box["height"]) >= 44
+    reader.choose("tea.py")
+    assert reader.find(".filebody").is_visible()
+
+
+def _focused(reader: Reader) -> Any:
+    return reader.page.evaluate(
+        "(() => { const n = document.activeElement; return n === document.body ? '' : "
+        "[n.tagName, n.id, n.getAttribute('aria-label'), n.textContent.slice(0, 40), n.className].join('|') })()"
+    )
+
+
+def test_the_keyboard_alone_reaches_everything(reading: Reading, sample: Sample) -> None:
+    """Each thing that can be used is in the order of Tab, and the focus is always seen."""
+    reader = reading(sample.work).open(f"/turn/{sample.turns[1]}?file=tea.py&mode=change")
+    wanted = reader.page.evaluate(
+        "[...document.querySelectorAll('a[href], button:not(:disabled), input, select, textarea, summary, [tabindex=\"0\"]')]"
+        ".filter((n) => n.checkVisibility() && !n.closest('[role=treeitem]')).length"
+    )
+    seen: dict[str, bool] = {}
+    for _ in range(wanted + 10):
+        reader.page.keyboard.press("Tab")
+        name = _focused(reader)
+        if not name:
+            break
+        seen[name + str(reader.page.evaluate("(() => { const b = document.activeElement.getBoundingClientRect(); return [b.x, b.y].join() })()"))] = (
+            reader.page.evaluate("getComputedStyle(document.activeElement).outlineStyle !== 'none' || document.activeElement.id === 'main'")
+        )
+
+    assert len(seen) >= wanted
+    assert all(seen.values()), [name for name, visible in seen.items() if not visible]
+
+
+def test_the_tree_obeys_the_keys_of_trees(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work).open(f"/turn/{sample.turns[0]}")
+    tree = reader.find("[role=tree]")
+    tree.focus()
+
+    def active() -> str:
+        node = reader.find(f"#{tree.get_attribute('aria-activedescendant')}")
+        assert node.get_attribute("aria-selected") == "true"
+        return (node.get_attribute("title") or node.inner_text()).strip("▾▸ ●\n")
+
+    reader.press("Home")
+    assert active() == "src"
+    if reader.find(f"#{tree.get_attribute('aria-activedescendant')}").get_attribute("aria-expanded") == "true":
+        reader.press("ArrowLeft")
+    before = reader.find("[role=treeitem]").count()
+    reader.press("ArrowRight")
+    assert reader.find("[role=treeitem]").count() == before + 1
+    reader.press("ArrowRight")
+    assert active() == "src/app.py"
+    reader.press("Enter")
+    assert "src/app.py" in reader.text(".filehead .path")
+    tree.focus()
+    reader.press("ArrowLeft")
+    assert active() == "src"
+    reader.press("End")
+    assert active() == sorted(reader.files())[-1]
+    item = reader.find("[role=treeitem]").last
+    assert item.get_attribute("aria-level") == "1"
+    assert item.get_attribute("aria-posinset") == item.get_attribute("aria-setsize")
+
+
+def test_who_wants_no_motion_sees_none(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work, reduced_motion="reduce").open(f"/turn/{sample.turns[0]}")
+    moving = reader.page.evaluate(
+        "[...document.querySelectorAll('*')].filter((n) => { const s = getComputedStyle(n); "
+        "return parseFloat(s.transitionDuration) || s.animationName !== 'none' || s.scrollBehavior === 'smooth' }).length"
+    )
+    assert moving == 0
+
+
+def test_light_and_dark_follow_the_system_and_the_choice(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work, color_scheme="dark").open("/")
+    back = "getComputedStyle(document.body).backgroundColor"
+    dark = reader.page.evaluate(back)
+    reader.click("text=Theme").click("text=Theme")
+    light = reader.page.evaluate(back)
+    assert (dark, light) == ("rgb(20, 23, 27)", "rgb(245, 246, 248)")
+    reader.open("/")
+    assert reader.page.evaluate(back) == light
+
+
+def test_every_page_has_a_name_of_its_own(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work)
+    titles = {name: reader.open(path).page.title() for name, path in addresses(sample).items()}
+    assert set(titles) == set(NAMES)
+    assert all(title.endswith("Locus") and len(title) > 5 for title in titles.values()), titles
+    assert titles["search"] != titles["cost"] != titles["sessions"]

@@ -1,0 +1,67 @@
+"""Live: what a hook records appears without a reload, and moves nobody who stands elsewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.samples import Sample, copied
+from tests.browser.viewing import Reader
+from tests.cli.hook_support import Agent
+
+Reading = Callable[..., Reader]
+
+
+@pytest.fixture
+def live(sample: Sample, tmp_path: Path) -> "tuple[Sample, Agent]":
+    """A project in which an agent is at work, with one turn of its session."""
+    mine = copied(sample, tmp_path)
+    agent = Agent(mine.work)
+    agent.start()
+    agent.prompt("Begin live")
+    agent.write("live.txt", "one\n")
+    agent.stop("Done.")
+    return mine.note_turns(), agent
+
+
+def _turn(agent: Agent, prompt: str, text: str) -> None:
+    agent.prompt(prompt)
+    agent.write("live.txt", text)
+    agent.stop("Done.")
+
+
+def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+    sample, agent = live
+    reader = reading(sample.work).open(f"/s/{sample.session}")
+    assert reader.text("h1") == "Begin live"
+    _turn(agent, "Go on live", "two\n")
+    expect(reader.find("h1")).to_have_text("Go on live")
+    expect(reader.find(".facts")).to_contain_text("2 / 2")
+    expect(reader.find(".words")).to_have_text("Done.")
+    assert reader.find("#slider").get_attribute("max") == "1"
+    assert not any("/turn/" in url for url in reader.requested[1:]), "it was loaded again"
+
+
+def test_who_stands_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+    sample, agent = live
+    _turn(agent, "Second live", "two\n")
+    reader = reading(sample.work).open(f"/s/{sample.session}").press("k")
+    reader.choose("live.txt").mode("text")
+    address = reader.address()
+    for number in range(3):
+        _turn(agent, f"More live {number}", f"{number}\n")
+    expect(reader.find(".news")).to_have_text("3 new turns")
+    assert (reader.text("h1"), reader.file_text(), reader.address()) == ("Begin live", "one", address)
+    reader.click(".news")
+    assert reader.text("h1") == "More live 2" and not reader.find(".news").is_visible()
+
+
+def test_a_session_at_work_is_on_top_with_what_it_does(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+    sample, agent = live
+    reader = reading(sample.work).open("/")
+    assert reader.find("article").first.get_attribute("data-session") == sample.session
+    assert "At work now" in reader.text(".sessions")
+    agent.prompt("Work on")
+    agent.write("seen.txt", "x\n")
+    expect(reader.find("article").first).to_contain_text("seen.txt")

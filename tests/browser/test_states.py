@@ -1,0 +1,146 @@
+"""What is not there says why: no tree, no turns, withheld, erased, damaged, not certain; and times."""
+
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.browser.samples import Sample, copied
+from tests.browser.viewing import Reader
+from tests.cli.support import locus_process
+
+Reading = Callable[..., Reader]
+
+
+def test_a_withheld_content_is_in_the_tree_and_says_why(reading: Reading, sample: Sample) -> None:
+    reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")
+    assert "withheld" in reader.text('[role=treeitem][title=".env"]')
+    reader.choose(".env").mode("text")
+    assert reader.text(".filebody").startswith("Withheld: ")
+    assert "of-nobody" not in reader.page.content()
+    reader.mode("change")
+    assert "of-nobody" not in reader.page.content()
+
+
+def test_an_erased_content_says_so(reading: Reading, sample: Sample, tmp_path: Path) -> None:
+    mine = copied(sample, tmp_path)
+    mine.locus("store", "seal")
+    done = locus_process("store", "erase", "--path", "notes.txt", "--reason", "a test", "--yes", cwd=mine.work)
+    assert done.code in (0, 4), done.err
+    reader = reading(mine.work, calm=False).open(f"/turn/{mine.turns[-1]}?file=notes.txt")
+    assert "rased" in reader.text(".filebody") and "by a person" not in reader.page.content()
+
+
+def test_a_damaged_content_says_so(reading: Reading, sample: Sample, tmp_path: Path) -> None:
+    mine = copied(sample, tmp_path)
+    packs = [path for path in (mine.work / ".locus").rglob("*.evp")]
+    assert packs
+    for path in packs:
+        data = bytearray(path.read_bytes())
+        for place in range(40, len(data), 16):
+            data[place] ^= 0x55
+        path.chmod(0o600)
+        path.write_bytes(data)
+    reader = reading(mine.work, calm=False).open(f"/turn/{mine.turns[-1]}?file=notes.txt")
+    shown = reader.text("main").lower()
+    assert "damage" in shown or "corrupt" in shown or "verif" in shown, shown[:400]
+
+
+def test_a_store_without_turns_says_how_to_begin(reading: Reading, tmp_path: Path) -> None:
+    work = tmp_path / "empty"
+    work.mkdir()
+    assert locus_process("init", cwd=work).code == 0
+    reader = reading(work).open("/")
+    assert "locus hooks install" in reader.text("main")
+    assert "No turn is recorded yet" in reader.open("/repo").text("main")
+
+
+def _line(number: int, at: datetime.datetime, **fields: object) -> str:
+    base = {
+        "sessionId": "7f1d0000-0000-4000-8000-00000000abcd", "timestamp": at.isoformat().replace("+00:00", "Z"), "cwd": "/nowhere/tea",
+        "uuid": f"7f1d0000-0000-4000-8000-{number:012d}", "parentUuid": f"7f1d0000-0000-4000-8000-{number - 1:012d}" if number else None,
+        "version": "2.1.0", "isSidechain": False, "userType": "external", "gitBranch": "main",
+    }  # fmt: skip
+    return json.dumps({**base, **fields})
+
+
+@pytest.fixture(scope="session")
+def transcript(places: Path) -> Sample:
+    """A transcript without trees: one session that runs over midnight, in UTC and in Berlin."""
+    work = places / "night"
+    work.mkdir()
+    assert locus_process("init", cwd=work).code == 0
+    night = datetime.datetime(2026, 3, 10, 22, 30, tzinfo=datetime.timezone.utc)
+    minute = datetime.timedelta(minutes=1)
+    lines = [
+        _line(0, night, type="user", message={"role": "user", "content": "Work late"}),
+        _line(1, night + minute, type="assistant", message={"id": "msg_n1", "role": "assistant", "model": "claude-opus-4", "content": [{"type": "text", "text": "I do."}], "usage": {"input_tokens": 10, "output_tokens": 5}}),
+        _line(2, night + 150 * minute, type="user", message={"role": "user", "content": "Still there?"}),
+        _line(3, night + 151 * minute, type="assistant", message={"id": "msg_n2", "role": "assistant", "model": "claude-opus-4", "content": [{"type": "text", "text": "Yes."}], "usage": {"input_tokens": 10, "output_tokens": 5}}),
+    ]  # fmt: skip
+    file = places / "night.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    done = locus_process("import", "claude-code", str(file), cwd=work)
+    assert done.code in (0, 4), done.err
+    return Sample(work).note_turns()
+
+
+def test_a_turn_without_a_tree_is_grey_and_says_why(reading: Reading, transcript: Sample) -> None:
+    reader = reading(transcript.work).open(f"/s/{transcript.session}")
+    assert "no tree" in reader.text("main").lower()
+    assert reader.find(".files.grey").count() == 1
+    assert reader.text(".prompt") == "Still there?"
+
+
+def test_times_are_local_with_their_zone_and_utc_on_demand(reading: Reading, transcript: Sample) -> None:
+    reader = reading(transcript.work).open(f"/turn/{transcript.turns[0]}")
+    local = reader.text(".facts time")
+    assert local.startswith("10 Mar") and "23:30" in local and not local.endswith("UTC")
+    reader.press("u")
+    assert reader.text(".facts time").endswith("22:30 UTC")
+    assert "23:30" in str(reader.find(".facts time").get_attribute("title"))
+    reader.open(f"/turn/{transcript.turns[0]}")
+    assert reader.text(".facts time").endswith("22:30 UTC")  # it is remembered
+
+
+def test_a_session_over_midnight_is_in_both_days(reading: Reading, transcript: Sample) -> None:
+    reader = reading(transcript.work)
+    for day, sessions in (("2026-03-10", 1), ("2026-03-11", 1), ("2026-03-12", 0)):
+        reader.open(f"/?day={day}")
+        assert reader.find("article").count() == sessions, day
+
+
+def test_a_moment_that_is_not_exact_says_so(reading: Reading, sample: Sample, tmp_path: Path) -> None:
+    """A turn without an end: its files are as of the last capture."""
+    from tests.cli.hook_support import Agent
+
+    mine = copied(sample, tmp_path)
+    agent = Agent(mine.work)
+    agent.start()
+    agent.prompt("Never ends")
+    agent.write("half.txt", "x\n")
+    mine.note_turns()
+    reader = reading(mine.work).open(f"/turn/{mine.turns[-1]}")
+    assert reader.text(".doubt").split(":")[0] in ("running", "unfinished")
+
+
+def test_several_stores_are_chosen_from(reading: Reading, sample: Sample, transcript: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--all-stores` addresses begin with the store, and a list leads to the others."""
+    data = tmp_path / "data"
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
+    works = []
+    for name in ("one", "two"):
+        work = tmp_path / name
+        work.mkdir()
+        assert locus_process("init", cwd=work, XDG_DATA_HOME=str(data)).code == 0
+        works.append(work)
+    reader = reading(works[0], options=("--all-stores",)).open("/")
+    assert reader.address().startswith("/store/")
+    choice = reader.find('select[aria-label="Store"]')
+    names = choice.locator("option").all_inner_texts()
+    assert len(names) == 2
+    choice.select_option(index=1)
+    reader.page.wait_for_url("**/store/**")
+    assert reader.ready().find("option:checked").inner_text() == names[1]
