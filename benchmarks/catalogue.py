@@ -6,6 +6,7 @@ from benchmarks import (
     rows_append,
     rows_git,
     rows_hook,
+    rows_hook_size,
     rows_keep,
     rows_lake,
     rows_lake_fold,
@@ -22,6 +23,7 @@ from benchmarks import (
     rows_transcripts,
     rows_tree,
     rows_undo,
+    rows_view_browser,
 )
 from benchmarks.frame import Row
 
@@ -36,6 +38,7 @@ def rows() -> list[Row]:
         rows_start,
         rows_sql,
         rows_hook,
+        rows_hook_size,
         rows_large,
         rows_memory,
         rows_serve,
@@ -47,5 +50,6 @@ def rows() -> list[Row]:
         rows_transcripts,
         rows_keep,
         rows_maintenance,
+        rows_view_browser,
     )
     return [row for module in modules for row in module.rows()]

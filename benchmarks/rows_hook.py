@@ -132,7 +132,7 @@ class Desk:
         self._calls = 0
         self.sent = 0
         self.stored_s = math.nan  # from the first prompt until all contents were stored
-        make_tree(self.root, self._rng, files)
+        self.make(self.root, self._rng, files)
         run([git(), "init", "-q", self.root])
         run([git(), "-C", self.root, "add", "-A"])
         identity = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
@@ -140,6 +140,9 @@ class Desk:
         run([*locus(), "init"], cwd=self.root)
         self._install()
         self.said("UserPromptSubmit", prompt="Look at the parser")
+
+    def make(self, root: str, rng: Random, files: int) -> None:
+        make_tree(root, rng, files)
 
     def _install(self) -> None:
         command = [*locus(), "hooks", "install", "--agent", _AGENT]
@@ -204,6 +207,11 @@ class Desk:
         shutil.rmtree(f"{self.root}/.locus")
         run([*locus(), "init"], cwd=self.root)
         took = self.said("UserPromptSubmit", prompt="Look at the parser")
+        self.wait_until_stored(took)
+        return took
+
+    def wait_until_stored(self, took: float = 0.0) -> None:
+        """Wait until the contents of a call that took so long are stored."""
         start = time.perf_counter()
         live = f"{self.root}/.locus/live"
         while any(name.endswith(".deferred") for name in os.listdir(live)):
@@ -211,7 +219,6 @@ class Desk:
                 raise RuntimeError(f"contents were not stored within {_STORED_S} s")
             time.sleep(0.01)
         self.stored_s = took + time.perf_counter() - start
-        return took
 
     def edit(self) -> float:
         """An edit of a 40 kB file, and the hook call behind it."""

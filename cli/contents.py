@@ -82,7 +82,7 @@ def main(words: "list[str]") -> None:
     from eventlog.base import identity
     from eventlog.base.fs import REAL
     from eventlog.base.layout import Layout
-    from eventlog.hooks import deferred_lists, stored_contents
+    from eventlog.hooks import deferred_lists, stored_contents, unfinished
 
     maintainer.step_back()
     root, *rest = words
@@ -99,6 +99,7 @@ def main(words: "list[str]") -> None:
     if rest:
         os.close(int(rest[2]))  # the next one may wait now
     who = identity.read(REAL, layout)
+    unfinished.finish_all(REAL, layout, who, _note(root))
     stored_contents.store_all(REAL, layout, who, copies=copies, copied=copied, note=_note(root))
 
 

@@ -141,6 +141,7 @@ def main(root: str, program: str = "") -> None:
     from eventlog.search import index as search
     from eventlog.setup import launch
     from eventlog.store import Store
+    from eventlog.worktree import statcache_upkeep
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
@@ -153,6 +154,7 @@ def main(root: str, program: str = "") -> None:
         closing.close_dead_turns(store.fs, store.layout, closing.MAINTENANCE, lambda _: None)
         collection.maintain(store)
         sweep.sweep(store.fs, store.layout)
+        statcache_upkeep.fold_all(store.fs, store.layout, store.identity.store_id)
         erasure.resume(store)
         search.maintain(store)
         _count_lines(store)

@@ -56,6 +56,7 @@ _FIRST = frozenset(
         "acceptance/test_sessions", "agents/test_codex_copies", "cli/test_bad_input",
         "exports/test_one_session", "exports/test_people", "exports/test_send", "log/test_crash_points",
         "mcp/test_server", "mcp/test_tools", "projections/test_joins", "test_faults", "test_golden_stores",
+        "test_pages_run",
     )
 )  # fmt: skip
 # Below tests/: of these files, the tests that are slow all the same.

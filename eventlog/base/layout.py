@@ -26,7 +26,7 @@
       snapshots/idx/<n:020d>.evx                      derived
       snapshots/idx/young                             derived: tables of small packs that no idx covers
       snapshots/gc_generation                         a number
-      snapshots/statcache/<worktree>.evc              derived
+      snapshots/statcache/<worktree>.{evc,evo}        derived: docs/stat-cache.md
       live/<worktree>.{told,running}                  derived: what hooks have reported of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
@@ -146,6 +146,9 @@ class Layout:
     def statcache(self, worktree: str) -> str:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
 
+    def statcache_overlay(self, worktree: str) -> str:
+        return f"{self.root}/{STATCACHE_DIR}/{worktree}.evo"
+
     def lake(self, hash16: str) -> str:
         return f"{self.root}/{INDEX_DIR}/{_LAKE}{hash16}"
 
@@ -258,6 +261,12 @@ def parse_statcache(name: str) -> "str | None":
     """The 32 hex digits in a stat cache's name."""
     stem = name[:-4]
     return stem if name.endswith(".evc") and _is_hex(stem, 32) else None
+
+
+def parse_overlay(name: str) -> "str | None":
+    """The same in the name of a stat cache's overlay."""
+    stem = name[:-4]
+    return stem if name.endswith(".evo") and _is_hex(stem, 32) else None
 
 
 def parse_pack(name: str) -> "str | None":

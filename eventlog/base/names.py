@@ -21,7 +21,7 @@ STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def safe_context_name(text: str) -> str:
-    """ASCII letters, digits, `_` and `-` are kept, the rest becomes `_`; lower case (S0-9)."""
+    """ASCII letters, digits, `_` and `-` are kept, the rest becomes `_`; lower case."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in text).lower()
 
 
@@ -38,7 +38,7 @@ def sanitize_context_id(text: str) -> str:
 
 
 def slugify(text: str, session_id: str) -> str:
-    """The slug of a session from its first message (S1-13).
+    """The slug of a session from its first message.
 
     Kebab-case, at most 30 characters, whole words where they fit, never ending in `-`. A message
     too vague for one (under 4 characters) gives `session-{session_id}`.
@@ -58,12 +58,12 @@ def slugify(text: str, session_id: str) -> str:
 
 
 def session_id_of(agent: str, agent_session_id: str) -> str:
-    """Eight characters of `[0-9a-z]`, the same for the same agent and agent's session (S1-10)."""
+    """Eight characters of `[0-9a-z]`, the same for the same agent and agent's session."""
     return _base36(blake3(b"locus session\0" + _key(agent, agent_session_id)).digest(8))
 
 
 def next_session_id(agent: str, session_id: str) -> str:
-    """The id of the session that continues one after the turn limit: the same for everybody (S1-58)."""
+    """The id of the session that continues one after the turn limit: the same for everybody."""
     return session_id_of(agent, f"after:{session_id}")
 
 
@@ -82,7 +82,7 @@ def event_id_of(agent: str, *key: str) -> str:
 
 
 def turn_id_of(turn: int) -> str:
-    """Three digits with leading zeros, growing past 999 (S1-11)."""
+    """Three digits with leading zeros, growing past 999."""
     return f"{turn:03d}"
 
 
@@ -91,7 +91,7 @@ def sessions_context(repo_hash: str) -> str:
 
 
 def project_context(project_name: str, repo_hash: str) -> str:
-    """The project anchor that the sessions master extends (S1-3, S1-5)."""
+    """The project anchor that the sessions master extends."""
     return f"knowledge:{safe_context_name(project_name)}_{safe_context_name(repo_hash)}"
 
 

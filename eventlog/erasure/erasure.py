@@ -22,6 +22,7 @@ from eventlog.base.layout import (
     STATCACHE_DIR,
     TMP_DIR,
     is_lake,
+    parse_overlay,
     parse_statcache,
 )
 from eventlog.base.locks import MAINTAIN, SEARCH, acquire
@@ -480,7 +481,7 @@ def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_t
         for name in fs.listdir(layout.directory(INDEX_DIR)):
             _unlink(store, layout.index(name))
     for name in fs.listdir(layout.directory(STATCACHE_DIR)):
-        if parse_statcache(name) is not None:
+        if (parse_statcache(name) or parse_overlay(name)) is not None:
             _unlink(store, f"{layout.directory(STATCACHE_DIR)}/{name}")
     _unlink(store, layout.config_twin)
     for name in fs.listdir(layout.directory(LIVE_DIR)):

@@ -10,6 +10,7 @@ import time
 
 from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, object_of
 from eventlog.agents.kit.spec import FrozenRecord
+from eventlog.agents.kit.tools import ANY, EDITS
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
@@ -114,6 +115,7 @@ class DirectoryCapture:
         self._notes = notes
         self._starter = starter
         self._by = by
+        self._taken: "Capture | None" = None
         self._budget_s = BUDGET_S[context.call.moment] * context.patience
         self._deadline = starter.wait_until = context.began_s + self._budget_s
 
@@ -135,8 +137,9 @@ class DirectoryCapture:
                 checkpoint = state.read_checkpoint(layout, key)
                 closing = closing_of(self._context, checkpoint, self._by)
                 result = self._capture(blobs, pack, checkpoint, closing)
+                self._taken = result.capture
                 events = self._writer.moved(events, pack)
-                self._store_later(result.capture)
+                self._store_later(result.capture, checkpoint)
                 files = self._files(result, checkpoint, blobs, pack)
                 pack.flush()
                 ends = self._ends(result, checkpoint)
@@ -151,6 +154,9 @@ class DirectoryCapture:
             if captured is None:
                 raise
             self._context.note(error)
+        finally:
+            if self._taken is not None:
+                self._taken.close()
         assert captured is not None
         return captured
 
@@ -183,6 +189,7 @@ class DirectoryCapture:
             "deadline": self._deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
             "deferral": Deferral(self._context.named()),
+            "scope": self._scope(checkpoint, closing),
         }
         previous, switched = checkpoint.tree, None
         try:
@@ -203,6 +210,28 @@ class DirectoryCapture:
             capture=captured, previous=previous, switched=switched, closing=closing, under_way=under_way
         )
 
+    def _scope(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> "frozenset[bytes] | None":
+        """The paths at which the capture after an edit tool looks; None where it looks at all.
+
+        It looks at all where somebody else may have changed something that is to be told from this edit: a
+        tool that may change anything runs beside it, or ended without a capture, or a turn is closed.
+        """
+        call = self._call
+        if call.moment != TOOL or call.kind != EDITS or closing is not None or call.unheard:
+            return None
+        if checkpoint.keeps is not checkpoint.tree_keeps or call.session in checkpoint.passed:
+            return None
+        if state.is_another_turn(checkpoint, call):
+            return None
+        layout = self._context.layout
+        assert call.session is not None and call.turn is not None
+        if state.has_ended(layout, call.session, call.turn):
+            return None  # the last capture after the end of a turn is that of its end
+        others = state.running(layout, self._directory.key, checkpoint)
+        if any(tool.kind == ANY or tool.late or tool.dead for tool in others if tool.cause != call.cause):
+            return None
+        return frozenset(self._context.named()) or None
+
     def _keeps_ignored(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
         """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""
         wanted = self._context.keeps_ignored
@@ -215,13 +244,19 @@ class DirectoryCapture:
                 checkpoint.keeps = wanted
         return checkpoint.keeps
 
-    def _store_later(self, capture: "Capture") -> None:
-        """Make sure that some process stores the contents that the tree lacks."""
+    def _store_later(self, capture: "Capture", checkpoint: CaptureCheckpoint) -> None:
+        """Make sure that some process stores the contents that the tree lacks, and finishes a first capture
+        for which a hook has too little time."""
         from eventlog.hooks import deferred_lists
 
         layout, root, starter = self._context.layout, self._directory.root, self._starter
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
+            if capture.pending_count and (checkpoint.tree is None or capture.rules_left):
+                from eventlog.hooks import unfinished
+
+                unfinished.note(layout, self._directory.key, root)
+                is_open = True
             if starter.start is None or not is_open:
                 return
             if capture.new_deferred or not deferred_lists.is_being_done(self._context.fs, layout):
@@ -364,7 +399,7 @@ class DirectoryCapture:
             "keep_ignored": result.switched,
             **capture.facts(),
             **(of_turn or {}),
-            "capture": {**facts, **capture.deferred_facts()} or None,
+            "capture": {**facts, **_scope_facts(capture), **capture.deferred_facts()} or None,
         }
         return {
             **event,
@@ -415,6 +450,15 @@ def has_ignored_values(context: "HookContext") -> bool:
     """Whether files with settings are kept that git ignores."""
     directory = context.directory
     return directory is not None and os.path.exists(context.layout.live(f"{directory.key}.kept"))
+
+
+def _scope_facts(capture: "Capture") -> "dict[str, object]":
+    """The paths at which a capture looked, where that was not all of them (docs/certainty.md §1)."""
+    if capture.scoped is None:
+        return {}
+    from eventlog.base.paths import path_text
+
+    return {"scope": [path_text(path) for path in capture.scoped]}
 
 
 def is_of_capture(event: Event) -> bool:

@@ -238,7 +238,7 @@ def close_dead_turns(
     Args: by: DOCTOR or MAINTENANCE; note: receives the errors.
     """
     from eventlog.hooks import record
-    from eventlog.worktree import statcache
+    from eventlog.worktree import statcache_upkeep
 
     closed = 0
     now_s = fs.time_ns() / 1e9
@@ -256,7 +256,7 @@ def close_dead_turns(
             continue
         if directories is None:
             directories = {
-                short(path): os.fsdecode(path) for path in statcache.captured_directories(fs, layout)
+                short(path): os.fsdecode(path) for path in statcache_upkeep.captured_directories(fs, layout)
             }
         if worktree not in directories:
             continue  # its path is unknown

@@ -37,6 +37,7 @@ from eventlog.worktree.capture import probe_of
 from eventlog.worktree.entries import unreadable_text
 from eventlog.worktree.healing import Content
 from eventlog.worktree.kept_ignored import is_kept
+from eventlog.worktree.rows import SKIPPED_COUNT, UNPROVEN, Unusable, pack_stat
 from eventlog.worktree.staging import is_as_listed, open_below
 from eventlog.worktree.tracked_contents import TrackedFiles
 from eventlog.worktree.userfiles import UserFiles
@@ -189,7 +190,7 @@ class _Storing:
             and file_stat.st_ctime_ns < self._now
             and file_stat.st_dev == self._device
         ):
-            self._proofs[row.path] = statcache.pack_stat(file_stat)
+            self._proofs[row.path] = pack_stat(file_stat)
 
     def _blobs(self) -> BlobStore:
         return BlobStore(
@@ -245,7 +246,7 @@ class _Storing:
             data = None
             if error.errno in _UNREADABLE:
                 reason = self._unreadable[row.path] = unreadable_text(error)
-                self._proofs[row.path] = statcache.UNPROVEN
+                self._proofs[row.path] = UNPROVEN
             elif error.errno in _MOVED:
                 reason = _GONE
             else:
@@ -328,15 +329,23 @@ class _Storing:
                 raise Corruption(path, "it cannot be read; the next capture makes it anew")
             return False
         cache, options = loaded
-        healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
-        writer.flush()
-        if healed is None:
-            return SKIPPED not in cache.kinds or sentence not in cache.ids
-        key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
-        statcache.save(fs, layout, key, healed)
+        try:
+            healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
+            writer.flush()
+            if healed is None:
+                return all(
+                    directory.id(row) != sentence for _, directory, row in cache.special(SKIPPED_COUNT)
+                )
+            key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
+            statcache.save(fs, layout, key, healed)
+        except Unusable as error:
+            raise Corruption(path, "it cannot be read; the next capture makes it anew") from error
+        finally:
+            cache.close()
         reloaded = statcache.load(fs, layout, key)
         if reloaded is None or reloaded.root != healed.root:
             raise Corruption(path, "it could not be replaced; the next capture makes it anew")
+        reloaded.close()
         return True
 
     def _heal_checkpoint(

@@ -10,7 +10,7 @@ from eventlog.base import activity
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.hooks import state
-from eventlog.worktree import statcache
+from eventlog.worktree import statcache_upkeep
 
 AGE_S_MIN = 24 * 3600
 NOTICE_AGE_S_MIN = 30 * AGE_S_MIN  # no prompt came, or its agent has no hooks here
@@ -21,7 +21,7 @@ _NAME_SIZE = 16
 
 def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
     """Remove them; the removed paths. Raises: OSError when a directory cannot be listed."""
-    removed = statcache.sweep(fs, layout, age_s_min=AGE_S_MIN)
+    removed = statcache_upkeep.sweep(fs, layout, age_s_min=AGE_S_MIN)
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except FileNotFoundError:

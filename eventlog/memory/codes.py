@@ -352,7 +352,7 @@ def runner_of(command: str) -> "str | None":
 
 
 def blocker_of(error_type: "str | None", command: "str | None", message: str) -> str:
-    """The code of a failure: what kind, what ran, and the first line that says what failed (S4-9)."""
+    """The code of a failure: what kind, what ran, and the first line that says what failed."""
     line = _telling_line(message)
     tested = None if command is None else runner_of(command)
     if tested is not None:

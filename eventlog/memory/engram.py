@@ -60,7 +60,7 @@ class EngramStore:
         self.store = store
 
     def insert_session(self, session: Session) -> Session:
-        """Begin a session; one that the agent has active ends (S3-5, S3-32). Raises: InvalidEvent."""
+        """Begin a session; one that the agent has active ends. Raises: InvalidEvent."""
         if not session.focus or not session.agent_id:
             raise InvalidEvent("a session needs an agent_id and a focus")
         store = self.store
@@ -91,33 +91,33 @@ class EngramStore:
         return _session(intent.find(store, session_id))
 
     def get_session(self, session_id: str) -> Session | None:
-        """The session of exactly that id (S3-6)."""
+        """The session of exactly that id."""
         session = intent.by_id(self.store, session_id.removeprefix(SESSION_ALIAS))
         return None if session is None else _session(session)
 
     def end_session(self, session_id: str, ended_at: str | None = None) -> Session:
-        """Close a session; one that is closed stays as it is (S3-7). Raises: NotFound."""
+        """Close a session; one that is closed stays as it is. Raises: NotFound."""
         session = intent.find(self.store, session_id)
         if session.is_active:
             intent.end(self.store, session, ended_us=time_given(ended_at or None))
         return _session(intent.find(self.store, session_id))
 
     def list_sessions(self, active_only: bool = True, agent_id: str | None = None) -> list[Session]:
-        """Sessions, the one that something happened in last first (S3-8)."""
+        """Sessions, the one that something happened in last first."""
         sessions = intent.listed(self.store, active_only=active_only, agent=agent_id)
         return [_session(session) for session in sessions]
 
     def get_active_session(self, agent_id: str) -> Session | None:
-        """What the agent is at (S3-9)."""
+        """What the agent is at."""
         session = intent.active_of(self.store, agent_id)
         return None if session is None else _session(session)
 
     def cleanup_stale_sessions(self, timeout_hours: float = STALE_SESSION_HOURS) -> int:
-        """Close the sessions that nobody ended in time; how many (S3-10)."""
+        """Close the sessions that nobody ended in time; how many."""
         return intent.end_stale(self.store, intent.now_us(self.store), timeout_hours)
 
     def insert(self, event: Event) -> Event:
-        """Append an event, in the session named, if any (S3-11). Raises: InvalidEvent for an unknown type."""
+        """Append an event, in the session named, if any. Raises: InvalidEvent for an unknown type."""
         if event.event_type not in _KINDS:
             raise InvalidEvent(f"no event type {event.event_type!r}; there are {', '.join(_KINDS)}")
         scope = intent.scope_of(event.scope)
@@ -147,7 +147,7 @@ class EngramStore:
 
 
 def compact(sessions: Iterable[Session]) -> str:
-    """Sessions a line each (S3-40)."""
+    """Sessions a line each."""
     lines = []
     for session in sessions:
         scope = f" ({', '.join(session.scope)})" if session.scope else ""

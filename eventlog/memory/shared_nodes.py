@@ -46,7 +46,7 @@ Changes = dict[str, Any]
 
 
 def is_enabled(contexts: ContextStore, flag: object = None) -> bool:
-    """Whether context is shared: by the state, else the environment, else config.toml, else not (S2-32)."""
+    """Whether context is shared: by the state, else the environment, else config.toml, else not."""
     if isinstance(flag, bool):
         return flag
     variable = os.environ.get(VARIABLE, "").strip().lower()
@@ -104,7 +104,7 @@ class _Node:
 
 
 class ContextLoadNode(_Node):
-    """Before a workflow is chosen: what is known, whether it still holds, and the bundle (S2-17, S2-12)."""
+    """Before a workflow is chosen: what is known, whether it still holds, and the bundle."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ class ContextLoadNode(_Node):
 
 
 class ValidationNode(_Node):
-    """Before something is carried out: is what is known still so, and is what is claimed shown (S2-19)?
+    """Before something is carried out: is what is known still so, and is what is claimed shown?
 
     `context.validation` has `ok` and what is in the way. The bundle in it shows the changes first.
     """
@@ -165,11 +165,11 @@ class ValidationNode(_Node):
 
 
 class ContextWriteNode(_Node):
-    """Before memory is written: persists what `context.shared_update` says (S2-18).
+    """Before memory is written: persists what `context.shared_update` says.
 
     A run that failed (`last_run.status` is `failed`) leaves its step, error and next action, nothing else.
     Of one that did not, a summary counts only at a verified checkpoint: `verified` with `tests_passed` and
-    `diff_applied`, both true (S2-20). Claims without evidence are refused.
+    `diff_applied`, both true. Claims without evidence are refused.
     """
 
     __slots__ = ()
@@ -187,7 +187,7 @@ class ContextWriteNode(_Node):
 def write(contexts: ContextStore, phase: str, key: EntryKey, update: "Mapping[str, Any]") -> Entry:
     """Merge an update into an entry by the rules of `ContextWriteNode`; the entry as it is then.
 
-    Ids of tools' sessions in it go into the local file (S2-3).
+    Ids of tools' sessions in it go into the local file.
 
     Raises: Refused (claims without evidence, a summary without a verified checkpoint), InvalidEvent,
     Unsupported, LockTimeout, NotDurable.

@@ -116,7 +116,7 @@ class ContextStore:
             self._put(self.path(phase, local=True), _encoded({"entries": rows}))
 
     def sessions(self, phase: str) -> "dict[EntryKey, dict[str, Any]]":
-        """Ids of tools' sessions; what cannot be read is as if it were not there (S2-3)."""
+        """Ids of tools' sessions; what cannot be read is as if it were not there."""
         sessions = {}
         data = read_json(self.path(phase, local=True))
         for row in data.get("entries", ()) if isinstance(data, dict) else ():

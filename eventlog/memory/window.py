@@ -24,7 +24,7 @@ _OWN = 4
 
 
 class Situation(StrEnum):
-    """When a window is built; it decides what goes in (S1-54)."""
+    """When a window is built; it decides what goes in."""
 
     NEW_TURN = "new_turn"  # the session, its last turns, what is relevant
     RESUME = "resume"  # the session, its very last turn, what is relevant
@@ -33,7 +33,7 @@ class Situation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextBlock:
-    """What the log has to say on a message (S1-26). Turns are in order, memories the most relevant first."""
+    """What the log has to say on a message. Turns are in order, memories the most relevant first."""
 
     situation: Situation
     project: str
@@ -54,7 +54,7 @@ def context_block(
     relevant: int = RELEVANT,
     writes: bool = True,
 ) -> ContextBlock:
-    """The block for a message (S1-25, S1-26); without a session it is that of a new one.
+    """The block for a message; without a session it is that of a new one.
 
     A turn that has begun with this very message is left out: it is what the window is built for.
     """

@@ -75,4 +75,5 @@ def captured(
         }
         tree = to_text(done.root)
         columns["blobs"] = [tree, *done.lists()]
+        done.close()
         yield CapturedDirectory(tree, columns, facts)

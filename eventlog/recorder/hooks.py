@@ -82,7 +82,7 @@ class _Hooks(OlderHooks[R]):
     # -- any event -----------------------------------------------------------------------------
 
     def store_event(self, request: CreateEventRequest, *, event_type: str | None = None, **columns: Any) -> R:
-        """Store what a request asks for (S0-2), its payload as it came.
+        """Store what a request asks for, its payload as it came.
 
         A context id of ours places it: `turn:SID_TID`, `action:SID_TID_SEQ`, `session:SLUG_SID`,
         `REPO:sessions`. Any other context stays as it is, outside turns unless a column says where.
@@ -93,7 +93,7 @@ class _Hooks(OlderHooks[R]):
     # -- sessions ------------------------------------------------------------------------------
 
     def bootstrap_sessions_master(self, repo_hash: str, project_anchor: str, **columns: Any) -> R:
-        """The sessions master of a repository, under its project's anchor (S0-19, S1-17)."""
+        """The sessions master of a repository, under its project's anchor."""
         anchor = names.sanitize_context_id(project_anchor)
         kind, _, name = anchor.partition(":")
         own = f"_{names.safe_context_name(repo_hash)}"
@@ -105,7 +105,7 @@ class _Hooks(OlderHooks[R]):
     def store_session_start(
         self, session_slug: str, session_id: str, title: str, repo_hash: str, **columns: Any
     ) -> R:
-        """A session begins (S0-10). Its totals begin at zero because nothing is counted yet (S0-11)."""
+        """A session begins. Its totals begin at zero because nothing is counted yet."""
         sid = placement.session_id_given(session_id)
         event_columns = self._columns(columns, "repo")
         return self._hand_over(lifecycle.session_start(sid, session_slug, title, repo_hash, **event_columns))
@@ -119,7 +119,7 @@ class _Hooks(OlderHooks[R]):
         totals: Mapping[str, Any] | None = None,
         **columns: Any,
     ) -> R:
-        """A session ends (S0-12, S1-49); it still extends the master (ruling c2).
+        """A session ends; it still extends the master.
 
         The session's own totals are folds of its events; `totals` is stored as the caller's statement.
         """
@@ -140,7 +140,7 @@ class _Hooks(OlderHooks[R]):
     def store_turn_start(
         self, session_id: str, session_ctx: str, turn_sequence: int, user_message: str, **columns: Any
     ) -> R:
-        """A turn's anchor, before its events (S0-14, S1-23); the message in full (ruling c3)."""
+        """A turn's anchor, before its events; the message in full."""
         sid = placement.session_id_given(session_id)
         event_columns = self._under(session_ctx, columns)
         return self._hand_over(lifecycle.turn_start(sid, turn_sequence, user_message, **event_columns))
@@ -148,7 +148,7 @@ class _Hooks(OlderHooks[R]):
     def store_turn_end(
         self, session_id: str, session_ctx: str, turn_sequence: int, summary: TurnSummary, **columns: Any
     ) -> R:
-        """The turn's anchor again, with its summary (S0-15, S1-47); an empty text says nothing."""
+        """The turn's anchor again, with its summary; an empty text says nothing."""
         sid = placement.session_id_given(session_id)
         event_columns = self._under(session_ctx, columns)
         stated = {name: value for name, value in summary.to_dict().items() if value != ""}
@@ -168,7 +168,7 @@ class _Hooks(OlderHooks[R]):
         related_to: Sequence[str] | None = None,
         **columns: Any,
     ) -> R:
-        """Any event of a turn (S0-16, S1-28), of any type (S0-23); the payload as it came."""
+        """Any event of a turn, of any type; the payload as it came."""
         kind = placement.event_type_given(event_type)
         sid, turn = placement.session_id_given(session_id), placement.turn_given(turn_id)
         event_columns = {
@@ -197,7 +197,7 @@ class _Hooks(OlderHooks[R]):
         tree_hash: str | None = None,
         **columns: Any,
     ) -> R:
-        """The code base at a turn's boundary, as git says (S0-17, S0-18, S1-36); a tree if there is one."""
+        """The code base at a turn's boundary, as git says; a tree if there is one."""
         if snapshot_type not in (lifecycle.TURN_START, lifecycle.TURN_END):
             raise InvalidEvent(f"snapshot_type is 'turn_start' or 'turn_end', not {snapshot_type!r}")
         sid, turn = placement.session_id_given(session_id), placement.turn_given(turn_id)
@@ -232,7 +232,7 @@ class _Hooks(OlderHooks[R]):
     # -- reading -------------------------------------------------------------------------------
 
     def retrieve_memories(self, query: str, options: RetrieveOptions | None = None) -> ContextResult:
-        """What the log holds on a query (S0-2); `retrieval.find` says how. Raises: EventLogError."""
+        """What the log holds on a query; `retrieval.find` says how. Raises: EventLogError."""
         return retrieval.retrieve_memories(self.store, query, options)
 
     def generate_insights(self, task: str, options: InsightsOptions | None = None) -> InsightResult:
@@ -298,7 +298,7 @@ for _name in dir(Hooks):
 
 
 def append(store: Store, event: Event) -> Stored:
-    """Append one event; of the contents that it names, those that the store holds stay named (I24).
+    """Append one event; of the contents that it names, those that the store holds stay named.
 
     What stands in no session, and under no context, is one by itself.
     """

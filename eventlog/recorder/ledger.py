@@ -72,7 +72,7 @@ class Consumer:
     ) -> Iterator[Event]:
         """The events that this consumer has not dealt with, and then those that come (`Store.follow`).
 
-        An event is handed out only when it is durable, so what is made of it never outlives it (I5).
+        An event is handed out only when it is durable, so what is made of it never outlives it.
         A consumer that dies between an event and the `advance` after it gets the event again.
         """
         for event in self.store.follow(

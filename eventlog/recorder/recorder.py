@@ -74,7 +74,7 @@ class Session:
 
 
 class Recorder:
-    """Records one agent's work in one repository: at most one active session at a time (S3-32)."""
+    """Records one agent's work in one repository: at most one active session at a time."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Recorder:
     # -- sessions ------------------------------------------------------------------------------
 
     def resume(self, session_id: str | None = None) -> Session | None:
-        """The active session of this agent in this repository, None when there is none (S1-20).
+        """The active session of this agent in this repository, None when there is none.
 
         With an `agent_session_id` only that very session, or the one that continues it, is meant; with a
         `session_id` that one, if it is active.
@@ -136,7 +136,7 @@ class Recorder:
         end_reason: str = "superseded",
         intent: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Begin a new session; one that is still active ends first (S1-22, S3-32).
+        """Begin a new session; one that is still active ends first.
 
         A session that is named, by its id or by the agent's own (`agent_session_id`), and that ended
         before is opened again, under its name.
@@ -176,7 +176,7 @@ class Recorder:
         return self.session
 
     def end_session(self, summary: str | None = None, *, end_reason: str = "explicit") -> None:
-        """Close the active session (S1-49). Raises: NotFound when none is active."""
+        """Close the active session. Raises: NotFound when none is active."""
         session = self.session or self.resume()
         if session is None:
             raise NotFound(f"agent {self.agent!r} has no active session to end")
@@ -282,10 +282,10 @@ class Recorder:
         tree_hash: str | None = None,
         git: Mapping[str, Any] | None = None,
     ) -> "Turn":
-        """Begin a turn: anchor, snapshot (seq 1), intent (seq 2) (S1-23, S1-24, S1-29).
+        """Begin a turn: anchor, snapshot (seq 1), intent (seq 2).
 
         Resumes or starts the session as needed, and rolls over to a new one that extends the old
-        after `turn_limit` turns (S1-58).
+        after `turn_limit` turns.
         Args: intent_summary: what the message wants, in a line; root: the directory to capture as it is now,
         where the turn's changes begin; tree_hash: its tree, for a caller that stored it; git: `git_head`,
         `git_branch`, `git_dirty`, `git_staged`, `tracked_files` as known.
@@ -361,7 +361,7 @@ class Turn:
             self._end(outcome=_title(f"{type(error).__name__}: {error}"), status=FAILED)
 
     def event(self, event_type: str, payload: Mapping[str, Any], /, **columns: Any) -> int:
-        """Append any timeline event (S0-16), with any columns of the envelope; its position.
+        """Append any timeline event, with any columns of the envelope; its position.
 
         Raises: InvalidEvent when the turn has ended, and as `Store.append`.
         """
@@ -382,7 +382,7 @@ class Turn:
         success: bool | None = None,
         **columns: Unpack[AtPath],
     ) -> int:
-        """A tool ran (S1-30)."""
+        """A tool ran."""
         payload = {"tool": tool, "args": dict(args), "result": None if result is None else dict(result)}
         return self.event("action", payload, tool=tool, duration_ms=duration_ms, success=success, **columns)
 
@@ -395,7 +395,7 @@ class Turn:
         alternatives_considered: Iterable[str] = (),
         **columns: Unpack[AtPath],
     ) -> int:
-        """A choice was made (S1-32); `confidence` is 0…1."""
+        """A choice was made; `confidence` is 0…1."""
         payload = {
             "decision": decision,
             "reasoning": reasoning,
@@ -420,7 +420,7 @@ class Turn:
         resolution: str | None = None,
         **columns: Unpack[AtPath],
     ) -> int:
-        """Something failed (S1-33). A `file` outside of the repository stands in the payload alone."""
+        """Something failed. A `file` outside of the repository stands in the payload alone."""
         details = {"file": file, "line": line, "tool": tool, "command": command, "resolution": resolution}
         payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
         if file is not None and admission.fault("path", file) is None:
@@ -436,7 +436,7 @@ class Turn:
         payload: Mapping[str, Any] | None = None,
         **columns: Unpack[TokenColumns],
     ) -> int:
-        """A model was called (S1-34); tokens as in docs/design.md §3."""
+        """A model was called; tokens as in docs/design.md §3."""
         return self.event(
             "llm",
             payload or {},
@@ -447,7 +447,7 @@ class Turn:
         )
 
     def feedback(self, feedback_type: str, message: str, *, sentiment: str | None = None) -> int:
-        """The user approved, rejected or corrected (S1-35)."""
+        """The user approved, rejected or corrected."""
         return self.event("feedback", {"type": feedback_type, "message": message, "sentiment": sentiment})
 
     def file(
@@ -460,7 +460,7 @@ class Turn:
         payload: Mapping[str, Any] | None = None,
         **columns: Unpack[Columns],
     ) -> int:
-        """A file changed: both contents are stored, then the event that names them (S1-31, S1-41).
+        """A file changed: both contents are stored, then the event that names them.
 
         `before` is None for a file that did not exist, `after` for one that is gone.
         """
@@ -484,7 +484,7 @@ class Turn:
             return self._recorder._append([event])[0]
 
     def snapshot(self, root: "str | os.PathLike[str]") -> int:
-        """Capture the directory `root` as it is now, so that the turn replays byte for byte (S1-37); the
+        """Capture the directory `root` as it is now, so that the turn replays byte for byte; the
         position of the event.
 
         As hooks do it: what git ignores is left out unless the store's settings ask for it, large and
@@ -525,7 +525,7 @@ class Turn:
         files_read: Sequence[str] = (),
         files_modified: Sequence[str] = (),
     ) -> None:
-        """Complete the turn's anchor (S1-47). What it counts and sums is derived from its events."""
+        """Complete the turn's anchor. What it counts and sums is derived from its events."""
         self._refuse_after_end("turn end")
         self._end(
             title=title,

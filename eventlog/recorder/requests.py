@@ -114,7 +114,7 @@ class CreateEventRequest:
 
 @dataclass(frozen=True, slots=True)
 class TurnSummary:
-    """What a turn came to (S0-8). `event_count` is the caller's; anchors say what the log holds."""
+    """What a turn came to. `event_count` is the caller's; anchors say what the log holds."""
 
     title: str
     user_request: str = ""
@@ -224,7 +224,7 @@ class InsightsOptions:
 
 @dataclass(frozen=True, slots=True)
 class InsightResult:
-    """What the log says on a task. `confidence` is 0…1, None where nobody measured it (P7)."""
+    """What the log says on a task. `confidence` is 0…1, None where nobody measured it."""
 
     insight: str
     recommendation: str

@@ -150,6 +150,17 @@ def is_capture(event: Fields) -> bool:
     return event["event_type"] == "action" and _capture(event).get("state") in _FAILURES
 
 
+def is_full(event: Fields) -> bool:
+    """The same of a capture of the whole directory, or one that failed: not of the files of an edit."""
+    return is_capture(event) and not scope_of(event)
+
+
+def scope_of(event: Fields) -> frozenset[str]:
+    """The paths at which the capture of an edit tool looked; empty of any other event."""
+    paths = _capture(event).get("scope") if event["event_type"] == "snapshot" else None
+    return frozenset(str(path) for path in paths) if isinstance(paths, list) else frozenset()
+
+
 def end_of_captures(timeline: Sequence[Fields]) -> int:
     """The index after the last event that belongs to the end of a turn.
 
@@ -178,8 +189,8 @@ def effects_end(timeline: Sequence[Fields], moment: int) -> int:
 
 
 def next_capture(timeline: Sequence[Fields], end: int) -> Fields | None:
-    """The first capture at or after the index `end`."""
-    return next((event for event in timeline[end:] if is_capture(event)), None)
+    """The first capture of the whole directory at or after the index `end`."""
+    return next((event for event in timeline[end:] if is_full(event)), None)
 
 
 def _is_effect(event: Fields, action: object) -> bool:
@@ -225,13 +236,13 @@ def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Cer
     if timeline[moment].get("agent") == "git":
         return Certainty(EXACT)  # a commit has no other changes
     end = effects_end(timeline, moment)
-    base = next((n for n in range(end - 1, -1, -1) if is_capture(timeline[n])), None)
+    base = next((n for n in range(end - 1, -1, -1) if is_full(timeline[n])), None)
     if base is None:
         return _everything(FAILED, "no capture of the directory had been made by then")
     before = _of_capture(timeline[base])
     if moment <= base or before.state == FAILED:
         return before
-    after = next((n for n in range(end, len(timeline)) if is_capture(timeline[n])), None)
+    after = next((n for n in range(end, len(timeline)) if is_full(timeline[n])), None)
     if after is None and at_end.state not in (EXACT, PARTIAL):
         return at_end
     if after is None and timeline[moment]["event_type"] in _OF_TOOLS:
@@ -243,7 +254,12 @@ def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Cer
         for path in _changed(event):
             doubts.pop(path, None)
     if after is not None:
-        doubts |= {path: why for path, why in _between(timeline[end : after + 1]) if path not in doubts}
+        exact = scope_of(timeline[end - 1])  # an edit's own paths, right after it
+        doubts |= {
+            path: why
+            for path, why in _between(timeline[end : after + 1])
+            if path not in doubts and path not in exact
+        }
     if not doubts:
         return Certainty(EXACT)
     why = before.why or "some paths changed before the next capture"

@@ -59,7 +59,7 @@ class FileDiff:
 
     @property
     def lines_added(self) -> int | None:
-        """How many lines are new, None where a content is binary (P7)."""
+        """How many lines are new, None where a content is binary."""
         return None if self.binary else sum(lines.added for _, lines in self._parts if lines is not None)
 
     @property
@@ -110,7 +110,7 @@ class Diff:
     """What changed between two trees.
 
     `changes` are the changed paths without their contents, in order; iterating gives each with its
-    lines. `missing` are the paths that one side did not capture, with the reasons (P1).
+    lines. `missing` are the paths that one side did not capture, with the reasons.
     """
 
     before: "TreeState"
@@ -170,7 +170,7 @@ def _has(state: "TreeState", path: bytes) -> bool:
 def diff_of(event: Mapping[str, Any], blobs: "BlobStore") -> str | None:
     """The diff of a file event, for display: the one stored with it, else one made from its contents.
 
-    None when a content is binary, was not captured, or is no longer in the store (P7).
+    None when a content is binary, was not captured, or is no longer in the store.
     """
     payload = event.get("payload") or {}
     stored = payload.get("diff")

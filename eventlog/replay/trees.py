@@ -135,7 +135,7 @@ class TreeState:
         return data
 
     def materialize(self, target: str, *, paths: Sequence[str] = (), force: bool = False) -> "Report":
-        """Put the tree, or the named files and folders of it, into a directory (P1).
+        """Put the tree, or the named files and folders of it, into a directory.
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
@@ -266,12 +266,15 @@ def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Ite
     snapshot = certainty.next_capture(timeline, end)
     if snapshot is None or snapshot.get("tree_hash") is None or timeline[index].get("agent") == "git":
         return
-    if any(map(certainty.is_capture, timeline[index:end])):
+    if any(map(certainty.is_full, timeline[index:end])):
         return
+    exact = {doubt_bytes(path) for path in certainty.scope_of(timeline[end - 1])}
     from eventlog.replay.compare import differing
 
     after = replace(state, root=from_text(str(snapshot["tree_hash"])), made={})
     for path in differing(state, after):
+        if path in exact:
+            continue
         yield path_text(path), "the next capture of the directory found it different"
 
 

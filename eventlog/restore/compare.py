@@ -25,7 +25,7 @@ from eventlog.restore.open_files import databases_in, has_open, openers
 from eventlog.restore.wanted import Wanted, ways
 from eventlog.worktree import git
 from eventlog.worktree.kept_ignored import database_name, journals_of
-from eventlog.worktree.statcache import pack_fields
+from eventlog.worktree.rows import pack_fields
 
 _DIRECTORY = DIRECTORY[0]
 # Files that only an older part of the log saw stay too: only later ones may go.

@@ -10,20 +10,17 @@ belongs to one plan. Nothing here fails: an unknown file is read.
 
 import os
 import stat
-from collections.abc import Iterable, Set
-from struct import Struct
+from collections.abc import Iterator, Set
 
 from blake3 import blake3
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
-from eventlog.blobs.tree import DIRECTORY
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State
 from eventlog.worktree import statcache
 from eventlog.worktree.capture import probe_of
-from eventlog.worktree.statcache import UNPROVEN, CacheKey, StatCache, Tables, pack_stat
-
-_ID, _STAT = Struct("32s"), Struct(f"{statcache.STAT_SIZE}s")
+from eventlog.worktree.rows import UNPROVEN, StatCache, Unusable, directory_of, pack_stat
+from eventlog.worktree.statcache import CacheKey
 
 # Options of a cache that a plan wrote; those of a capture are a digest.
 _OF_PLANS = bytes(16)
@@ -53,14 +50,13 @@ class KnownFiles:
             self._keeps = False
         self._learned: dict[bytes, tuple[bytes, bytes, int, bytes]] = {}  # kind, id, size, stat
 
-    def rows(self) -> Iterable[tuple[bytes, int, tuple[bytes], tuple[bytes]]]:
+    def rows(self) -> Iterator[tuple[bytes, int, tuple[bytes], tuple[bytes]]]:
         """(path, kind, id, stat) of every path that was seen; id and stat as tuples of one."""
-        cache = self._cache
-        if cache is None:
-            return ()
-        return zip(
-            cache.paths, cache.kinds, _ID.iter_unpack(cache.ids), _STAT.iter_unpack(cache.stats), strict=True
-        )
+        try:
+            for path, directory, row in () if self._cache is None else self._cache.rows():
+                yield path, directory.kinds[row], (directory.id(row),), (directory.stat(row),)
+        except Unusable:
+            self._cache = None
 
     def learn(self, path: bytes, state: State, path_stat: os.stat_result) -> None:
         """Note a file that was read. Args: path_stat: its stat from before."""
@@ -81,13 +77,10 @@ class KnownFiles:
         for path, letter, (id,), (proof,) in self.rows():
             if path in believed:
                 rows[path] = bytes((letter,)), id, 0, proof
-        tables = Tables()
-        root = tables.begin_dir()
-        tables.add_rows([b""], [(DIRECTORY, NO_ID, 0, UNPROVEN, b"\0", None)])
-        files = tables.begin_dir()
         paths = sorted(rows)
-        tables.add_rows(paths, [(*rows[path], b"\0", None) for path in paths])
-        tables.end_dir(files, len(rows))
-        tables.end_dir(root, 1)
-        cache = tables.finish(tracked=bytes(16), generation=0, watched=(), absent=())
+        files = directory_of([(path, (*rows[path], b"\0", None)) for path in paths], [], 0)
+        cache = StatCache(
+            None, files, root=NO_ID, root_stat=UNPROVEN, root_size=0, tracked=bytes(16), generation=0,
+            watched=(), watch_stats=b"", absent=(),
+        )  # fmt: skip
         statcache.save(self._fs, self._layout, self._key, cache)

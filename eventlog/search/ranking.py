@@ -79,7 +79,9 @@ class RankedIndex:
         self._lines: dict[int, _Line] = {}
         self._text: tuple[int, PassageLocator] | None = None
         con.execute("PRAGMA temp_store = MEMORY")
-        con.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.instances USING fts5vocab(main, words, instance)")
+        con.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.instances USING fts5vocab(main, words, instance)"
+        )
 
     @cached_property
     def withheld(self) -> "frozenset[int]":

@@ -11,9 +11,9 @@ from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from eventlog.base import identity, store_location
-from eventlog.base.errors import InvalidEvent, NoStore, NoTree, Refused
-from eventlog.base.fs import REAL, FileSystem, publish, store_error, translate_os_errors
-from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, StoreFiles
+from eventlog.base.errors import InvalidEvent, NoStore, NoTree
+from eventlog.base.fs import REAL, FileSystem
+from eventlog.base.layout import Layout, StoreFiles
 from eventlog.base.types import Event as Row
 from eventlog.blobs.presence import Holder, Named
 from eventlog.blobs.store import BlobStore
@@ -124,42 +124,11 @@ class Store:
         layout = Layout(root)
         if fs.exists(layout.store_file):
             return cls.open(root, fs=fs)
-        from eventlog.base.repository import repo_hash_of
+        from eventlog.store.creation import create
 
-        parent = os.path.dirname(root)
-        if not force:
-            store_location.refuse_unsafe(parent)
-        if os.path.lexists(root) and not os.path.isdir(root):
-            raise Refused(
-                f"{root} is not a directory but a file, or a link to nothing. "
-                "Move it away, then make the store."
-            )
-        with translate_os_errors(root, "make a store"):
-            identity.make_fit(root)
-            identity.make_directories(fs, layout)
-            lost = any(fs.listdir(layout.directory(name)) for name in (JOURNAL_DIR, MANIFEST_DIR))
-        if lost and not fs.exists(layout.store_file):  # it comes before the first journal
-            raise Refused(
-                f"{root} has a log, but its file STORE is gone; a new one would not fit. "
-                "`locus store repair` writes it anew; or bring it back from a backup."
-            )
-        hash_and_origin = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
-        who = identity.Identity(
-            store_id=fs.random_bytes(16),
-            repo_hash=hash_and_origin[0] if hash_and_origin else fs.random_bytes(6).hex(),
-            repo_hash_origin=hash_and_origin[1] if hash_and_origin else "random",
-            project_name=project_name or os.path.basename(parent) or "root",
-            created_at=fs.time_ns() // 1000,
-            optional=(identity.ON_SHARED,) if store_location.is_shared(parent) else (),
-            required=(identity.MODES,) if turn_limit is None else (identity.MODES, identity.TURNS),
-            turn_limit=turn_limit,
-        )
-        try:
-            publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))
-        except FileExistsError:
+        who = create(fs, layout, project_name, repo_hash, turn_limit, force=force)
+        if who is None:
             return cls.open(root, fs=fs)  # another process made it between our check and our link
-        except OSError as error:
-            raise store_error(error, root, "make a store") from error
         return cls(fs, layout, who)
 
     @classmethod
@@ -205,7 +174,7 @@ class Store:
     def append(self, events: "Iterable[Event]", *, expect_position: int | None = None) -> range:
         """Append events, in order, durably. Returns: their positions.
 
-        Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
+        Up to 16,384 events or 4 MiB are one atomic batch; more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
         Invalid values are refused (docs/appending.md), and so is a content that is not stored.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
@@ -377,7 +346,7 @@ class Store:
         return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> "list[Event]":
-        """All events of a turn as they happened, anchors included (S1-55)."""
+        """All events of a turn as they happened, anchors included."""
         ref = self._ref(turn)
         return in_order_of_time(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
 
@@ -417,7 +386,7 @@ class Store:
         at: str = "end",
         force: bool = False,
     ) -> "Report":
-        """Put the tree of a turn into the directory `to`, byte for byte (P1).
+        """Put the tree of a turn into the directory `to`, byte for byte.
 
         Raises: NotFound, Refused (the directory holds something and `force` is not set).
         """
@@ -493,7 +462,7 @@ class Store:
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
-        """The recorded versions of the file at `path`, newest first, also those before a rename (S1-55).
+        """The recorded versions of the file at `path`, newest first, also those before a rename.
 
         Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
         """

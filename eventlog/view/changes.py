@@ -24,14 +24,16 @@ Line = list[str | int | None]
 
 
 def compare(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
-    found = _diff(viewed, parameters)
+    difference = _diff(viewed, parameters)
     files = [
         _file(viewed, file, counted=number < COUNTED_MAX)
-        for number, file in enumerate(found)
+        for number, file in enumerate(difference)
         if number < FILES_MAX
     ]
-    missing = [_missing(path_text(gap.path), gap.reason) for gap in found.missing[: FILES_MAX - len(files)]]
-    total = len(found.changes) + len(found.missing)
+    missing = [
+        _missing(path_text(gap.path), gap.reason) for gap in difference.missing[: FILES_MAX - len(files)]
+    ]
+    total = len(difference.changes) + len(difference.missing)
     return {"files": files + missing, "cut": total if total > FILES_MAX else None}
 
 
@@ -90,10 +92,10 @@ def _why_not(viewed: ViewedStore, change: PathChange) -> str | None:
 
 def change(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     path = parameters.required("path")
-    found = _diff(viewed, parameters)
-    file = next((file for file in found if path in (file.path, file.old_path)), None)
+    difference = _diff(viewed, parameters)
+    file = next((file for file in difference if path in (file.path, file.old_path)), None)
     if file is None:
-        gap = next((gap for gap in found.missing if path_text(gap.path) == path), None)
+        gap = next((gap for gap in difference.missing if path_text(gap.path) == path), None)
         return _without(gap.reason if gap is not None else "nothing of it changed")
     why = _why_not(viewed, file.change)
     if why is not None:

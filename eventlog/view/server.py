@@ -50,15 +50,15 @@ def check_installed() -> None:
 
 def static_files() -> dict[str, tuple[str, bytes]]:
     """The files of the client by name, with their types."""
-    found = {}
+    files = {}
     for file in resources.files("eventlog.view").joinpath("client").iterdir():
         type = _TYPES.get(os.path.splitext(file.name)[1])
         if type is not None:
-            found[file.name] = type, file.read_bytes()
-    return found
+            files[file.name] = type, file.read_bytes()
+    return files
 
 
-class Reader:
+class AnsweringThread:
     """A thread with stores of its own, in which questions are answered one after the other."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
@@ -94,7 +94,7 @@ class Viewer:
         self.guard = guard
         self._paths = paths
         self._files = static_files()
-        self._quick, self._long = Reader(paths), Reader(paths)
+        self._quick, self._long = AnsweringThread(paths), AnsweringThread(paths)
         self._live = LiveStreams(paths)
 
     def close(self) -> None:
@@ -126,8 +126,8 @@ class Viewer:
         except EventLogError as error:
             status, value = answers.problem(error)
             return _response(jsontext.encode(value), _JSON, status)
-        reader = self._long if answers.is_long(path) else self._quick
-        status, data = await reader.answer(path, parameters)
+        thread = self._long if answers.is_long(path) else self._quick
+        status, data = await thread.answer(path, parameters)
         return _response(data, _JSON, status)
 
     def _stream(self, given: dict[str, str], *, is_head: bool) -> "ASGIApp":

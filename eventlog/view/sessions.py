@@ -77,8 +77,8 @@ def _values(row: Row, name: str) -> list[str]:
 
 
 def _choices(rows: Iterable[Row], name: str) -> list[str]:
-    found = {value for row in rows for value in _values(row, name)}
-    return sorted(found, reverse=name == "day")
+    values = {value for row in rows for value in _values(row, name)}
+    return sorted(values, reverse=name == "day")
 
 
 def _rows(viewed: ViewedStore) -> list[Row]:

@@ -27,18 +27,18 @@ TurnKey = tuple[str, int]
 
 
 def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
-    found = viewed.store.spine(parameters.text("session"))
-    turns = list(dict.fromkeys(stop.turn for stop in found.stops))
+    of_store = viewed.store.spine(parameters.text("session"))
+    turns = list(dict.fromkeys(stop.turn for stop in of_store.stops))
     numbers = {(turn.session_id, turn.turn): number for number, turn in enumerate(turns)}
-    tables = _Tables(found)
-    changes = [tables.rows(stop.changes) for stop in found.stops]
-    withheld = viewed.withheld() if found.stops else frozenset()
+    tables = _Tables(of_store)
+    changes = [tables.rows(stop.changes) for stop in of_store.stops]
+    withheld = viewed.withheld() if of_store.stops else frozenset()
     return {
-        "session": found.session,
-        "until": found.until,
+        "session": of_store.session,
+        "until": of_store.until,
         "paths": [path_text(path) for path in tables.paths],
         "hashes": tables.hashes,
-        "turns": _turns(viewed, turns, found.session),
+        "turns": _turns(viewed, turns, of_store.session),
         "stops": [
             {
                 "turn": numbers[stop.turn.session_id, stop.turn.turn],
@@ -49,7 +49,7 @@ def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
                 "why": stop.why or None,
                 "source": stop.source,
             }
-            for stop in found.stops
+            for stop in of_store.stops
         ],
         "changes": changes,
         "reasons": tables.reasons,
@@ -58,7 +58,7 @@ def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
             for number, hash in enumerate(tables.hashes)
             if hash in withheld
         },
-        "cut": found.cut,
+        "cut": of_store.cut,
     }
 
 
@@ -80,8 +80,8 @@ def of_turns(viewed: ViewedStore, session: str) -> dict[str, Any]:
 class _Tables:
     """The paths and contents of a spine, each with its number."""
 
-    def __init__(self, found: Spine) -> None:
-        changes = [change for stop in found.stops for change in stop.changes]
+    def __init__(self, of_store: Spine) -> None:
+        changes = [change for stop in of_store.stops for change in stop.changes]
         named = {change.path for change in changes} | {c.old_path for c in changes if c.old_path is not None}
         self.paths = sorted(named)
         self._number_of_path = {path: number for number, path in enumerate(self.paths)}

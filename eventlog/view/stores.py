@@ -94,6 +94,6 @@ def opened(paths: "Mapping[str, str]") -> Iterator[ViewedStores]:
         yield viewed
 
 
-def directories(found: Opened) -> dict[str, str]:
+def directories(known: Opened) -> dict[str, str]:
     """The directory of each open store, by its name."""
-    return {name: store.layout.root for name, store in found.stores.items()}
+    return {name: store.layout.root for name, store in known.stores.items()}

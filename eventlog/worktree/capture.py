@@ -17,21 +17,21 @@ from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Refused
 from eventlog.base.fs import opened, translate_os_errors
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id, to_text, tree_id
-from eventlog.blobs.tree import FILES, PLAIN, SKIPPED, encode_tree
+from eventlog.blobs.tree import FILES, SKIPPED, encode_tree
 from eventlog.secrets.redaction import IGNORED
-from eventlog.worktree import git, statcache
+from eventlog.worktree import git, rows, statcache
 from eventlog.worktree.changes import CapturedChange, changes_between
 from eventlog.worktree.contents import CONTENT_SIZE_MAX, ContentReader, Lists
 from eventlog.worktree.entries import Entries, reason_texts
-from eventlog.worktree.rows import KEPT_IGNORED
+from eventlog.worktree.rows import StatCache, Unusable
 from eventlog.worktree.rules import TreeRules
 from eventlog.worktree.scan import RulesChanged, Scan
-from eventlog.worktree.statcache import CacheKey, StatCache, rows_with
+from eventlog.worktree.statcache import CacheKey
 from eventlog.worktree.userfiles import UserFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from eventlog.base.fs import FileSystem
     from eventlog.base.layout import Layout
@@ -71,6 +71,9 @@ class Capture:
         "read_files",
         "root",
         "root_mode",
+        "rules_left",
+        "save",
+        "scoped",
         "skipped",
         "submodules",
         "symlinks",
@@ -83,18 +86,21 @@ class Capture:
         self._lists = lists
         self._path = path
         self._tracked: "TrackedRows | None" = None
-        kinds = tables.kinds.translate(PLAIN)
-        self.files = kinds.count(b"f") + kinds.count(b"x")
-        self.symlinks = tables.kinds.count(b"l")
-        self.dirs = tables.kinds.count(b"d") - 1
-        self.submodules = tables.kinds.count(b"m")
-        self.ignored_count = tables.ignored_count  # names that were left out because git ignores them
+        totals = tables.totals(tables.top)
+        self.files = totals[rows.FILE_COUNT]
+        self.symlinks = totals[rows.LINK_COUNT]
+        self.dirs = totals[rows.DIR_COUNT] - 1
+        self.submodules = totals[rows.SUBMODULE_COUNT]
+        self.ignored_count = totals[rows.IGNORED_COUNT]  # names that were left out because git ignores them
+        self.save: "Callable[[], None]" = lambda: None  # the stat cache, after all that it names
+        self.scoped: "tuple[bytes, ...] | None" = None  # the paths that were looked at, where not all were
         self.kept_ignored = _kept_in(tables)  # files that git ignores and that are kept all the same
         self.read_files = scan.entries.read_files
         self.read_bytes = scan.entries.read_bytes
         self.partial = bool(scan.pending_count) or scan.rules.warning is not None
         self.pending = tuple(scan.pending)  # some of the paths that were not reached in time
         self.pending_count = scan.pending_count
+        self.rules_left = scan.rules_left  # there was no time to read what git tracks
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # paths that exist and were not captured, and why
         self.changes: "list[CapturedChange]" = []  # since the previous tree, in order of paths
@@ -102,6 +108,10 @@ class Capture:
         self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
         self.deferred: "list[DeferredEntries]" = []  # files whose contents are to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # those deferred by this capture and not held by git
+
+    def close(self) -> None:
+        """Give back the stat cache that it reads; nothing more can be asked then."""
+        self._tables.close()
 
     def facts(self) -> "dict[str, object]":
         """The facts of a snapshot about the directory, apart from its tree; None where one does not apply."""
@@ -141,9 +151,11 @@ class Capture:
 
     def kept_contents(self) -> "dict[bytes, bytes]":
         """Path → id of the content of each kept ignored file that has one."""
-        tables = self._tables
-        rows = (row for row in rows_with(tables.flags, KEPT_IGNORED) if tables.kinds[row : row + 1] in FILES)
-        return {tables.paths[row]: tables.id(row) for row in rows}
+        return {
+            path: directory.id(row)
+            for path, directory, row in self._tables.special(rows.KEPT_COUNT)
+            if directory.kind(row) in FILES
+        }
 
     def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
         """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
@@ -180,6 +192,8 @@ def capture(
     calls: "UserFiles | None" = None,
     may_fork: bool = False,
     deferral: "Deferral | None" = None,
+    scope: "Collection[bytes] | None" = None,
+    saves: bool = True,
 ) -> Capture:
     """Capture the working directory `root`; its tree and all that is new in it are durable on return.
 
@@ -196,6 +210,10 @@ def capture(
         may_fork: children of this process may stat a part of a large directory. For processes of one
             thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
         deferral: for a caller that waits for no content: what does not fit is stored later.
+        scope: look at these paths and the directories on the way to them; the rest is as it was at the last
+            capture. For a caller whose `previous` is the tree of that; else everything is looked at, as it
+            is where these paths change the rules of what is captured. `Capture.scoped` says which it was.
+        saves: save the stat cache; else `Capture.save` does.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
     path = os.fsencode(os.path.realpath(root))
@@ -219,7 +237,9 @@ def capture(
     never = _never(layout, repository)
     lists = Lists(blobs.get)
 
-    def scan_with(known_rows: "StatCache | None") -> "tuple[Scan, StatCache]":
+    can_scope = cache is not None and cache.root == previous and cache.generation == generation
+
+    def scan_with(known_rows: "StatCache | None", scope: "Collection[bytes] | None") -> Capture:
         rules = TreeRules(path, repository, known_rows, probe, include, deadline, keep_ignored)
         contents = (
             None if deferral is None else ContentReader(deferral, entries, lists, deadline, other_tables)
@@ -234,35 +254,42 @@ def capture(
             contents=contents,
             lists=lists,
         )
-        return scan, _tables(scan, generation)
+        tables = _tables(scan, generation, scope)
+        mode = os.stat(path).st_mode & 0o755
+        writer.flush()
+        if saves and tables is not known_rows:
+            # After the flush: what the cache names is durable before the cache exists.
+            statcache.save(fs, layout, key, tables)
+        result = Capture(tables, scan, path, lists)
+        result.save = lambda: statcache.save(fs, layout, key, tables)
+        result.root_mode = mode if blobs.modes and mode != 0o755 else None
+        result.scoped = None if scope is None else tuple(sorted(scope))
+        _left_out(result, blobs, tables, lists, size_max)
+        if contents is not None:
+            result.new_deferred = contents.new
+        if previous is not None and previous != tables.root:
+            changes, result.modes_changed = changes_between(blobs, previous, known_rows, tables)
+            result.changes = [change for change in changes if not lists.is_same(change, tables)]
+        if keep_ignored:
+            _withhold_kept(result, writer, tables, None if previous is None else result.changes)
+        return result
 
     try:
         try:
-            scan, tables = scan_with(cache)
-        except (InvalidEvent, KeyError):
+            return scan_with(cache, scope if can_scope else None)
+        except ScopeLeft:
+            return scan_with(cache, None)
+        except (InvalidEvent, KeyError, Unusable):
             if cache is None:
                 raise
-            # Its tables contradict each other, which damage cannot cause: somebody has written them.
-            cache = None
-            scan, tables = scan_with(None)
+            # A part of it is damaged, or its tables contradict each other.
+            return scan_with(None, None)
+    except BaseException:
+        if loaded is not None:
+            loaded[0].close()
+        raise
     finally:
         entries.close()
-    mode = os.stat(path).st_mode & 0o755
-    writer.flush()
-    if tables is not cache:
-        # After the flush: what the cache names is durable before the cache exists.
-        statcache.save(fs, layout, key, tables)
-    result = Capture(tables, scan, path, lists)
-    result.root_mode = mode if blobs.modes and mode != 0o755 else None
-    _left_out(result, blobs, tables, lists, size_max)
-    if scan.contents is not None:
-        result.new_deferred = scan.contents.new
-    if previous is not None and previous != tables.root:
-        changes, result.modes_changed = changes_between(blobs, previous, cache, tables)
-        result.changes = [change for change in changes if not lists.is_same(change, tables)]
-    if keep_ignored:
-        _withhold_kept(result, writer, tables, None if previous is None else result.changes)
-    return result
 
 
 def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object]":
@@ -280,7 +307,7 @@ def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object
 
 
 def _kept_in(tables: StatCache) -> "frozenset[bytes]":
-    return frozenset(tables.paths[row] for row in rows_with(tables.flags, KEPT_IGNORED))
+    return frozenset(path for path, _, _ in tables.special(rows.KEPT_COUNT))
 
 
 def _withhold_kept(
@@ -291,9 +318,9 @@ def _withhold_kept(
     Args: changes: since a tree that an event names; None where there is none, and all of them are new.
     """
     changed = None if changes is None else {change.path for change in changes}
-    for row in rows_with(tables.flags, KEPT_IGNORED):
-        if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
-            captured.withhold_ignored(writer, tables.id(row), tables.size(row))
+    for path, directory, row in tables.special(rows.KEPT_COUNT):
+        if directory.kind(row) != SKIPPED and (changed is None or path in changed):
+            captured.withhold_ignored(writer, directory.id(row), directory.size(row))
 
 
 def _never(layout: "Layout", repository: "git.RepositoryPaths | None") -> "set[tuple[int, int]]":
@@ -370,25 +397,30 @@ def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int
     return 0, device
 
 
-def _tables(scan: Scan, generation: int) -> StatCache:
+class ScopeLeft(Exception):
+    """What was to be looked at decides about more than itself."""
+
+
+def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None") -> StatCache:
     """The tables of the directory as it is now; the cache itself when nothing has changed."""
     cache = scan.cache
     full, trusts_ids = cache is None, True
     if cache is not None:
         trusts_ids = cache.generation == generation
-        if scan.nothing_changed() and trusts_ids:
-            return cache
-        if not statcache.is_nested(cache):
-            raise KeyError("directories")
-        full = not trusts_ids or scan.rules_differ()
+        same = scan.nothing_changed() if scope is None else scan.examine(scope)
+        if same and trusts_ids:
+            return cache if scan.next_row == cache.next_row else cache.resumed(scan.next_row)
+        full = scope is None and (not trusts_ids or scan.rules_differ())
     try:
         top = scan.run(full=full, trusts_ids=trusts_ids)
     except RulesChanged:
+        if scope is not None:
+            raise ScopeLeft from None
         top = scan.run(full=True, trusts_ids=trusts_ids)
     for directory in reversed(scan.loaded(top)):
         encoding = encode_tree([(name, *row[:3]) for name, row in directory.rows.items()])
         id = tree_id(encoding)
-        if id != directory.id or directory.number < 0 or not trusts_ids:
+        if id != directory.id or directory.stored is None or not trusts_ids:
             scan.entries.writer.put_encoded_tree(encoding)
         directory.set_id(id)
     return scan.tables(top, generation)
@@ -396,12 +428,12 @@ def _tables(scan: Scan, generation: int) -> StatCache:
 
 def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
     """Note every path without its content: skipped, with its reason, or to be stored later."""
-    if SKIPPED not in tables.kinds:
+    if not tables.totals(tables.top)[rows.SKIPPED_COUNT]:
         return
     reasons = {blob_id(text.encode()): text for text in reason_texts(size_max)}
     deferred: "dict[bytes, DeferredEntries]" = {}
-    for row in rows_with(tables.kinds, SKIPPED):
-        id = tables.id(row)
+    for path, directory, row in tables.special(rows.SKIPPED_COUNT):
+        id = directory.id(row)
         if id not in reasons and id not in deferred:
             text = blobs.get(id)
             list_id = lists.named_by(id)
@@ -410,8 +442,8 @@ def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: L
             else:
                 deferred[id] = DeferredEntries(id, list_id, lists.is_in_git(list_id))
         if id in reasons:
-            captured.skipped.append((tables.paths[row], reasons[id]))
+            captured.skipped.append((path, reasons[id]))
         else:
-            deferred[id].paths.append(tables.paths[row])
+            deferred[id].paths.append(path)
     captured.deferred = list(deferred.values())
     captured.files += sum(len(entries.paths) for entries in captured.deferred)

@@ -5,23 +5,22 @@ of that cache, else from the store. A rename is a delete and an add of the same 
 order of paths. A file whose content changed as well is a delete and an add. On the hook path.
 """
 
-from eventlog.blobs.ids import tree_id
-from eventlog.blobs.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, encode_tree, item
+from eventlog.blobs.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, item
+from eventlog.worktree.rows import EMPTY_TREE, YES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from eventlog.blobs.store import BlobStore
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.rows import Handle, StatCache, StoredDirectory
 
     # Entries of a directory with a handle of what is below each
-    _Entries = dict[bytes, tuple[TreeEntry, int | bytes]]
-    _Side = Callable[[int | bytes], _Entries]
+    _Entries = dict[bytes, tuple[TreeEntry, Handle | bytes]]
+    _Side = Callable[[Handle | bytes], _Entries]
+    _Both = Callable[[Handle | bytes | None, Handle | bytes | None], tuple[_Entries, _Entries]]
 
 ADD, EDIT, DELETE, RENAME, MODE = "add", "edit", "delete", "rename", "mode"
-
-EMPTY_TREE = tree_id(encode_tree(()))
 
 
 class CapturedChange(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | None"]):
@@ -48,34 +47,58 @@ def changes_between(
 
     Raises: NotFound, Corruption when the previous tree cannot be read.
     """
+    after = _of_tables(tables)
     if cache is not None and cache.root == previous:
-        start: "int | bytes" = 1
-        before = _of_tables(cache)
+        last, before = cache, _of_tables(cache)
+
+        def both(old: "Handle | bytes | None", new: "Handle | bytes | None") -> "tuple[_Entries, _Entries]":
+            if old is None or new is None or isinstance(old, bytes) or isinstance(new, bytes):
+                return _of_both(before, old, after, new)
+            return _differing(last, old, tables, new)
+
+        changes, modes_changed = _compare(both, cache.top, tables.top)
     else:
-        start, before = previous, _of_store(blobs)
-    changes, modes_changed = _compare(before, start, _of_tables(tables))
+        before = _of_store(blobs)
+        changes, modes_changed = _compare(
+            lambda old, new: _of_both(before, old, after, new), previous, tables.top
+        )
     return sorted(_with_renames(changes), key=lambda change: change[1]), modes_changed
 
 
 def _of_tables(tables: "StatCache") -> "_Side":
-    def entries(dir: "int | bytes") -> "_Entries":
-        assert isinstance(dir, int)
-        first, end = tables.rows_of(dir)
-        below = dir + 1
-        entries_by_name: "_Entries" = {}
-        for row in range(first, end):
-            name = tables.paths[row].rpartition(b"/")[2]
-            entry = TreeEntry(name, tables.kinds[row : row + 1], tables.id(row), tables.size(row))
-            entries_by_name[name] = entry, below
-            if entry.kind == DIRECTORY:
-                below += tables.span(below)
-        return entries_by_name
+    def entries(handle: "Handle | bytes") -> "_Entries":
+        assert not isinstance(handle, bytes)
+        return {
+            name: (TreeEntry(name, kind, id, size), b"" if below is None else below)
+            for name, kind, id, size, _, _, below in tables.directory(handle).items()
+        }
 
     return entries
 
 
+def _differing(
+    before: "StatCache", before_handle: "Handle", after: "StatCache", after_handle: "Handle"
+) -> "tuple[_Entries, _Entries]":
+    """The entries of two directories of caches that are not alike; as a rule few of many."""
+    olds, news = before.directory(before_handle), after.directory(after_handle)
+    unlike = set(olds.entries()).symmetric_difference(news.entries())
+    names = {entry[0] for entry in unlike}
+    return _entries_of(olds, names), _entries_of(news, names)
+
+
+def _entries_of(directory: "StoredDirectory", names: "set[bytes]") -> "_Entries":
+    entries: "_Entries" = {}
+    for name in names:
+        row = directory.find(name)
+        if row >= 0:
+            kind = directory.kind(row)
+            entry = TreeEntry(name, kind, directory.id(row), directory.size(row))
+            entries[name] = entry, directory.child(row) if kind == DIRECTORY else b""
+    return entries
+
+
 def _of_store(blobs: "BlobStore") -> "_Side":
-    def entries(id: "int | bytes") -> "_Entries":
+    def entries(id: "Handle | bytes") -> "_Entries":
         assert isinstance(id, bytes)
         if id == EMPTY_TREE:
             return {}
@@ -84,16 +107,24 @@ def _of_store(blobs: "BlobStore") -> "_Side":
     return entries
 
 
+def _of_both(
+    before: "_Side", old: "Handle | bytes | None", after: "_Side", new: "Handle | bytes | None"
+) -> "tuple[_Entries, _Entries]":
+    return {} if old is None else before(old), {} if new is None else after(new)
+
+
 def _compare(
-    before_side: "_Side", start: "int | bytes", after_side: "_Side"
+    both: "_Both", before_start: "Handle | bytes", after_start: "Handle"
 ) -> "tuple[list[CapturedChange], bool]":
+    """Args: both: the entries of a directory before and after, by its handles; those alike may lack."""
     changes: "list[CapturedChange]" = []
     modes_changed = False
-    stack: "list[tuple[bytes, int | bytes | None, int | bytes | None]]" = [(b"", start, 1)]
+    stack: "list[tuple[bytes, Handle | bytes | None, Handle | bytes | None]]" = [
+        (b"", before_start, after_start)
+    ]
     while stack:
         prefix, before_handle, after_handle = stack.pop()
-        befores = {} if before_handle is None else before_side(before_handle)
-        afters = {} if after_handle is None else after_side(after_handle)
+        befores, afters = both(before_handle, after_handle)
         for name in befores.keys() | afters.keys():
             before, before_below = befores.get(name, (None, None))
             after, after_below = afters.get(name, (None, None))
@@ -154,3 +185,51 @@ def _with_renames(changes: "list[CapturedChange]") -> "list[CapturedChange]":
             change = CapturedChange((RENAME, change.path, old.before, after, old.path))
         paired.append(change)
     return [change for change in paired if not (change.operation == DELETE and change.path in moved)]
+
+
+# -- tracked paths that are not on disk ---------------------------------------------------------
+
+
+def absent_of(tables: "StatCache", tracked: "Iterable[bytes]") -> "list[bytes]":
+    """The tracked paths that are not on disk. Reads all rows."""
+    rows = (path for path, directory, row in tables.rows() if directory.flags[row : row + 1] == YES)
+    return sorted(set(tracked).difference(rows))
+
+
+def absent_after(before: "StatCache", after: "StatCache") -> "list[bytes]":
+    """The same, from the cache before: git tracks what it tracked then. Reads what differs."""
+    went, came = _tracked_moves(before, after)
+    return sorted(set(before.absent).union(went).difference(came))
+
+
+def _tracked_moves(before: "StatCache", after: "StatCache") -> "tuple[list[bytes], list[bytes]]":
+    """The tracked paths that have rows only before, and only after. What both share is not read."""
+    went: "list[bytes]" = []
+    came: "list[bytes]" = []
+    stack: "list[tuple[bytes, Handle | None, Handle | None]]" = [(b"", before.top, after.top)]
+    while stack:
+        prefix, old, new = stack.pop()
+        olds, old_below = _tracked_rows(before, prefix, old)
+        news, new_below = _tracked_rows(after, prefix, new)
+        went += olds - news
+        came += news - olds
+        for path in old_below.keys() | new_below.keys():
+            old, new = old_below.get(path), new_below.get(path)
+            if old is not new and old != new:
+                stack.append((path + b"/", old, new))
+    return went, came
+
+
+def _tracked_rows(
+    cache: "StatCache", prefix: bytes, handle: "Handle | None"
+) -> "tuple[set[bytes], dict[bytes, Handle]]":
+    """The tracked paths in a directory, and the directories in it."""
+    rows: "set[bytes]" = set()
+    below: "dict[bytes, Handle]" = {}
+    if handle is not None:
+        for name, _, _, _, _, flag, child in cache.directory(handle).items():
+            if flag == YES:
+                rows.add(prefix + name)
+            if child is not None:
+                below[prefix + name] = child
+    return rows, below

@@ -9,8 +9,8 @@ from eventlog.base.errors import Corruption, NotFound
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import EXECUTABLE, FILE, FILES, SKIPPED
 from eventlog.worktree.entries import TooMuch
+from eventlog.worktree.rows import Unusable, pack_stat
 from eventlog.worktree.stat_all import is_late
-from eventlog.worktree.statcache import pack_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eventlog.blobs.tree import TreeEntry
     from eventlog.worktree.changes import CapturedChange
     from eventlog.worktree.entries import Entries, ReadEntry
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.rows import StatCache
 
 CONTENT_SIZE_MAX = 1 << 20  # of one content that is read at once
 CALL_BYTES_MAX = 4 << 20  # of all that one call reads: hashed, scanned and compressed in 0.2 s
@@ -32,12 +32,14 @@ class Deferral:
 
     Args:
         named: paths whose contents are read first: those that the hook's tool has named.
+        bytes_max: of all that is read.
     """
 
-    __slots__ = ("named",)
+    __slots__ = ("bytes_max", "named")
 
-    def __init__(self, named: "Collection[bytes]" = ()) -> None:
+    def __init__(self, named: "Collection[bytes]" = (), bytes_max: int = CALL_BYTES_MAX) -> None:
         self.named = frozenset(named)
+        self.bytes_max = bytes_max
 
 
 class UnreadFile:
@@ -68,12 +70,11 @@ class ContentReader:
     ) -> None:
         """Args: other: what a capture with other options saw; each row is true of its path."""
         self._other = other
-        self._rows_of_other: "dict[bytes, int] | None" = None
         self._deferral = deferral
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
-        self._bytes_left = CALL_BYTES_MAX
+        self._bytes_left = deferral.bytes_max
         self.new: "list[DeferredFile]" = []  # what this call deferred, in the order of reading
 
     def take(self, files: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, ReadEntry | None]]":
@@ -133,16 +134,24 @@ class ContentReader:
         other = self._other
         if other is None:
             return None
-        if self._rows_of_other is None:
-            self._rows_of_other = {path: row for row, path in enumerate(other.paths)}
-        row = self._rows_of_other.get(file.path)
-        if row is None or other.stat(row) != pack_stat(file.file_stat):
+        try:
+            present = other.find(file.path)
+        except Unusable:
+            self._other = None
             return None
-        kind, id = other.kinds[row : row + 1], other.id(row)
+        if present is None or present[0].stat(present[1]) != pack_stat(file.file_stat):
+            return None
+        directory, row = present
+        kind, id = directory.kind(row), directory.id(row)
         if kind not in FILES or not self._entries.writer.holds(id):
             return None
         # The kind of that cache's row depends on its options: those of a plan leave out narrower modes.
-        return self._entries.kind_of(file.file_stat), id, other.size(row), self._entries.proof(file.file_stat)
+        return (
+            self._entries.kind_of(file.file_stat),
+            id,
+            directory.size(row),
+            self._entries.proof(file.file_stat),
+        )
 
     def _defer(
         self, later: "list[tuple[UnreadFile, os.stat_result]]"

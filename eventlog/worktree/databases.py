@@ -7,8 +7,7 @@ Belongs to one scan. On the hook path.
 
 from eventlog.blobs.tree import SKIPPED
 from eventlog.worktree import kept_ignored
-from eventlog.worktree.rows import KEPT_IGNORED, join
-from eventlog.worktree.statcache import UNPROVEN, pack_stat
+from eventlog.worktree.rows import KEPT_IGNORED, UNPROVEN, join, pack_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

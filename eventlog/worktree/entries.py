@@ -28,7 +28,7 @@ from eventlog.blobs.tree import (
 )
 from eventlog.worktree import git
 from eventlog.worktree.kept_ignored import TOO_LARGE
-from eventlog.worktree.statcache import MISSING, UNPROVEN, pack_stat
+from eventlog.worktree.rows import LEFT_OUT, MISSING, UNPROVEN, pack_stat
 from eventlog.worktree.userfiles import StoreThere
 
 TYPE_CHECKING = False
@@ -47,7 +47,6 @@ _CHANGED = "it changed while it was read"
 _UNBORN = "it is a repository without a commit"
 _UNREADABLE = "it cannot be read: "
 TOO_DEEP = "it is too many directories deep"
-LEFT_OUT = ".locusignore leaves it out"
 BY_CHOICE = (LEFT_OUT, TOO_LARGE)  # reasons that are no failure of a replay or a restore
 
 

@@ -4,20 +4,16 @@ Pure except for the trees that it puts with a writer. An entry is replaced only 
 this list, so what a later capture found instead stays.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from struct import Struct
 from typing import Protocol
 
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, TreeEntry
 from eventlog.blobs.writer import BlobWriter
-from eventlog.worktree.statcache import STAT_SIZE, StatCache, is_nested
+from eventlog.worktree.rows import StatCache, StoredDirectory
 
 # The entry of a path: kind, id, size.
 Content = tuple[bytes, bytes, int]
 Contents = Mapping[bytes, Content]
-
-_SIZE = Struct("<Q")
 
 
 class PutsTrees(Protocol):
@@ -75,64 +71,48 @@ def heal_tree(
 def heal_cache(
     writer: BlobWriter, cache: StatCache, sentence: bytes, became: Contents, proofs: Mapping[bytes, bytes]
 ) -> StatCache | None:
-    """The cache with what its rows of that sentence became; None when it has none, or contradicts itself.
+    """The cache with what its rows of that sentence became; None when it has none.
 
     Args: proofs: path → the stat that proves what it became, where that is not the one of the row.
+    Raises: Unusable.
     """
-    rows = {
-        row: path
-        for row, path in enumerate(cache.paths)
-        if cache.kinds[row : row + 1] == SKIPPED and cache.id(row) == sentence and path in became
-    }
-    if not rows or not is_nested(cache):
-        return None
-    kinds, ids = bytearray(cache.kinds), bytearray(cache.ids)
-    sizes, stats = bytearray(cache.sizes), bytearray(cache.stats)
-    for row, path in rows.items():
-        kind, id, size = became[path]
-        kinds[row : row + 1] = kind
-        ids[row * 32 : row * 32 + 32] = id
-        _SIZE.pack_into(sizes, row * 8, size)
-        if path in proofs:
-            stats[row * STAT_SIZE : (row + 1) * STAT_SIZE] = proofs[path]
-    above = _rows_of_dirs(cache)
-    dirs = {bisect_right(cache.firsts, row) - 1 for row in rows}
-    while dirs:
-        dir = max(dirs)  # those below a directory have higher numbers
-        dirs.remove(dir)
-        if dir == 0:
+    rows: dict[bytes, dict[int, tuple[bytes, bytes, int, bytes]]] = {b"": {}}
+    for path, (kind, id, size) in became.items():
+        present = cache.find(path)
+        if present is None or present[0].kind(present[1]) != SKIPPED or present[0].id(present[1]) != sentence:
             continue
-        first, end = cache.rows_of(dir)
-        entries = [
-            TreeEntry(
-                cache.paths[row].rpartition(b"/")[2],
-                bytes(kinds[row : row + 1]),
-                bytes(ids[row * 32 : row * 32 + 32]),
-                _SIZE.unpack_from(sizes, row * 8)[0],
-            )
-            for row in range(first, end)
-        ]
-        ids[above[dir] * 32 : above[dir] * 32 + 32] = writer.put_tree(entries)
-        dirs.add(bisect_right(cache.firsts, above[dir]) - 1)
-    tables = (
-        cache.dirs,
-        bytes(stats),
-        bytes(sizes),
-        bytes(ids),
-        bytes(kinds),
-        cache.flags,
-        cache.watch_stats,
-    )
-    return StatCache(cache.tracked, cache.generation, tables, cache.paths_blob, cache.watched, cache.absent)
+        directory, row = present
+        above = path.rpartition(b"/")[0]
+        rows.setdefault(above, {})[row] = kind, id, size, proofs.get(path, directory.stat(row))
+        while above:
+            above = above.rpartition(b"/")[0]
+            rows.setdefault(above, {})
+    if not any(rows.values()):
+        return None
+    below: dict[bytes, list[tuple[bytes, StoredDirectory, bytes]]] = {}  # name, directory, id of its tree
+    id = b""
+    for path in sorted(rows, key=lambda path: (bool(path), path.count(b"/")), reverse=True):
+        old = cache.directory_at(path)
+        assert old is not None
+        directory, id = _with_rows(writer, old, rows[path], below.get(path, []))
+        cache.add_totals(directory, old)
+        above, _, name = path.rpartition(b"/")
+        below.setdefault(above, []).append((name, directory, id))
+    return cache.replaced(directory, id)
 
 
-def _rows_of_dirs(cache: StatCache) -> dict[int, int]:
-    """The row of each directory, by its number."""
-    above = {1: 0}
-    for dir in range(1, len(cache.firsts) - 1):
-        below = dir + 1
-        for row in range(*cache.rows_of(dir)):
-            if cache.kinds[row : row + 1] == DIRECTORY:
-                above[below] = row
-                below += cache.span(below)
-    return above
+def _with_rows(
+    writer: BlobWriter,
+    old: StoredDirectory,
+    rows: dict[int, tuple[bytes, bytes, int, bytes]],
+    below: list[tuple[bytes, StoredDirectory, bytes]],
+) -> tuple[StoredDirectory, bytes]:
+    """A directory with these rows and directories instead of its own, and the id of its tree."""
+    handles = list(old.below)
+    for name, directory, id in below:
+        row = old.find(name)
+        rows[row] = DIRECTORY, id, old.size(row), old.stat(row)
+        handles[old.kinds.count(DIRECTORY, 0, row)] = directory
+    new = old.with_rows(rows)
+    new.below = handles
+    return new, writer.put_tree(TreeEntry(name, kind, id, size) for name, kind, id, size, *_ in new.items())

@@ -7,15 +7,15 @@ last capture hold for every name that it included. Belongs to one scan. On the h
 """
 
 import os
+import time
 
 from blake3 import blake3
 
 from eventlog.worktree import git
 from eventlog.worktree.git import GitFailed
 from eventlog.worktree.kept_ignored import is_kept
-from eventlog.worktree.rows import YES
+from eventlog.worktree.rows import MISSING, UNPROVEN, YES, pack_stat
 from eventlog.worktree.stat_all import is_late
-from eventlog.worktree.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.worktree.userfiles import lines_of
 
 TYPE_CHECKING = False
@@ -26,13 +26,22 @@ if TYPE_CHECKING:
     from eventlog.worktree.git_held import HeldByGit
     from eventlog.worktree.git_index import GitIndex
     from eventlog.worktree.ignore import IgnoreFiles, Patterns
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.rows import StatCache
 
 IGNORE_FILE = b".gitignore"
 OWN_IGNORE_FILE = b".locusignore"  # at the root only
 
 # Files on other file systems have other clocks: how much older than the probe they must be.
 _OTHER_CLOCK_NS = 2_000_000_000
+
+
+# Reading git's index takes about this long for each byte of it.
+_INDEX_S_PER_BYTE = 4e-8
+_INDEX_SIZE_READ = 1 << 20  # a smaller one is always read
+
+
+class TooLate(Exception):
+    """What git tracks has changed, and there is no time to read that."""
 
 
 class TreeRules:
@@ -79,6 +88,20 @@ class TreeRules:
         self._watched = dict(zip(self._cache.watched, fresh, strict=True))
         return b"".join(fresh) == self._cache.watch_stats
 
+    def keep_watched(self) -> None:
+        """Leave the watched files to the next full look: until then what git tracks is what it tracked."""
+        cache = self._cache
+        assert cache is not None
+        self._watched = dict(zip(cache.watched, self._stats_of(cache), strict=True))
+        self.digest = cache.tracked
+        self._set_tracked(dict.fromkeys(cache.absent))
+
+    def _stats_of(self, cache: "StatCache") -> "list[bytes]":
+        size = len(UNPROVEN)
+        return [
+            cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)
+        ]
+
     def differ(self) -> bool:
         """Whether what git tracks or ignores may have changed since the cache was written.
 
@@ -87,12 +110,10 @@ class TreeRules:
         cache = self._cache
         if cache is None:
             return True
-        size = len(UNPROVEN)
-        stats = [
-            cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)
-        ]
         changed = {
-            path for path, stat in zip(cache.watched, stats, strict=True) if self._watched[path] != stat
+            path
+            for path, stat in zip(cache.watched, self._stats_of(cache), strict=True)
+            if self._watched[path] != stat
         }
         if changed - {self._index}:
             return True
@@ -100,6 +121,8 @@ class TreeRules:
         if not changed:
             self._set_tracked(dict.fromkeys(cache.absent))
             return False
+        if not self.index_fits():
+            raise TooLate
         # Git rewrites its index for many reasons; what matters is which paths are in it.
         index = {self._index: self._proof(self._index)}
         self._ask_tracked()
@@ -111,6 +134,16 @@ class TreeRules:
             {path: self._git_tracked[path] for path in cache.absent if path in self._git_tracked}
         )
         return False
+
+    def index_fits(self) -> bool:
+        """Whether there is time to read git's index before the deadline."""
+        if self._deadline is None or self._repository is None:
+            return True
+        try:
+            size = os.stat(self._index).st_size
+        except OSError:
+            return True
+        return time.monotonic() + size * _INDEX_S_PER_BYTE < self._deadline or size < _INDEX_SIZE_READ
 
     def prepare_full(self) -> None:
         """Ask git everything anew; when it cannot be asked, `warning` says so."""
@@ -154,8 +187,8 @@ class TreeRules:
         self.warning = reason
         self.digest = bytes(16)
         cache = self._cache
-        rows = () if cache is None else zip(cache.paths, cache.flags, strict=True)
-        tracked = (path for path, flag in rows if flag == YES[0])
+        rows = () if cache is None else cache.rows()
+        tracked = (path for path, directory, row in rows if directory.flags[row] == YES[0])
         absent = () if cache is None else cache.absent
         self._set_tracked(dict.fromkeys([*tracked, *absent]))
 

@@ -2,7 +2,8 @@
 
 A scan begins with the rows of the stat cache and replaces those that the disk contradicts. In a *quick* scan
 only directories whose own stat differs are listed; a *full* one, after a change of what git tracks or
-ignores, lists all. It goes through directories level by level, so that one question to git covers a level.
+ignores, lists all. It goes through some hundred directories at a time, so that one question to git covers
+them all.
 
 Used by `worktree.capture` only; one scan belongs to one thread. On the hook path.
 """
@@ -10,35 +11,49 @@ Used by `worktree.capture` only; one scan belongs to one thread. On the hook pat
 import errno
 import os
 import stat
-from itertools import compress, pairwise
+import time
+from itertools import compress
 
-from eventlog.blobs.ids import blob_id
-from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, all_legal
+from eventlog.blobs.tree import DIRECTORY, SKIPPED, all_legal
 from eventlog.worktree import kept_ignored
-from eventlog.worktree.changes import EMPTY_TREE
+from eventlog.worktree.changes import absent_after, absent_of
 from eventlog.worktree.entries import TOO_DEEP, Entries
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
-from eventlog.worktree.rows import KEPT_IGNORED, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
-from eventlog.worktree.rules import IGNORE_FILE, TreeRules
-from eventlog.worktree.stat_all import is_late, stat_all
-from eventlog.worktree.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables, rows_with
+from eventlog.worktree.rows import (
+    EMPTY_TREE,
+    KEPT_IGNORED,
+    LEFT_OUT_ROW,
+    NO,
+    UNPROVEN,
+    YES,
+    Directory,
+    StatCache,
+    is_another,
+    join,
+    tables_of,
+)  # fmt: skip
+from eventlog.worktree.rules import IGNORE_FILE, TooLate, TreeRules
+from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, is_late
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from eventlog.worktree.contents import ContentReader, Lists, UnreadFile
     from eventlog.worktree.databases import Databases
     from eventlog.worktree.entries import ReadEntry
     from eventlog.worktree.git_held import HeldByGit
-    from eventlog.worktree.rows import Row
+    from eventlog.worktree.rows import Handle, Row
 
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
-PENDING_SHOWN = 100
 
-_STRIDE = 256  # rows compared at once
-_IS_TRACKED = bytes.maketrans(KEPT_IGNORED, NO)  # for the flags of rows
+_STRIDE = 256  # names between two readings of the clock
+# Directories listed before their names are read, and names examined before what is below them: so that time
+# never goes into one of these alone.
+_LEVEL, _NAMES = 256, 1_024
+# Of the time of a full look this share is left to read what it finds, if the look takes that long.
+_READING_SHARE = 0.25
 
 # Reading this much takes no longer than asking git for it and starting the process that stores it later.
 READ_FILES_MAX = 100
@@ -80,56 +95,68 @@ class Scan:
         # With its stat and git's object; their rows come when all are known.
         self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
         self._databases: "Databases | None" = None  # that git ignores, and of which a part was read
-        self._fresh = b""
-        self._moved: "set[int]" = set()  # rows to read though their stat is the same
+        # Names to read, by the path of their directory; of the root by None.
+        self._suspects: "dict[bytes | None, set[bytes]]" = {}
+        self.next_row = 0  # where the next full look begins
+        self.rules_left = False  # there was no time to read what git tracks
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
         self.pending: "list[bytes]" = []
         self.pending_count = 0
 
-    # -- the quick check -----------------------------------------------------------------------
-
     def nothing_changed(self) -> bool:
-        """Stat every path of the cache. True when nothing has changed."""
-        cache = self.cache
-        assert cache is not None
+        """Stat every path of the cache. True when nothing has changed. Raises: Unusable."""
+        assert self.cache is not None
         watched_same = self.rules.stat_watched()
-        self._fresh = self._stat_all(cache)
-        self._moved = {*self._moved_submodules(cache), *self._wanted(cache)}
-        return watched_same and not self._moved and self._fresh == cache.stats
+        suspects = Suspects(self.entries, self.cache, self._lists)
+        if is_late(self._deadline):
+            self._leave([b""])
+        else:
+            suspects.check_root()
+        compared = suspects.check_all(self._time_to_compare(), self._may_fork, self.contents is None)
+        self.pending_count += compared.left_count
+        self.pending += compared.left[: PENDING_SHOWN - len(self.pending)]
+        self.next_row = compared.next_row
+        self._suspects = suspects.names
+        return watched_same and not self._suspects
 
-    def _stat_all(self, cache: StatCache) -> bytes:
-        """The present stat of each row; of rows not reached before the deadline, the cached one."""
-        paths = [b".", *cache.paths[1:]]
-        parts = stat_all(self.entries, paths, deadline=self._deadline, may_fork=self._may_fork)
-        fresh = []
-        for (start, stats), (end, _) in pairwise([*parts, (len(paths), b"")]):
-            reached = start + len(stats) // STAT_SIZE
-            if reached < end:
-                self._leave(cache.paths[reached:end])
-            fresh += [stats, cache.stats[reached * STAT_SIZE : end * STAT_SIZE]]
-        return b"".join(fresh)
+    def examine(self, paths: "Iterable[bytes]") -> bool:
+        """Stat these paths and the directories on the way to them. True when none has changed.
 
-    def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
-        for row in rows_with(cache.kinds, SUBMODULE):
-            commit = self.entries.commit_at(cache.paths[row])
-            if commit is not None and blob_id(commit.encode("ascii")) != cache.id(row):
-                yield row
+        Raises: Unusable.
+        """
+        assert self.cache is not None
+        self.rules.keep_watched()
+        self.next_row = self.cache.next_row
+        suspects = Suspects(self.entries, self.cache, self._lists)
+        suspects.check_root()
+        suspects.check(paths)
+        self._suspects = suspects.names
+        return not self._suspects
 
-    def _wanted(self, cache: StatCache) -> "Iterator[int]":
-        """The rows of contents that an earlier capture deferred and this one is to read."""
-        for row in rows_with(cache.kinds, SKIPPED) if self.contents is None else ():
-            if self._lists.named_by(cache.id(row)) is not None:
-                yield row
+    def _time_to_compare(self) -> "float | None":
+        if self._deadline is None:
+            return None
+        return self._deadline - max(0.0, (self._deadline - time.monotonic()) * _READING_SHARE)
 
     def rules_differ(self) -> bool:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""
         try:
             return self.rules.differ()
+        except TooLate:
+            self._put_off_rules()
+            return False
         except GitFailed as error:
             self.rules.give_up(str(error))
             return False
+
+    def _put_off_rules(self) -> None:
+        """Leave what git tracks to a capture with more time; whether rows follow from it is not known."""
+        self.rules_left = True
+        self._leave([b".git/index"])
+        if self.cache is not None:
+            self.rules.keep_watched()
 
     # -- the scan ------------------------------------------------------------------------------
 
@@ -139,20 +166,25 @@ class Scan:
         Args: trusts_ids: whether the contents that the cache names are known to be in the store.
         Raises: RulesChanged, only when not `full`.
         """
+        if full and not self.rules.index_fits() and (self.cache is None or trusts_ids):
+            self._put_off_rules()
+            full = self.cache is None
+            self._deadline = 0.0  # nothing can be read without it
         self._full = full
         self._trusts_ids = trusts_ids
         self._unread, self._held = [], []
         top = Directory(None, b"")
-        root = self._load(top, b"", 1) if self.cache is not None else self._new(top, b"")
-        if full:
+        root = self._load_root(top) if self.cache is not None else self._new(top, b"")
+        if full and not self.rules_left:
             self.rules.prepare_full()
         root.listing = full or b"" in top.suspects
         if not full:
-            self._reach_changes(top)
-        level = [root]
-        while level:
+            self._reach_changes(root)
+        waiting = [root]
+        while waiting:
+            level = self._next_level(waiting)
             self._level(level)
-            level = [below for directory in level for below in self._below(directory)]
+            waiting += [below for directory in level for below in self._below(directory)]
         if self.contents is not None and self._held:
             assert self.rules.held is not None
             self._put_held(self.contents, self.rules.held)
@@ -173,35 +205,32 @@ class Scan:
                 self._gone(directory, file.name)
                 directory.stat = UNPROVEN
 
-    def _load(self, parent: Directory, name: bytes, number: int) -> Directory:
-        """The rows of a directory of the cache."""
+    def _load_root(self, top: Directory) -> Directory:
         cache = self.cache
         assert cache is not None
-        directory = Directory(parent, name, number)
-        if number == 1:
-            parent.rows[name] = (DIRECTORY, cache.id(0), cache.size(0), cache.stat(0), NO, 1)
-            if self._fresh[:STAT_SIZE] != cache.stat(0):
-                parent.suspects.add(name)
+        top.rows[b""] = (DIRECTORY, cache.root, cache.root_size, cache.root_stat, NO, cache.top)
+        top.suspects = self._suspects.get(None, set())
+        return self._load(top, b"", cache.top)
+
+    def _load(self, parent: Directory, name: bytes, handle: "Handle") -> Directory:
+        """The rows of a directory of the cache. Raises: Unusable."""
+        assert self.cache is not None
+        stored = self.cache.directory(handle)
+        directory = Directory(parent, name, stored)
         _, directory.id, directory.size, directory.stat, _, _ = parent.rows[name]
         parent.rows[name] = (DIRECTORY, directory.id, directory.size, directory.stat, NO, directory)
-        directory.ignored = cache.ignored_in(number)
-        prefix = len(directory.path) + 1 if directory.path else 0
-        first, end = cache.rows_of(number)
-        below = number + 1
-        for row in range(first, end):
-            base = cache.paths[row][prefix:]
-            kind, stat = cache.kinds[row : row + 1], cache.stat(row)
-            id, tracked = cache.id(row), cache.flags[row : row + 1]
+        directory.ignored = stored.ignored
+        directory.suspects = self._suspects.get(directory.path, set())
+        rows = directory.rows
+        if self._trusts_ids and not self._full:
+            for name, kind, id, size, stat, flag, below in stored.items():
+                rows[name] = (kind, id, size, stat, flag, below)
+            return directory
+        for name, kind, id, size, stat, flag, below in stored.items():
             is_stored = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
-            sub = None
-            if kind == DIRECTORY:
-                sub = below
-                below += cache.span(below)
-            if not is_stored or (self._full and (kind, id) == LEFT_OUT_ROW):
-                continue  # as if it had never been seen
-            if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
-                directory.suspects.add(base)
-            directory.rows[base] = (kind, id, cache.size(row), stat, tracked, sub)
+            if is_stored and not (self._full and (kind, id) == LEFT_OUT_ROW):
+                rows[name] = (kind, id, size, stat, flag, below)  # else as if it had never been seen
+        directory.suspects.intersection_update(rows)
         return directory
 
     def _new(self, parent: Directory, name: bytes) -> Directory:
@@ -210,39 +239,34 @@ class Scan:
         parent.rows[name] = (DIRECTORY, EMPTY_TREE, 0, UNPROVEN, NO, directory)
         return directory
 
-    def _reach_changes(self, top: Directory) -> None:
+    def _reach_changes(self, root: Directory) -> None:
         """Load every directory that holds a changed row, and those on the way to it."""
-        cache = self.cache
-        assert cache is not None
-        for row in self._changed_rows(cache):
-            path = cache.paths[row]
-            names = path.split(b"/")
-            directory = top.rows[b""][5]
-            for name in names[:-1]:
-                assert isinstance(directory, Directory)
+        for path in list(self._suspects):
+            directory = root
+            for name in path.split(b"/") if path else ():
                 below = directory.rows[name][5]
-                directory = self._load(directory, name, below) if isinstance(below, int) else below
-
-    def _changed_rows(self, cache: StatCache) -> "Iterator[int]":
-        fresh, stats, size = self._fresh, cache.stats, STAT_SIZE
-        for start in range(0, cache.row_count, _STRIDE):
-            stretch = slice(start * size, (start + _STRIDE) * size)
-            if fresh[stretch] == stats[stretch]:
-                continue
-            for row in range(start, min(start + _STRIDE, cache.row_count)):
-                if fresh[row * size : (row + 1) * size] != stats[row * size : (row + 1) * size]:
-                    yield row
-        yield from self._moved
+                assert below is not None
+                directory = below if isinstance(below, Directory) else self._load(directory, name, below)
 
     def _below(self, directory: Directory) -> "Iterator[Directory]":
         """The directories below that are loaded; all of them in a full scan."""
         for name, row in list(directory.rows.items()):
             below = row[5]
-            if self._full and isinstance(below, int):
+            if self._full and below is not None and not isinstance(below, Directory):
                 below = self._load(directory, name, below)
                 below.listing = True
             if isinstance(below, Directory):
                 yield below
+
+    def _next_level(self, waiting: "list[Directory]") -> "list[Directory]":
+        """Take some directories: enough for one question to git, few enough that what is found in them is
+        read, and listed in its turn, before the time is over."""
+        level: "list[Directory]" = []
+        names = 0
+        while waiting and len(level) < _LEVEL and names < _NAMES:
+            level.append(waiting.pop())
+            names += len(level[-1].suspects)
+        return level
 
     def _level(self, level: "list[Directory]") -> None:
         to_read: "list[tuple[Directory, bytes]]" = []
@@ -255,6 +279,7 @@ class Scan:
             else:
                 self._list(directory, to_read, unclear)
         to_read += self._without_ignored(unclear)
+        to_read.sort(key=lambda pair: pair[1] != IGNORE_FILE)  # stable: first what decides about the others
         for directory, name in to_read:
             if is_late(self._deadline):
                 self._leave([join(directory, name)])
@@ -407,7 +432,7 @@ class Scan:
             if path in hidden:
                 directory.ignored += 1
                 if name == IGNORE_FILE:
-                    self._rules_changed()
+                    self._rules_changed(directory)
                     self.rules.watch(path)
                 continue
             if path in kept_out:
@@ -431,7 +456,7 @@ class Scan:
     def _read_name(self, directory: Directory, name: bytes) -> None:
         """Put the row of a name."""
         if name == IGNORE_FILE:
-            self._rules_changed()
+            self._rules_changed(directory)
         if name in directory.refused:
             self._put(directory, name, self.entries.refused(directory.refused[name]))
             return
@@ -509,9 +534,9 @@ class Scan:
             self._new(directory, name).size = self.entries.size_of(file_stat)
         else:
             below = row[5]
-            if isinstance(below, int):
+            assert below is not None
+            if not isinstance(below, Directory):
                 below = self._load(directory, name, below)
-            assert isinstance(below, Directory)
             below.listing = True
 
     def _staged_commit(self, path: bytes) -> "str | None":
@@ -544,12 +569,13 @@ class Scan:
 
     def _forget(self, directory: Directory, name: bytes) -> None:
         if name == IGNORE_FILE:
-            self._rules_changed()
+            self._rules_changed(directory)
         del directory.rows[name]
         self._reshaped = True
 
-    def _rules_changed(self) -> None:
-        if not self._full:
+    def _rules_changed(self, directory: Directory) -> None:
+        """An ignore file of a directory decides about names below it, which may have rows."""
+        if not self._full and directory.stored is not None and directory.stored.names:
             raise RulesChanged
 
     def _leave(self, paths: "list[bytes]") -> None:
@@ -573,49 +599,13 @@ class Scan:
 
     def tables(self, top: Directory, generation: int) -> StatCache:
         """The cache of this scan; ids of loaded directories are in their parents' rows."""
-        tables = Tables()
-        # Of a directory that is not loaded, and its siblings up to the next loaded one: [first, end).
-        stack: "list[tuple[Directory | int, tuple[int, int] | int | None]]" = [(top, None)]
-        while stack:
-            directory, mark = stack.pop()
-            if isinstance(directory, int):
-                assert self.cache is not None and isinstance(mark, int)
-                tables.copy(self.cache, directory, mark)
-            elif isinstance(mark, tuple):
-                tables.end_dir(mark, len(directory.rows), directory.ignored)
-            else:
-                stack.append((directory, tables.begin_dir()))
-                below: "list[tuple[Directory | int, int | None]]" = []
-                names = sorted(directory.rows)
-                rows = [directory.rows[name] for name in names]
-                prefix = directory.path + b"/" if directory.path else b""
-                tables.add_rows([prefix + name for name in names] if directory is not top else [b""], rows)
-                for row in rows:
-                    sub = row[5]
-                    if isinstance(sub, int):
-                        assert self.cache is not None
-                        beside = bool(below) and below[-1][1] == sub
-                        first = below.pop()[0] if beside else sub
-                        below.append((first, sub + self.cache.span(sub)))
-                    elif sub is not None:
-                        below.append((sub, None))
-                stack += reversed(below)
-        return tables.finish(
-            tracked=self.rules.digest,
-            generation=generation,
-            watched=self.rules.watched(sure=not (self._full and self.pending_count)),
-            absent=self._absent(tables),
-        )
-
-    def _absent(self, tables: Tables) -> "list[bytes]":
-        """The tracked paths that are not on disk."""
-        cache = self.cache
-        if not self._reshaped and not self._full:
-            assert cache is not None
-            return list(cache.absent)
-        tracked = set(self.rules.tracked)
-        if not self._full:
-            assert cache is not None
-            tracked.update(cache.absent, compress(cache.paths, cache.flags.translate(_IS_TRACKED)))
-        flags = b"".join(tables.flags).translate(_IS_TRACKED)
-        return sorted(tracked.difference(compress(tables.paths, flags)))
+        # Of a first scan that is not finished each row follows from the rules; the others have none yet.
+        first = self.cache is None and not self.rules_left
+        watched = self.rules.watched(sure=not self.pending_count or not self._full or first)
+        tables = tables_of(self.cache, top, self.rules.digest, watched, generation, self.next_row)
+        if self.cache is None or self._full:
+            tables.set_absent(absent_of(tables, self.rules.tracked), self.cache)
+        else:
+            absent = absent_after(self.cache, tables) if self._reshaped else self.cache.absent
+            tables.set_absent(absent, self.cache)
+        return tables

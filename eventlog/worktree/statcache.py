@@ -1,72 +1,72 @@
 """The stat cache: the stat, kind and id of every path at the last capture of a working directory.
 
-One file per working directory, replaced as a whole, read whole. Derived: deleting it costs time and changes
-no answer (I22); one that is damaged, foreign, or of another format counts as absent.
+Two files for each working directory, a base and an overlay; docs/stat-cache.md has their format. Derived:
+deleting them costs time and changes no answer (I22); one that is damaged, foreign, or of another format
+counts as absent.
 
-    128 header (below)
-    12  per directory, a directory before those in it: number of rows u32, span u32 (directories in
-        its sub-tree, itself included), number of ignored entries u32 (names that were left out)
-    36  per row: mode u32, inode u64, size u64, mtime ns i64, ctime ns i64; zeros when it proves nothing
-    8   per row: size in the tree entry u64
-    32  per row: id
-    1   per row: kind, as in a tree
-    1   per row: 1 when git tracks it, 2 when git ignores it and it is kept all the same
-    36  per watched file: its stat as above, all ones when it is missing
-    n   NUL-separated: the path of each row, each watched file, each tracked path that is not on disk, and
-        last that of the working directory itself
-    16  BLAKE3-128 of everything above
-
-Directory 0 holds one row: the working directory itself, with an empty path. The rows of a directory
-stand together in the order of names, the rows of directories in the order of directories; so a
-directory with all that is below it is one stretch of every table, and is copied as one.
-
-Any process may load or save at any time: the last one wins, and either file is true of its own moment. On the
-hook path.
+Any process may load or save at any time: the last one wins, and whatever pair of files is there is true of
+its own moment. On the hook path.
 """
 
 import os
-import stat
-from itertools import accumulate
-from struct import Struct, pack
+from struct import Struct, pack, unpack
 from struct import error as StructError
 
 from blake3 import blake3
 
 from eventlog.base.fs import FileSystem, opened, read_file, write_all
-from eventlog.base.layout import STATCACHE_DIR, Layout, parse_statcache
-from eventlog.blobs.tree import KINDS
+from eventlog.base.layout import Layout
+from eventlog.worktree.rows import (
+    DIR_COUNT,
+    ID_SIZE,
+    ROW_COUNT,
+    STAT_SIZE,
+    TOTALS,
+    RowRange,
+    StatCache,
+    StoredDirectory,
+    Unusable,
+    split_rows,
+)  # fmt: skip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from eventlog.worktree.rows import Row
+    from eventlog.worktree.rows import Handle
+    from eventlog.worktree.statcache_upkeep import BaseTables
 
-_MAGIC = b"\x89EVS"
-_VERSION = 3
-# magic, version, flags, store id, worktree, options, tracked set, root tree, generation, directories,
-# rows, watched files, absent paths
-_HEADER = Struct("<4sHH16s16s16s16s32sQIIII")
-_DIGEST_SIZE = 16
-_SIZE_MAX = 1 << 30
-_PATH_SIZE_MAX = 4096
+MAGIC = b"\x89EVS"
+VERSION = 4
+# magic, version, flags, store id, worktree, options, tracked set, root tree, its stat and size, generation,
+# next row, directories, rows, watched files, absent paths, bytes of paths and of names
+HEAD = Struct("<4sHH16s16s16s16s32s36sQQIIIIIQQ")
+DIGEST_SIZE = 16
+BLOCK_SIZE = 16 << 10
+_BLOCKS_MAX = 64
+_DIRECTORIES_MAX = 64
+# first row, rows, own bytes of a path, where its paths begin, names left out, and the totals
+BASE_DIR = Struct("<IIIQI8I")
+_DIRS_AT_ONCE = 128
+BASE_ROW_SIZES = (STAT_SIZE, 8, ID_SIZE, 1, 1, 4)
+_STATS, _SIZES, _IDS, _KINDS, _FLAGS, _BELOW = range(6)
 
-_STAT = Struct("<IQQqq")
-STAT_SIZE = _STAT.size
-_DIR = Struct("<III")
-_SIZE = Struct("<Q")
+_OVERLAY_MAGIC = b"\x89EVO"
+# magic, version, flags, identity of the base, tracked set, root tree, its stat and size, generation,
+# next row, directories, rows, watched files, absent paths, rows of directories, bytes of names of rows and of
+# names
+_OVERLAY_HEAD = Struct("<4sHH16s16s32s36sQQIIIIIIQQ")
+_OVERLAY_DIR = Struct(f"<II{TOTALS}I")
+_INT = Struct("<I")
+_OF_BASE = 0xFFFFFFFF
+_OVERLAY_ROW_SIZES = (STAT_SIZE, 8, ID_SIZE, 1, 1)
+_OVERLAY_SIZE_MAX = 1 << 30
 
-UNPROVEN = bytes(STAT_SIZE)
-MISSING = b"\xff" * STAT_SIZE
-
-pack_fields = _STAT.pack  # mode, inode, size, mtime ns, ctime ns
-
-
-def pack_stat(file_stat: os.stat_result) -> bytes:
-    """The fields that prove a content unchanged."""
-    return _STAT.pack(
-        file_stat.st_mode, file_stat.st_ino, file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns
-    )
+# A new base is written instead of a larger overlay (docs/stat-cache.md §3).
+_OVERLAY_SIZE = 256 << 10
+_OVERLAY_SHARE = 32
+_BASE_SIZE = 16 << 20
+_BASE_SHARE = 4
 
 
 class CacheKey:
@@ -81,300 +81,365 @@ class CacheKey:
         self.path = path  # of the working directory, for `sweep`
 
 
-def rows_with(table: bytes, mark: bytes) -> "Iterator[int]":
-    """The rows that have this byte in a table of one byte for each, ascending."""
-    row = table.find(mark)
-    while row >= 0:
-        yield row
-        row = table.find(mark, row + 1)
+# -- the base -----------------------------------------------------------------------------------
 
 
-class StatCache:
-    """The tables of one cache file; nothing in them is ever changed."""
+class BaseRows:
+    """The tables of one base. `read(offset, size)` gives their bytes, and raises Unusable."""
 
-    __slots__ = (
-        "_paths", "absent", "dirs", "firsts", "flags", "generation", "ids", "kinds", "paths_blob", "root",
-        "row_count", "sizes", "stats", "tracked", "watch_stats", "watched",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        tracked: bytes,
-        generation: int,
-        tables: "Sequence[bytes]",
-        paths_blob: bytes,
-        watched: "Sequence[bytes]",
-        absent: "Sequence[bytes]",
-    ) -> None:
-        """Args: tracked: digest of the set of paths that git tracks; tables: in the order of the file."""
-        self.tracked = tracked
-        self.generation = generation
-        self.dirs, self.stats, self.sizes, self.ids, self.kinds, self.flags, self.watch_stats = tables
-        self.root = self.ids[:32]
-        self.paths_blob = paths_blob
-        self.watched = watched
-        self.absent = absent
-        self.row_count = len(self.kinds)
-        self.firsts = [0, *accumulate(count for count, _, _ in _DIR.iter_unpack(self.dirs))]
-        self._paths: "list[bytes] | None" = None
+    def __init__(self, head: "tuple[int, ...]", read: "Callable[[int, int], bytes]", identity: bytes) -> None:
+        """Args: head: the counts and sizes, in the order of the head's."""
+        self.dirs, self.row_count, watched, absent, self._paths_size, names_size = head
+        self.identity = identity
+        self.size = 0
+        self.known_absent: "Sequence[bytes] | None" = None
+        self.file: "OpenFile | None" = None  # from which it is read
+        self._counts = watched, absent
+        self._read = read
+        starts, offset = [], self.dirs * BASE_DIR.size
+        for size in BASE_ROW_SIZES:
+            starts.append(offset)
+            offset += self.row_count * size
+        self._starts = starts
+        self._watch_at = offset
+        self._paths_at = offset + watched * STAT_SIZE
+        self._directories: "dict[int, StoredDirectory]" = {}
+        self._names = self._paths_at + self._paths_size, names_size
+        self.size = sum(self._names)
 
     @property
-    def paths(self) -> "list[bytes]":
-        """The path of each row, relative to the working directory."""
-        if self._paths is None:
-            self._paths = self.paths_blob.split(b"\0")
-        return self._paths
+    def absent(self) -> "Sequence[bytes]":
+        if self.known_absent is None:
+            self.known_absent = self.names()[self._counts[0] : -1]
+        return self.known_absent
 
-    def stat(self, row: int) -> bytes:
-        return self.stats[row * STAT_SIZE : (row + 1) * STAT_SIZE]
+    def names(self) -> "list[bytes]":
+        """The watched files, the absent paths, and the working directory."""
+        names = self._read(*self._names).split(b"\0")
+        if len(names) != sum(self._counts) + 1:
+            raise Unusable
+        return names
 
-    def times(self, path: bytes) -> "tuple[int, int, int, int] | None":
-        """(size, mtime ns, ctime ns, inode) of a path, None where they are unproven. Scans all paths."""
-        stat = self.stat(self.paths.index(path))
-        _, inode, size, mtime_ns, ctime_ns = _STAT.unpack(stat)
-        return None if stat == UNPROVEN else (size, mtime_ns, ctime_ns, inode)
+    def watch_stats(self) -> bytes:
+        return self._read(self._watch_at, self._counts[0] * STAT_SIZE)
 
-    def id(self, row: int) -> bytes:
-        return self.ids[row * 32 : row * 32 + 32]
+    def column(self, column: int, first: int, count: int) -> bytes:
+        size = BASE_ROW_SIZES[column]
+        return self._read(self._starts[column] + first * size, count * size)
 
-    def size(self, row: int) -> int:
-        size: int = _SIZE.unpack_from(self.sizes, row * 8)[0]
-        return size
+    def entry(self, number: int) -> "tuple[int, ...]":
+        """The entry of a directory in the table of directories."""
+        if not 0 <= number < self.dirs:
+            raise Unusable
+        entry = BASE_DIR.unpack(self._read(number * BASE_DIR.size, BASE_DIR.size))
+        if (
+            entry[0] + entry[5 + ROW_COUNT] > self.row_count
+            or not 0 < entry[5 + DIR_COUNT] <= self.dirs - number
+        ):
+            raise Unusable
+        return entry
 
-    def rows_of(self, dir: int) -> "tuple[int, int]":
-        """[first, end) of the rows of a directory."""
-        return self.firsts[dir], self.firsts[dir + 1]
+    def totals(self, number: int) -> "tuple[int, ...]":
+        return self.entry(number)[5:]
 
-    def span(self, dir: int) -> int:
-        """How many directories the sub-tree of a directory has, itself included."""
-        span: int = _DIR.unpack_from(self.dirs, dir * _DIR.size)[1]
-        return span
+    def directory(self, number: int) -> StoredDirectory:
+        """The rows of a directory."""
+        directory = self._directories.get(number)
+        if directory is None:
+            if len(self._directories) >= _DIRECTORIES_MAX:
+                self._directories.clear()
+            directory = self._directories[number] = self._read_directory(number)
+        return directory
 
-    def ignored_in(self, dir: int) -> int:
-        """How many entries of a directory were left out because git ignores them."""
-        ignored: int = _DIR.unpack_from(self.dirs, dir * _DIR.size)[2]
-        return ignored
+    def _read_directory(self, number: int) -> StoredDirectory:
+        first, count, prefix, start, ignored, *totals = self.entry(number)
+        paths = self._paths(start, self._paths_end(number + 1), count)
+        if count > totals[ROW_COUNT] or len(paths) != count:
+            raise Unusable
+        columns = [self.column(column, first, count) for column in range(_BELOW)]
+        steps = filter(None, unpack(f"<{count}I", self.column(_BELOW, first, count)))
+        below: "list[int | StoredDirectory]" = [number + step for step in steps]
+        if len(below) != columns[_KINDS].count(b"d") or (below and max(below) >= number + totals[DIR_COUNT]):  # type: ignore[type-var, operator]
+            raise Unusable
+        return StoredDirectory([path[prefix:] for path in paths], columns, below, ignored, tuple(totals))
 
-    @property
-    def ignored_count(self) -> int:
-        """The same for all directories. Scans all of them."""
-        return sum(ignored for _, _, ignored in _DIR.iter_unpack(self.dirs))
+    def row_ranges(self, number: int, end: int, size: int) -> "Iterator[RowRange]":
+        """The rows of the directories [number, end), about `size` at a time."""
+        first = count = start = 0
+        for entry in self._entries(number, end):
+            if count and count + entry[1] > size:
+                yield from self._row_ranges(first, count, start, entry[3], size)
+                count = 0
+            if count == 0:
+                first, start = entry[0], entry[3]
+            count += entry[1]
+        if count:
+            yield from self._row_ranges(first, count, start, self._paths_end(end), size)
 
-
-class Tables:
-    """A cache that is being written: parts of the last one, and new rows."""
-
-    __slots__ = ("dir_count", "dirs", "flags", "ids", "kinds", "paths", "sizes", "stats")
-
-    def __init__(self) -> None:
-        self.dir_count = 0
-        self.dirs: "list[bytes]" = []
-        self.stats: "list[bytes]" = []
-        self.sizes: "list[bytes]" = []
-        self.ids: "list[bytes]" = []
-        self.kinds: "list[bytes]" = []
-        self.flags: "list[bytes]" = []
-        self.paths: "list[bytes]" = []
-
-    def begin_dir(self) -> "tuple[int, int]":
-        """Begin a directory; a mark for `end_dir`."""
-        self.dirs.append(b"")
-        self.dir_count += 1
-        return len(self.dirs) - 1, self.dir_count - 1
-
-    def end_dir(self, mark: "tuple[int, int]", row_count: int, ignored: int = 0) -> None:
-        """End a directory: all below the one begun with `mark` have been written."""
-        self.dirs[mark[0]] = _DIR.pack(row_count, self.dir_count - mark[1], ignored)
-
-    def add_rows(self, paths: "Sequence[bytes]", rows: "Sequence[Row]") -> None:
-        """The rows of one directory, in order of their names."""
-        if not rows:
-            return
-        kinds, ids, sizes, stats, flags, _ = zip(*rows, strict=True)
-        self.paths += paths
-        self.kinds.append(b"".join(kinds))
-        self.ids.append(b"".join(ids))
-        self.sizes.append(pack(f"<{len(sizes)}Q", *sizes))
-        self.stats.append(b"".join(stats))
-        self.flags.append(b"".join(flags))
-
-    def copy(self, cache: StatCache, dir: int, end_dir: int) -> None:
-        """Directories [dir, end_dir) of the last cache: siblings with all that is below them."""
-        first, end = cache.firsts[dir], cache.firsts[end_dir]
-        self.dirs.append(cache.dirs[dir * _DIR.size : end_dir * _DIR.size])
-        self.dir_count += end_dir - dir
-        self.stats.append(cache.stats[first * STAT_SIZE : end * STAT_SIZE])
-        self.sizes.append(cache.sizes[first * 8 : end * 8])
-        self.ids.append(cache.ids[first * 32 : end * 32])
-        self.kinds.append(cache.kinds[first:end])
-        self.flags.append(cache.flags[first:end])
-        self.paths += cache.paths[first:end]
-
-    def finish(
-        self,
-        *,
-        tracked: bytes,
-        generation: int,
-        watched: "Sequence[tuple[bytes, bytes]]",
-        absent: "Sequence[bytes]",
-    ) -> StatCache:
-        """The cache. `watched` are (path, stat)."""
-        tables = (self.dirs, self.stats, self.sizes, self.ids, self.kinds, self.flags)
-        cache = StatCache(
-            tracked,
-            generation,
-            [*map(b"".join, tables), b"".join(stat for _, stat in watched)],
-            b"\0".join(self.paths),
-            [path for path, _ in watched],
-            absent,
+    def _row_ranges(self, first: int, count: int, start: int, end: int, size: int) -> "Iterator[RowRange]":
+        """Rows whose paths are [start, end): one range, or those of one large directory."""
+        return split_rows(
+            count,
+            size,
+            lambda: self._paths(start, end, count),
+            lambda at, rows: self.column(_STATS, first + at, rows),
         )
-        cache._paths = self.paths
-        return cache
+
+    def _entries(self, number: int, end: int) -> "Iterator[tuple[int, ...]]":
+        for at in range(number, end, _DIRS_AT_ONCE):
+            table = self._read(at * BASE_DIR.size, (min(end, at + _DIRS_AT_ONCE) - at) * BASE_DIR.size)
+            yield from BASE_DIR.iter_unpack(table)
+
+    def _paths(self, start: int, end: int, count: int) -> "list[bytes]":
+        if not 0 <= start <= end <= self._paths_size:
+            raise Unusable
+        paths = self._read(self._paths_at + start, end - start).split(b"\0")
+        if len(paths) != count + 1 or paths.pop():
+            raise Unusable
+        return paths
+
+    def _paths_end(self, number: int) -> int:
+        return self.entry(number)[3] if number < self.dirs else self._paths_size
+
+    def copy(self, number: int, end: int, into: "BaseTables") -> None:
+        """Add the directories [number, end), which are whole sub-trees, to the tables of another base."""
+        first, start = self.entry(number)[0], self.entry(number)[3]
+        stop = self.entry(end)[0] if end < self.dirs else self.row_count
+        rows, paths = into.row_count - first, into.paths_size - start
+        for entry in self._entries(number, end):
+            into.dirs.append(BASE_DIR.pack(entry[0] + rows, *entry[1:3], entry[3] + paths, *entry[4:]))
+        columns = [self.column(column, first, stop - first) for column in range(len(BASE_ROW_SIZES))]
+        stop_paths = self._paths_end(end)
+        into.add(columns, self._read(self._paths_at + start, stop_paths - start))
 
 
-def encode(cache: StatCache, key: CacheKey) -> bytes:
-    """The bytes of the file."""
-    header = _HEADER.pack(
-        _MAGIC,
-        _VERSION,
-        0,
-        key.store_id,
-        key.worktree,
-        key.options,
-        cache.tracked,
-        cache.root,
-        cache.generation,
-        len(cache.dirs) // _DIR.size,
-        cache.row_count,
-        len(cache.watched),
-        len(cache.absent),
-    )
-    tables = (cache.dirs, cache.stats, cache.sizes, cache.ids, cache.kinds, cache.flags, cache.watch_stats)
+class BlockReader:
+    """The blocks of a file's tables, checked when they are read."""
+
+    def __init__(self, read: "Callable[[int, int], bytes]", start: int, size: int, digests: bytes) -> None:
+        """Args: read: the bytes at (size, offset) of the file; start, size: of the tables in it."""
+        self._read = read
+        self._start = start
+        self._size = size
+        self._digests = digests
+        self._blocks: "dict[int, bytes]" = {}
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Raises: Unusable."""
+        if size <= 0:
+            return b""
+        if offset < 0 or offset + size > self._size:
+            raise Unusable
+        number, within = divmod(offset, BLOCK_SIZE)
+        if within + size <= BLOCK_SIZE:
+            return self._block(number)[within : within + size]
+        blocks = range(number, (offset + size - 1) // BLOCK_SIZE + 1)
+        return b"".join(map(self._block, blocks))[within : within + size]
+
+    def _block(self, number: int) -> bytes:
+        block = self._blocks.get(number)
+        if block is None:
+            at = number * BLOCK_SIZE
+            try:
+                block = self._read(min(BLOCK_SIZE, self._size - at), self._start + at)
+            except OSError as error:
+                raise Unusable from error
+            digest = self._digests[number * DIGEST_SIZE : (number + 1) * DIGEST_SIZE]
+            if blake3(block).digest(DIGEST_SIZE) != digest:
+                raise Unusable
+            if len(self._blocks) >= _BLOCKS_MAX:
+                self._blocks.clear()
+            self._blocks[number] = block
+        return block
+
+
+class OpenFile:
+    """A descriptor that goes with the last reader of the base."""
+
+    __slots__ = ("_fs", "fd")
+
+    def __init__(self, fs: "FileSystem", path: str, flags: int) -> None:
+        self._fs = fs
+        self.fd = -1
+        self.fd = fs.open(path, flags)
+
+    def read(self, size: int, offset: int) -> bytes:
+        return self._fs.pread(self.fd, size, offset)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            self._fs.close(fd)
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except OSError:
+            pass  # somebody has closed all descriptors
+
+
+def decode_base(
+    read: "Callable[[int, int], bytes]", size: int, store_id: bytes, worktree: bytes
+) -> "tuple[StatCache, bytes] | None":
+    """The cache of a base without its overlay, and its options; None for any other bytes.
+
+    Args: read: the bytes at (size, offset) of the file; size: that of the file. Raises: OSError.
+    """
+    head = read(HEAD.size, 0)
+    if len(head) < HEAD.size:
+        return None
+    (
+        magic,
+        version,
+        _,
+        store,
+        tree,
+        options,
+        tracked,
+        root,
+        root_stat,
+        root_size,
+        generation,
+        next_row,
+        *counts,
+    ) = HEAD.unpack(head)
+    if (magic, version, store, tree) != (MAGIC, VERSION, store_id, worktree):
+        return None
+    blocks = _block_count(size)
+    digests = read(blocks * DIGEST_SIZE + DIGEST_SIZE, HEAD.size)
+    identity = digests[-DIGEST_SIZE:]
+    digests = digests[:-DIGEST_SIZE]
+    if blake3(head + digests).digest(DIGEST_SIZE) != identity:
+        return None
+    start = HEAD.size + len(digests) + DIGEST_SIZE
+    tables = BlockReader(read, start, size - start, digests)
+    base = BaseRows(tuple(counts), tables.read, identity)
+    if base.size != size - start:
+        return None
+    try:
+        names = base.names()
+        cache = StatCache(
+            base, 0, root=root, root_stat=root_stat, root_size=root_size, tracked=tracked,
+            generation=generation, watched=names[: counts[2]], watch_stats=base.watch_stats(), absent=None,
+            next_row=next_row,
+        )  # fmt: skip
+    except Unusable:
+        return None
+    base.known_absent = names[counts[2] : -1]
+    return cache, options
+
+
+def _block_count(size: int) -> int:
+    """How many blocks the tables of a file of this size have."""
+    tables = size - HEAD.size - DIGEST_SIZE
+    return max(0, -(-tables // (BLOCK_SIZE + DIGEST_SIZE)))
+
+
+# -- the overlay --------------------------------------------------------------------------------
+
+
+def encode_overlay(cache: StatCache) -> bytes:
+    """The bytes of the overlay of a cache that has a base. Raises: Unusable."""
+    assert cache.base is not None
+    stored = [piece[1] for piece in cache.pieces() if isinstance(piece[1], StoredDirectory)]
+    dirs = [_OVERLAY_DIR.pack(len(own.names), own.ignored, *cache.of(own)) for own in stored]
+    columns = [b"".join(getattr(own, name) for own in stored) for name in _OVERLAY_COLUMNS]
+    below = [below if isinstance(below, int) else _OF_BASE for own in stored for below in own.below]
+    names = b"\0".join(name for own in stored for name in own.names)
+    absent = () if cache.absent_of_base else cache.absent
+    other_names = b"\0".join((*cache.watched, *absent))
+    head = _OVERLAY_HEAD.pack(
+        _OVERLAY_MAGIC, VERSION, 0, cache.base.identity, cache.tracked, cache.root, cache.root_stat,
+        cache.root_size, cache.generation, cache.next_row, len(stored), len(columns[3]), len(cache.watched),
+        _OF_BASE if cache.absent_of_base else len(absent), len(below), len(names), len(other_names),
+    )  # fmt: skip
     body = b"".join(
-        (header, *tables, b"\0".join((cache.paths_blob, *cache.watched, *cache.absent, key.path)))
+        (head, *dirs, *columns, cache.watch_stats, pack(f"<{len(below)}I", *below), names, other_names)
     )
-    return body + blake3(body).digest(_DIGEST_SIZE)
+    return body + blake3(body).digest(DIGEST_SIZE)
 
 
-def decode(data: bytes, key: CacheKey) -> "StatCache | None":
-    """The cache, None when these bytes are not a whole one of this store, working directory and options."""
-    end = len(data) - _DIGEST_SIZE
-    if end < _HEADER.size or blake3(memoryview(data)[:end]).digest(_DIGEST_SIZE) != data[end:]:
+_OVERLAY_COLUMNS = ("stats", "sizes", "ids", "kinds", "flags")
+
+
+def decode_overlay(data: bytes, base: BaseRows) -> "StatCache | None":
+    """The cache of a base with this overlay; None for any other bytes, or the overlay of another base."""
+    end = len(data) - DIGEST_SIZE
+    if end < _OVERLAY_HEAD.size or blake3(memoryview(data)[:end]).digest(DIGEST_SIZE) != data[end:]:
         return None
-    magic, version, _, store_id, worktree, options, tracked, root, generation, dirs, rows, watched, absent = (
-        _HEADER.unpack_from(data)
+    magic, version, _, identity, tracked, root, root_stat, root_size, generation, next_row, *counts = (
+        _OVERLAY_HEAD.unpack_from(data)
     )
-    expected = (_MAGIC, _VERSION, key.store_id, key.worktree, key.options)
-    if (magic, version, store_id, worktree, options) != expected:
+    if (magic, version, identity) != (_OVERLAY_MAGIC, VERSION, base.identity):
         return None
-    parts = []
-    offset = _HEADER.size
-    for size in (dirs * _DIR.size, rows * STAT_SIZE, rows * 8, rows * 32, rows, rows, watched * STAT_SIZE):
+    dirs, rows, watched, absent, d_rows, names_size, other_size = counts
+    parts, offset = [], _OVERLAY_HEAD.size
+    column_sizes = (rows * size for size in _OVERLAY_ROW_SIZES)
+    for size in (
+        dirs * _OVERLAY_DIR.size,
+        *column_sizes,
+        watched * STAT_SIZE,
+        d_rows * 4,
+        names_size,
+        other_size,
+    ):
         parts.append(data[offset : offset + size])
         offset += size
-    if offset > end:
+    if offset != end:
         return None
-    # The paths of rows are most of the file: they are split later, and all at once.
-    tail = data[offset:end].rsplit(b"\0", watched + absent + 1)
-    names = tail[1:-1]
+    table, *columns, watch_stats, below, names_of_rows, other_names = parts
     try:
-        cache = StatCache(tracked, generation, parts, tail[0], names[:watched], names[watched:])
-    except StructError:
+        entries = list(_OVERLAY_DIR.iter_unpack(table))
+        numbers = unpack(f"<{d_rows}I", below)
+        names = names_of_rows.split(b"\0") if rows else []
+        # Without any directory only the facts in the head are newer than the base.
+        top = _tree_of(base, entries, columns, numbers, names) if entries else 0
+    except (StructError, Unusable):
         return None
-    agrees = (
-        len(names) == watched + absent
-        and dirs > 1
-        and len(cache.kinds) == rows
-        and cache.paths_blob.count(b"\0") == rows - 1
-        and cache.firsts[-1] == rows
-        and cache.firsts[1] == 1
-        and cache.root == root
-        and cache.kinds[:1] == b"d"
-        and cache.kinds.count(b"d") == dirs - 1
-        and not cache.kinds.translate(None, b"".join(KINDS))
-    )
-    return cache if agrees else None
+    others = other_names.split(b"\0") if other_names else []
+    if len(others) != watched + (0 if absent == _OF_BASE else absent):
+        return None
+    return StatCache(
+        base, top, root=root, root_stat=root_stat, root_size=root_size, tracked=tracked,
+        generation=generation, watched=others[:watched], watch_stats=watch_stats,
+        absent=None if absent == _OF_BASE else others[watched:], next_row=next_row,
+    )  # fmt: skip
 
 
-def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
-    """Remove the caches of working directories that are gone; the paths of the removed files.
-
-    A cache that was written within `age_s_min` stays: a directory may be back in a moment. So do foreign
-    files and those of a newer version. A disk that is not mounted looks gone: its next capture is a first
-    one.
-    """
-    removed = []
-    for name in fs.listdir(layout.directory(STATCACHE_DIR)):
-        worktree = parse_statcache(name)
-        if worktree is None:
-            continue
-        path = layout.statcache(worktree)
-        try:
-            age_s = fs.time_ns() / 1e9 - fs.stat(path).st_mtime
-            if age_s > age_s_min and _is_stale(fs, path):
-                fs.unlink(path)
-                removed.append(path)
-        except OSError:
-            pass  # a capture is replacing it, or it stays for the next sweep
-    return removed
-
-
-def captured_directories(fs: FileSystem, layout: Layout) -> "list[bytes]":
-    """The working directories that have caches, including those that are gone."""
-    directories = []
-    for name in fs.listdir(layout.directory(STATCACHE_DIR)):
-        worktree = parse_statcache(name)
-        try:
-            version, directory = _head(fs, layout.statcache(worktree)) if worktree is not None else (0, b"")
-        except OSError:
-            continue  # a capture is replacing it
-        if version == _VERSION and directory.startswith(b"/"):
-            directories.append(directory)
-    return directories
+def _tree_of(
+    base: BaseRows,
+    entries: "list[tuple[int, ...]]",
+    columns: "list[bytes]",
+    numbers: "tuple[int, ...]",
+    names: "list[bytes]",
+) -> StoredDirectory:
+    """The root of the overlay's directories, made from the last one on: those below one follow it."""
+    made: "list[StoredDirectory]" = []
+    row, number = len(names), len(numbers)
+    if sum(entry[0] for entry in entries) != row:
+        raise Unusable
+    for count, ignored, *totals in reversed(entries):
+        first = row - count
+        own = [
+            column[first * size : row * size]
+            for column, size in zip(columns, _OVERLAY_ROW_SIZES, strict=True)
+        ]
+        d_rows = own[3].count(b"d")
+        if d_rows > number:
+            raise Unusable
+        below: "list[Handle]" = []
+        for of_base in numbers[number - d_rows : number]:
+            if (of_base != _OF_BASE and of_base >= base.dirs) or (of_base == _OF_BASE and not made):
+                raise Unusable
+            below.append(made.pop() if of_base == _OF_BASE else of_base)
+        made.append(StoredDirectory(names[first:row], own, below, ignored, tuple(totals)))
+        row, number = first, number - d_rows
+    if len(made) != 1 or number:
+        raise Unusable
+    return made[0]
 
 
-def _is_stale(fs: FileSystem, path: str) -> bool:
-    """Whether a cache is never read again: of an earlier version, or of a directory that is gone."""
-    version, directory = _head(fs, path)
-    if version == 0:
-        return False
-    if version != _VERSION or not directory.startswith(b"/"):
-        return version < _VERSION
-    try:
-        return not stat.S_ISDIR(os.lstat(directory).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-
-
-def _head(fs: FileSystem, path: str) -> "tuple[int, bytes]":
-    """The version of a cache and its working directory; version 0 where it is no cache."""
-    with opened(fs, path) as fd:
-        head = fs.pread(fd, _HEADER.size, 0)
-        size = fs.fstat(fd).st_size
-        offset = max(0, size - _PATH_SIZE_MAX - _DIGEST_SIZE)
-        tail = fs.pread(fd, size - offset, offset)[:-_DIGEST_SIZE]
-    if len(head) < _HEADER.size or not head.startswith(_MAGIC):
-        return 0, b""
-    version: int = _HEADER.unpack(head)[1]
-    return version, tail.rpartition(b"\0")[2]
-
-
-def is_nested(cache: StatCache) -> bool:
-    """Whether every directory's sub-directories follow it and their spans fill its own.
-
-    A digest does not prove that the writer was honest, so every walk by spans checks this first.
-    """
-    dirs, kinds = len(cache.dirs) // _DIR.size, cache.kinds
-    spans = [span for _, span, _ in _DIR.iter_unpack(cache.dirs)]
-    for dir in range(dirs - 1, -1, -1):
-        below = dir + 1
-        for _ in range(kinds.count(b"d", *cache.rows_of(dir))):
-            if below >= dirs:
-                return False
-            below += spans[below]
-        if below != dir + spans[dir]:
-            return False
-    return True
+# -- the files ----------------------------------------------------------------------------------
 
 
 def load(fs: FileSystem, layout: Layout, key: CacheKey) -> "StatCache | None":
@@ -388,23 +453,59 @@ def load_any(
 ) -> "tuple[StatCache, bytes] | None":
     """The cache of a working directory and its options, whatever they are: each row is true of its path."""
     try:
-        data = read_file(fs, layout.statcache(worktree.hex()), _SIZE_MAX)
-        options: bytes = _HEADER.unpack_from(data)[5]
-    except (OSError, ValueError, StructError):
+        file = OpenFile(fs, layout.statcache(worktree.hex()), os.O_RDONLY)
+        loaded = decode_base(file.read, fs.fstat(file.fd).st_size, store_id, worktree)
+    except (OSError, ValueError):
         return None
-    cache = decode(data, CacheKey(store_id, worktree, options))
-    return None if cache is None else (cache, options)
+    if loaded is None:
+        return None
+    cache, options = loaded
+    assert cache.base is not None
+    cache.base.file = file
+    try:
+        data = read_file(fs, layout.statcache_overlay(worktree.hex()), _OVERLAY_SIZE_MAX)
+    except (OSError, ValueError):
+        return cache, options
+    return decode_overlay(data, cache.base) or cache, options
 
 
 def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> None:
     """Replace the last cache with this one; a full disk only costs time later.
 
     Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because the
-    file is derived: this one, the last one, or none in between are all true.
+    files are derived: these, the last ones, or none in between are all true. Raises: Unusable.
     """
-    data = encode(cache, key)
+    if cache.base is not None:
+        overlay = encode_overlay(cache)
+        size = len(overlay)
+        fits = size <= _OVERLAY_SIZE + cache.base.size // _OVERLAY_SHARE
+        if fits or (cache.base.size > _BASE_SIZE and size < cache.base.size // _BASE_SHARE):
+            _write_overlay(fs, layout, key, overlay)
+            return
+    from eventlog.worktree.statcache_upkeep import encode_base  # which few captures need
+
+    write_base(fs, layout, key, encode_base(cache, key))
+
+
+def write_base(fs: FileSystem, layout: Layout, key: CacheKey, data: bytes) -> None:
     tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
     path = layout.statcache(key.worktree.hex())
+    try:
+        with opened(fs, tmp, os.O_WRONLY | os.O_CREAT) as fd:
+            write_all(fs, fd, data)
+        try:
+            # ext4 syncs a file that is renamed over another, which takes longer than the capture.
+            fs.unlink(path)
+        except FileNotFoundError:
+            pass
+        fs.rename(tmp, path)
+    except OSError:
+        _remove(fs, tmp)
+
+
+def _write_overlay(fs: FileSystem, layout: Layout, key: CacheKey, data: bytes) -> None:
+    tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
+    path = layout.statcache_overlay(key.worktree.hex())
     spare = layout.tmp(f"statcache-{key.worktree.hex()}")
     try:
         try:
@@ -417,16 +518,19 @@ def save(fs: FileSystem, layout: Layout, key: CacheKey, cache: StatCache) -> Non
             write_all(fs, fd, data)
             fs.truncate(fd, len(data))
         try:
-            # ext4 syncs a file that is renamed over another, which takes longer than the capture.
             fs.rename(path, spare)
         except FileNotFoundError:
             pass
         fs.rename(tmp, path)
     except OSError:
-        try:
-            fs.unlink(tmp)
-        except OSError:
-            pass  # a leftover in tmp/ is swept later
+        _remove(fs, tmp)
+
+
+def _remove(fs: FileSystem, tmp: str) -> None:
+    try:
+        fs.unlink(tmp)
+    except OSError:
+        pass  # a leftover in tmp/ is swept later
 
 
 def read_generation(fs: FileSystem, layout: Layout) -> int:

@@ -6,16 +6,14 @@ Files are compared as they are now, and only those of the same size are read. On
 import os
 import stat
 
-from eventlog.blobs.ids import ID_SIZE, blob_id
-from eventlog.blobs.tree import SKIPPED
-from eventlog.worktree.rows import YES
-from eventlog.worktree.statcache import rows_with
+from eventlog.blobs.ids import blob_id
+from eventlog.worktree.rows import SKIPPED_COUNT, YES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eventlog.worktree.statcache import StatCache
+    from eventlog.worktree.rows import StatCache
 
 
 class TrackedRows:
@@ -28,18 +26,18 @@ class TrackedRows:
 
     def has(self, id: bytes, size: int) -> bool:
         tables = self._tables
-        offset = tables.ids.find(id)
-        while offset >= 0:
-            if offset % ID_SIZE == 0 and tables.flags[offset // ID_SIZE] == YES[0]:
-                return True
-            offset = tables.ids.find(id, offset + 1)
+        if any(
+            directory.id(row) == id and directory.flags[row] == YES[0] for _, directory, row in tables.rows()
+        ):
+            return True
         if self._unread is None:
-            self._unread = _by_size((tables.size(row), tables.paths[row]) for row in self._rows_unread())
+            self._unread = _by_size(self._rows_unread())
         return _is_in(self._root, self._unread.get(size, ()), id)
 
-    def _rows_unread(self) -> "Iterator[int]":
-        tables = self._tables
-        return (row for row in rows_with(tables.kinds, SKIPPED) if tables.flags[row] == YES[0])
+    def _rows_unread(self) -> "Iterator[tuple[int, bytes]]":
+        for path, directory, row in self._tables.special(SKIPPED_COUNT):
+            if directory.flags[row] == YES[0]:
+                yield directory.size(row), path
 
 
 class TrackedFiles:

@@ -4,10 +4,13 @@ from tests.browser.samples import Sample
 
 
 def addresses(sample: Sample) -> dict[str, str]:
-    first, second, third, fourth, last = (sample.turns * 5)[:5] if len(sample.turns) < 5 else sample.turns[:5]
-    event = sample.sql(f"select event_id from events where session_id = '{sample.session}' order by position limit 1")
+    first, second, third, _, last = (sample.turns * 5)[:5] if len(sample.turns) < 5 else sample.turns[:5]
+    event = sample.sql(
+        f"select event_id from events where session_id = '{sample.session}' order by position limit 1"
+    )
     path = sample.sql(
-        "select path from events where event_type = 'file' and operation <> 'read' and agent <> 'git' order by position desc limit 1"
+        "select path from events where event_type = 'file' and operation <> 'read' and agent <> 'git' "
+        "order by position desc limit 1"
     )[0][0].strip('"')
     return {
         "sessions": "/",
@@ -33,6 +36,6 @@ def addresses(sample: Sample) -> dict[str, str]:
 
 # The pages that a project with hostile texts has as well, by the names of `addresses`.
 NAMES = (
-    "sessions", "session", "repository", "turn", "start of a turn", "text", "change", "blame", "history", "compare",
-    "event", "versions", "search", "cost", "errors", "decisions", "sql", "no such page",
+    "sessions", "session", "repository", "turn", "start of a turn", "text", "change", "blame", "history",
+    "compare", "event", "versions", "search", "cost", "errors", "decisions", "sql", "no such page",
 )  # fmt: skip

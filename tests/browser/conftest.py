@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from tests.browser.samples import Sample
-    from tests.browser.viewing import Reader, Viewer
+    from tests.browser.viewing import Viewer, Visitor
 
 collect_ignore_glob: list[str] = []
 try:
@@ -83,15 +83,15 @@ def viewed(_viewers: "dict[Path, Viewer]", tmp_path: Path) -> "Iterator[Callable
 
 
 @pytest.fixture
-def reading(browser: "Browser", viewed: "Callable[..., Viewer]") -> "Iterator[Callable[..., Reader]]":
+def reading(browser: "Browser", viewed: "Callable[..., Viewer]") -> "Iterator[Callable[..., Visitor]]":
     """A reader of a project, in a browser context of its own. At its end nothing must have gone wrong."""
-    from tests.browser.viewing import Reader, context_of
+    from tests.browser.viewing import Visitor, context_of
 
-    made: list[tuple[Any, Reader, bool]] = []
+    made: list[tuple[Any, Visitor, bool]] = []
 
-    def of(work: Path, *, calm: bool = True, options: tuple[str, ...] = (), **settings: Any) -> Reader:
+    def of(work: Path, *, calm: bool = True, options: tuple[str, ...] = (), **settings: Any) -> Visitor:
         context = context_of(browser, **settings)
-        reader = Reader(context, viewed(work, *options))
+        reader = Visitor(context, viewed(work, *options))
         made.append((context, reader, calm))
         return reader
 

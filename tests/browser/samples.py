@@ -22,7 +22,12 @@ HOSTILE = (
     "\x1b[31mred\x07",
     "\u2066isolate\ufeff",
 )
-HOSTILE_NAMES = ("<img src=x onerror=alert(1)>.md", "a\u202egnp.txt", "'; alert(1); '.js", "../..%2f.html".replace("/", "∕"))
+HOSTILE_NAMES = (
+    "<img src=x onerror=alert(1)>.md",
+    "a\u202egnp.txt",
+    "'; alert(1); '.js",
+    "../..%2f.html".replace("/", "∕"),
+)
 
 
 @dataclass
@@ -63,6 +68,7 @@ def make_sample(place: Path) -> Sample:
     (work / ".env").write_text("TOKEN=of-nobody\n")
     sample = Sample(work)
     sample.locus("init")
+    sample.locus("person", "--off")
     sample.locus("import", "git")
     agent = Agent(work)
     agent.start()
@@ -75,7 +81,11 @@ def _turns_of(agent: Agent, work: Path) -> None:
     _turn(agent, "Go on", lambda: agent.edit("tea.py", "TEA = 2", "TEA = 3"))
     (work / "notes.txt").write_text("by a person\n")  # by no turn
     _turn(agent, "Move it", lambda: agent.bash("mkdir lib && mv tea.py lib/tea.py && chmod +x lib/tea.py"))
-    _turn(agent, "Turn a folder into a file", lambda: (agent.bash("rm -r src app"), agent.write("src", "now a file\n")))
+    _turn(
+        agent,
+        "Turn a folder into a file",
+        lambda: (agent.bash("rm -r src app"), agent.write("src", "now a file\n")),
+    )
     _turn(agent, "Only say something", lambda: None)
     agent.finish()
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.browser.addresses import NAMES, addresses
 from tests.browser.samples import Sample
-from tests.browser.viewing import Reader
+from tests.browser.viewing import Visitor
 
-Reading = Callable[..., Reader]
+Reading = Callable[..., Visitor]
 # Standards that axe tests, up to WCAG 2.2 AA.
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Of a page in the dark only the colours differ.
@@ -36,12 +36,15 @@ def test_axe_finds_no_violation(reading: Reading, sample: Sample, name: str) -> 
         reader.page.emulate_media(color_scheme=scheme)
         found = Axe().run(reader.page, options=options).response["violations"]
         if found:
-            violations[view] = [(rule["id"], [node["html"][:150] for node in rule["nodes"][:2]]) for rule in found]
+            violations[view] = [
+                (rule["id"], [node["html"][:150] for node in rule["nodes"][:2]]) for rule in found
+            ]
 
     assert violations == {}
 
 
 def test_nothing_is_wider_than_the_screen(reading: Reading, sample: Sample) -> None:
+    """At 320, 390, 768 and 1440 pixels no page scrolls sideways."""
     reader = reading(sample.work)
     wide = {}
     for name, path in addresses(sample).items():
@@ -60,7 +63,9 @@ _SIZES = "[document.documentElement.scrollWidth, document.documentElement.client
 
 def test_twice_the_size_is_all_there(reading: Reading, sample: Sample) -> None:
     """200 % zoom: half the width in pixels of style, twice those of the screen."""
-    reader = reading(sample.work, width=720, height=450, device_scale_factor=2).open(f"/turn/{sample.turns[0]}")
+    reader = reading(sample.work, width=720, height=450, device_scale_factor=2).open(
+        f"/turn/{sample.turns[0]}"
+    )
     sizes = reader.page.evaluate(_SIZES)
     assert sizes[0] <= sizes[1]
     for tab, shown in (("files", "[role=tree]"), ("turn", ".prompt"), ("file", ".overview h2")):
@@ -70,6 +75,7 @@ def test_twice_the_size_is_all_there(reading: Reading, sample: Sample) -> None:
 
 
 def test_a_phone_has_one_column_with_tabs(reading: Reading, sample: Sample) -> None:
+    """One of three panes is shown at a time, and buttons have the size of a finger."""
     reader = reading(sample.work, width=390, height=844, has_touch=True).open(f"/turn/{sample.turns[0]}")
     for tab, shown, hidden in (("turn", ".prompt", "[role=tree]"), ("files", "[role=tree]", ".prompt")):
         reader.click(f".tabs [data-tab={tab}]")
@@ -81,35 +87,39 @@ def test_a_phone_has_one_column_with_tabs(reading: Reading, sample: Sample) -> N
     assert reader.find(".filebody").is_visible()
 
 
-def _focused(reader: Reader) -> Any:
-    return reader.page.evaluate(
-        "(() => { const n = document.activeElement; return n === document.body ? '' : "
-        "[n.tagName, n.id, n.getAttribute('aria-label'), n.textContent.slice(0, 40), n.className].join('|') })()"
-    )
+# What can be used; rows of a tree are reached through the tree.
+_USABLE = 'a[href], button:not(:disabled), input, select, textarea, summary, [tabindex="0"]'
+# Which element has the focus and where it stands, and whether that can be seen; nothing at the end.
+_FOCUSED = """(() => {
+  const n = document.activeElement;
+  if (n === document.body) return ['', true];
+  const {x, y} = n.getBoundingClientRect();
+  const seen = n.id === 'main' || getComputedStyle(n).outlineStyle !== 'none';
+  return [[n.tagName, n.id, n.className, x, y].join(' '), seen];
+})()"""
 
 
 def test_the_keyboard_alone_reaches_everything(reading: Reading, sample: Sample) -> None:
     """Each thing that can be used is in the order of Tab, and the focus is always seen."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}?file=tea.py&mode=change")
     wanted = reader.page.evaluate(
-        "[...document.querySelectorAll('a[href], button:not(:disabled), input, select, textarea, summary, [tabindex=\"0\"]')]"
+        f"[...document.querySelectorAll('{_USABLE}')]"
         ".filter((n) => n.checkVisibility() && !n.closest('[role=treeitem]')).length"
     )
     seen: dict[str, bool] = {}
     for _ in range(wanted + 10):
         reader.page.keyboard.press("Tab")
-        name = _focused(reader)
+        name, visible = reader.page.evaluate(_FOCUSED)
         if not name:
             break
-        seen[name + str(reader.page.evaluate("(() => { const b = document.activeElement.getBoundingClientRect(); return [b.x, b.y].join() })()"))] = (
-            reader.page.evaluate("getComputedStyle(document.activeElement).outlineStyle !== 'none' || document.activeElement.id === 'main'")
-        )
+        seen[name] = visible
 
     assert len(seen) >= wanted
     assert all(seen.values()), [name for name, visible in seen.items() if not visible]
 
 
 def test_the_tree_obeys_the_keys_of_trees(reading: Reading, sample: Sample) -> None:
+    """Arrows, Home, End and Enter do what they do in trees, and each row says its place."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[0]}")
     tree = reader.find("[role=tree]")
     tree.focus()
@@ -121,7 +131,10 @@ def test_the_tree_obeys_the_keys_of_trees(reading: Reading, sample: Sample) -> N
 
     reader.press("Home")
     assert active() == "src"
-    if reader.find(f"#{tree.get_attribute('aria-activedescendant')}").get_attribute("aria-expanded") == "true":
+    if (
+        reader.find(f"#{tree.get_attribute('aria-activedescendant')}").get_attribute("aria-expanded")
+        == "true"
+    ):
         reader.press("ArrowLeft")
     before = reader.find("[role=treeitem]").count()
     reader.press("ArrowRight")
@@ -140,16 +153,19 @@ def test_the_tree_obeys_the_keys_of_trees(reading: Reading, sample: Sample) -> N
     assert item.get_attribute("aria-posinset") == item.get_attribute("aria-setsize")
 
 
+_MOVING = """[...document.querySelectorAll('*')].map((n) => getComputedStyle(n)).filter((s) =>
+  parseFloat(s.transitionDuration) || s.animationName !== 'none' || s.scrollBehavior === 'smooth').length"""
+
+
 def test_who_wants_no_motion_sees_none(reading: Reading, sample: Sample) -> None:
+    """With prefers-reduced-motion nothing moves by itself."""
     reader = reading(sample.work, reduced_motion="reduce").open(f"/turn/{sample.turns[0]}")
-    moving = reader.page.evaluate(
-        "[...document.querySelectorAll('*')].filter((n) => { const s = getComputedStyle(n); "
-        "return parseFloat(s.transitionDuration) || s.animationName !== 'none' || s.scrollBehavior === 'smooth' }).length"
-    )
+    moving = reader.page.evaluate(_MOVING)
     assert moving == 0
 
 
 def test_light_and_dark_follow_the_system_and_the_choice(reading: Reading, sample: Sample) -> None:
+    """The system decides until the reader does, and the choice is remembered."""
     reader = reading(sample.work, color_scheme="dark").open("/")
     back = "getComputedStyle(document.body).backgroundColor"
     dark = reader.page.evaluate(back)
@@ -161,6 +177,7 @@ def test_light_and_dark_follow_the_system_and_the_choice(reading: Reading, sampl
 
 
 def test_every_page_has_a_name_of_its_own(reading: Reading, sample: Sample) -> None:
+    """The tab of the browser says which page it is."""
     reader = reading(sample.work)
     titles = {name: reader.open(path).page.title() for name, path in addresses(sample).items()}
     assert set(titles) == set(NAMES)

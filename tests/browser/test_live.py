@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.samples import Sample, copied
-from tests.browser.viewing import Reader
+from tests.browser.viewing import Visitor
 from tests.cli.hook_support import Agent
 
-Reading = Callable[..., Reader]
+Reading = Callable[..., Visitor]
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def _turn(agent: Agent, prompt: str, text: str) -> None:
 
 
 def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+    """A turn that hooks record lengthens the slider, without a reload."""
     sample, agent = live
     reader = reading(sample.work).open(f"/s/{sample.session}")
     assert reader.text("h1") == "Begin live"
@@ -44,6 +45,7 @@ def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, A
 
 
 def test_who_stands_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+    """Turn, file and address stay, and a button counts the new turns."""
     sample, agent = live
     _turn(agent, "Second live", "two\n")
     reader = reading(sample.work).open(f"/s/{sample.session}").press("k")
@@ -57,7 +59,10 @@ def test_who_stands_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[S
     assert reader.text("h1") == "More live 2" and not reader.find(".news").is_visible()
 
 
-def test_a_session_at_work_is_on_top_with_what_it_does(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+def test_a_session_at_work_is_on_top_with_what_it_does(
+    reading: Reading, live: "tuple[Sample, Agent]"
+) -> None:
+    """The list of sessions follows what hooks record."""
     sample, agent = live
     reader = reading(sample.work).open("/")
     assert reader.find("article").first.get_attribute("data-session") == sample.session

@@ -12,16 +12,21 @@ from playwright.sync_api import expect
 
 from tests.browser.addresses import NAMES, addresses
 from tests.browser.samples import Sample
-from tests.browser.viewing import Reader
+from tests.browser.viewing import Visitor
 
-Reading = Callable[..., Reader]
+Reading = Callable[..., Visitor]
 
 
 def _ran(command: str, work: Path) -> str:
     """What a command prints in a shell, as a user would run it."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=work, env={**os.environ, "PATH": path, "TZ": "Europe/Berlin"}, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command],
+        cwd=work,
+        env={**os.environ, "PATH": path, "TZ": "Europe/Berlin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode in (0, 1 if command.startswith("diff <(") else 0, 4), (command, done.stderr)
     return done.stdout
@@ -29,6 +34,7 @@ def _ran(command: str, work: Path) -> str:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "no such page"])
 def test_the_command_of_each_page_gives_the_same(reading: Reading, sample: Sample, name: str) -> None:
+    """It runs in a shell, and prints what the page shows."""
     reader = reading(sample.work).open(addresses(sample)[name])
     command = reader.command()
     assert command.startswith(("locus ", "diff <(locus "))
@@ -37,7 +43,7 @@ def test_the_command_of_each_page_gives_the_same(reading: Reading, sample: Sampl
         assert words in printed, (command, words)
 
 
-def _shown(reader: Reader, name: str) -> list[str]:
+def _shown(reader: Visitor, name: str) -> list[str]:
     """Words of the page that the command must print, too."""
     if name in ("session", "repository", "turn", "start of a turn"):
         return [reader.text("h1")[:40]]
@@ -59,6 +65,7 @@ def _shown(reader: Reader, name: str) -> list[str]:
 
 
 def test_a_command_is_copied(reading: Reading, sample: Sample) -> None:
+    """`y` puts the command on the clipboard."""
     reader = reading(sample.work)
     reader.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     reader.open(f"/turn/{sample.turns[0]}").press("y")
@@ -67,6 +74,7 @@ def test_a_command_is_copied(reading: Reading, sample: Sample) -> None:
 
 
 def test_a_conversation_is_resumed_by_the_command_shown(reading: Reading, sample: Sample) -> None:
+    """A session shows its agent's own command with the agent's id of it."""
     reader = reading(sample.work).open(f"/s/{sample.session}")
     resume = reader.find(".resume code")
     expect(resume).to_contain_text("claude --resume ")
@@ -75,6 +83,7 @@ def test_a_conversation_is_resumed_by_the_command_shown(reading: Reading, sample
 
 
 def test_search_answers_as_one_types(reading: Reading, sample: Sample) -> None:
+    """Hits come without Enter, words are marked, and the address can be kept."""
     reader = reading(sample.work).open("/search")
     reader.page.keyboard.type("cheap", delay=30)
     expect(reader.find("mark").first).to_have_text("cheap")
@@ -86,6 +95,7 @@ def test_search_answers_as_one_types(reading: Reading, sample: Sample) -> None:
 
 
 def test_costs_are_by_day_project_model_and_agent(reading: Reading, sample: Sample) -> None:
+    """Each dimension gives its table, and stands in the address."""
     reader = reading(sample.work).open("/cost")
     assert reader.find(".chart").count() == 2 and reader.find(".hours").count() == 1
     assert reader.texts(".tile .what")[:2] == ["Cost", "Saved by caching"]
@@ -100,6 +110,7 @@ def test_costs_are_by_day_project_model_and_agent(reading: Reading, sample: Samp
 
 
 def test_sessions_are_filtered(reading: Reading, sample: Sample) -> None:
+    """Filters stand in the address; where none fits the page says so."""
     reader = reading(sample.work).open("/")
     count = reader.find("article").count()
     assert count >= 2
@@ -111,6 +122,7 @@ def test_sessions_are_filtered(reading: Reading, sample: Sample) -> None:
 
 
 def test_errors_and_their_turns(reading: Reading, sample: Sample) -> None:
+    """An error is shown with its words, and leads to its turn."""
     reader = reading(sample.work).open("/errors")
     assert "Exit code 3" in reader.text("article")
     reader.click("article a")
@@ -118,6 +130,7 @@ def test_errors_and_their_turns(reading: Reading, sample: Sample) -> None:
 
 
 def test_sql_is_asked_and_refused_in_words(reading: Reading, sample: Sample) -> None:
+    """A SELECT gives a table; what may change something is refused."""
     reader = reading(sample.work, calm=False).open("/sql")
     reader.find("textarea").fill("select 40 + 2 as answer")
     reader.page.keyboard.press("Control+Enter")
@@ -129,6 +142,7 @@ def test_sql_is_asked_and_refused_in_words(reading: Reading, sample: Sample) -> 
 
 
 def test_what_does_not_exist_is_said(reading: Reading, sample: Sample) -> None:
+    """Unknown turns, sessions, events, files and pages give words."""
     reader = reading(sample.work, calm=False)
     for path in ("/turn/zzzzzzzz_001", "/s/zzzzzzzz", "/event/ffffffffffff"):
         assert reader.open(path).find(".complaint").count() == 1, path

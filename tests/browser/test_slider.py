@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 from eventlog.store import Store
 from tests.browser.samples import PROMPT, Sample
-from tests.browser.viewing import Reader
+from tests.browser.viewing import Visitor
 
-Reading = Callable[..., Reader]
+Reading = Callable[..., Visitor]
 
 
 def _moments(sample: Sample) -> list[str]:
@@ -63,6 +63,7 @@ def test_stepping_gives_the_same_as_opening(reading: Reading, sample: Sample) ->
 
 
 def test_keys_go_where_they_say(reading: Reading, sample: Sample) -> None:
+    """Each key of docs/view.md leads to its turn, file or page."""
     first, second, third, fourth, fifth = sample.turns
     reader = reading(sample.work).open(f"/turn/{first}")
 
@@ -70,7 +71,14 @@ def test_keys_go_where_they_say(reading: Reading, sample: Sample) -> None:
         reader.press(*keys)
         return reader.address().removeprefix("/turn/")
 
-    assert [at("j"), at("k"), at("G"), at("g"), at("ArrowRight"), at("ArrowLeft")] == [second, first, fifth, first, second, first]
+    assert [at("j"), at("k"), at("G"), at("g"), at("ArrowRight"), at("ArrowLeft")] == [
+        second,
+        first,
+        fifth,
+        first,
+        second,
+        first,
+    ]
     assert [at("n"), at("p"), at("G", "E"), at("e")] == [second, first, first, first]
     reader.open(f"/turn/{fourth}?file=notes.txt")
     assert at("K") == f"{third}?file=notes.txt"  # it changed before this turn, by no turn
@@ -84,6 +92,7 @@ def test_keys_go_where_they_say(reading: Reading, sample: Sample) -> None:
 
 
 def test_keys_rest_in_fields_and_can_be_switched_off(reading: Reading, sample: Sample) -> None:
+    """A letter that is typed into a field moves nothing."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")
     reader.press("t")
     reader.page.keyboard.type("jkgt")
@@ -98,6 +107,7 @@ def test_keys_rest_in_fields_and_can_be_switched_off(reading: Reading, sample: S
 
 
 def test_an_address_survives_a_reload_and_the_back_button(reading: Reading, sample: Sample) -> None:
+    """It leads to the same turn, file and mode."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}").choose("tea.py").mode("blame")
     address = reader.address()
     lines = reader.texts(".filebody .line")
@@ -122,6 +132,7 @@ def test_what_changed_between_turns_is_told_apart(reading: Reading, sample: Samp
 
 
 def test_a_rename_a_mode_and_a_folder_that_becomes_a_file(reading: Reading, sample: Sample) -> None:
+    """Each kind of change is named, and what is gone is struck out."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[2]}")
     assert "tea.py → lib/tea.py" in reader.text(".overview")
     reader.files()
@@ -135,6 +146,7 @@ def test_a_rename_a_mode_and_a_folder_that_becomes_a_file(reading: Reading, samp
 
 
 def test_filter_and_changed_only_narrow_the_tree(reading: Reading, sample: Sample) -> None:
+    """By words of the path, and to what the turn changed."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")
     reader.find(".files input[type=checkbox]").check()
     assert reader.files() == ["tea.py"]
@@ -144,6 +156,7 @@ def test_filter_and_changed_only_narrow_the_tree(reading: Reading, sample: Sampl
 
 
 def test_the_slider_says_in_words_where_it_stands(reading: Reading, sample: Sample) -> None:
+    """What the strip draws is read out, too."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[0]}")
     slider = reader.find("#slider")
     assert slider.get_attribute("aria-valuetext") == "Turn 1 of 5: Make tea cost 3, 1 file changed, 1 error"
@@ -154,6 +167,7 @@ def test_the_slider_says_in_words_where_it_stands(reading: Reading, sample: Samp
 
 
 def test_a_turn_is_read_beside_its_files(reading: Reading, sample: Sample) -> None:
+    """Prompt, words, and calls with folded results; a failed one is open."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[0]}")
     assert reader.text(".prompt") == PROMPT
     assert reader.text(".words") == "All done."
@@ -175,16 +189,23 @@ def test_a_change_between_any_two_moments_is_that_of_the_command(reading: Readin
     expect(reader.find(".compared .boxed, .compared div p")).to_have_count(reader.find(".compared").count())
     shown = [
         sign.replace("−", "-") + text
-        for sign, text in zip(reader.texts(".compared .line:not(.hunk) .sign"), reader.find(".compared .line:not(.hunk) .code").all_text_contents(), strict=True)
+        for sign, text in zip(
+            reader.texts(".compared .line:not(.hunk) .sign"),
+            reader.find(".compared .line:not(.hunk) .code").all_text_contents(),
+            strict=True,
+        )
         if sign.strip() and sign != "\\"
     ]
     patch = sample.locus("diff", first, last)
     lines = [line for line in patch.splitlines() if re.match(r"[+-](?!\+\+ |-- )", line)]
     assert sorted(shown) == sorted(lines)
-    assert reader.find(".added .code", ).count() == sum(line.startswith("+") for line in lines)
+    assert reader.find(
+        ".added .code",
+    ).count() == sum(line.startswith("+") for line in lines)
 
 
 def test_a_marked_moment_is_the_side_to_compare(reading: Reading, sample: Sample) -> None:
+    """`c` marks it: changes are shown against it, and a link compares all."""
     first, last = sample.turns[0], sample.turns[-1]
     reader = reading(sample.work).open(f"/turn/{first}").press("c", "G")
     reader.choose("notes.txt").mode("change")
@@ -195,6 +216,7 @@ def test_a_marked_moment_is_the_side_to_compare(reading: Reading, sample: Sample
 
 
 def test_play_goes_on_by_itself(reading: Reading, sample: Sample) -> None:
+    """Space plays and stops."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[0]}").press(" ")
     expect(reader.find(".facts")).to_contain_text("3 / 5")
     reader.press(" ")
@@ -202,6 +224,7 @@ def test_play_goes_on_by_itself(reading: Reading, sample: Sample) -> None:
 
 
 def test_turns_seen_before_are_remembered(reading: Reading, sample: Sample) -> None:
+    """A session says how many turns came since it was looked at."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")
     reader.open(f"/turn/{sample.turns[0]}")
     assert "3 turns since you last saw it" in reader.text(".about")
@@ -211,6 +234,7 @@ def test_turns_seen_before_are_remembered(reading: Reading, sample: Sample) -> N
 
 @pytest.mark.parametrize("name", ["last", "git"])
 def test_names_of_turns_are_those_of_commands(reading: Reading, sample: Sample, name: str) -> None:
+    """`last` and `git:COMMIT` lead to their turns."""
     commit = sample.sql("select \"commit\" from turns where title = 'Make it easy to run'")[0][0]
     reader = reading(sample.work).open("/turn/last" if name == "last" else f"/turn/git:{commit[:10]}")
     title = "Only say something" if name == "last" else "Make it easy to run"

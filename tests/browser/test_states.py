@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.browser.samples import Sample, copied
-from tests.browser.viewing import Reader
+from tests.browser.viewing import Visitor
 from tests.cli.support import locus_process
 
-Reading = Callable[..., Reader]
+Reading = Callable[..., Visitor]
 
 
 def test_a_withheld_content_is_in_the_tree_and_says_why(reading: Reading, sample: Sample) -> None:
+    """Its name is shown, its bytes are nowhere in the page."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")
     assert "withheld" in reader.text('[role=treeitem][title=".env"]')
     reader.choose(".env").mode("text")
@@ -25,17 +26,21 @@ def test_a_withheld_content_is_in_the_tree_and_says_why(reading: Reading, sample
 
 
 def test_an_erased_content_says_so(reading: Reading, sample: Sample, tmp_path: Path) -> None:
+    """What `locus store erase` took is named as erased."""
     mine = copied(sample, tmp_path)
     mine.locus("store", "seal")
-    done = locus_process("store", "erase", "--path", "notes.txt", "--reason", "a test", "--yes", cwd=mine.work)
+    done = locus_process(
+        "store", "erase", "--path", "notes.txt", "--reason", "a test", "--yes", cwd=mine.work
+    )
     assert done.code in (0, 4), done.err
     reader = reading(mine.work, calm=False).open(f"/turn/{mine.turns[-1]}?file=notes.txt")
     assert "rased" in reader.text(".filebody") and "by a person" not in reader.page.content()
 
 
 def test_a_damaged_content_says_so(reading: Reading, sample: Sample, tmp_path: Path) -> None:
+    """Bytes that are not what was written are named as damage."""
     mine = copied(sample, tmp_path)
-    packs = [path for path in (mine.work / ".locus").rglob("*.evp")]
+    packs = list((mine.work / ".locus").rglob("*.evp"))
     assert packs
     for path in packs:
         data = bytearray(path.read_bytes())
@@ -49,6 +54,7 @@ def test_a_damaged_content_says_so(reading: Reading, sample: Sample, tmp_path: P
 
 
 def test_a_store_without_turns_says_how_to_begin(reading: Reading, tmp_path: Path) -> None:
+    """An empty store names the commands that fill it."""
     work = tmp_path / "empty"
     work.mkdir()
     assert locus_process("init", cwd=work).code == 0
@@ -57,13 +63,23 @@ def test_a_store_without_turns_says_how_to_begin(reading: Reading, tmp_path: Pat
     assert "No turn is recorded yet" in reader.open("/repo").text("main")
 
 
-def _line(number: int, at: datetime.datetime, **fields: object) -> str:
-    base = {
-        "sessionId": "7f1d0000-0000-4000-8000-00000000abcd", "timestamp": at.isoformat().replace("+00:00", "Z"), "cwd": "/nowhere/tea",
-        "uuid": f"7f1d0000-0000-4000-8000-{number:012d}", "parentUuid": f"7f1d0000-0000-4000-8000-{number - 1:012d}" if number else None,
-        "version": "2.1.0", "isSidechain": False, "userType": "external", "gitBranch": "main",
+def _line(number: int, at: datetime.datetime, who: str, text: str) -> str:
+    """A line of a transcript of Claude Code."""
+    ids = [f"7f1d0000-0000-4000-8000-{n:012d}" for n in (number, number - 1)]
+    message: dict[str, object] = {"role": who, "content": text}
+    if who == "assistant":
+        message |= {
+            "id": f"msg_n{number}",
+            "model": "claude-opus-4",
+            "content": [{"type": "text", "text": text}],
+        }
+        message["usage"] = {"input_tokens": 10, "output_tokens": 5}
+    fields = {
+        "type": who, "message": message, "sessionId": "7f1d0000-0000-4000-8000-00000000abcd", "uuid": ids[0],
+        "parentUuid": ids[1] if number else None, "timestamp": at.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+        "cwd": "/nowhere/tea", "version": "2.1.0", "isSidechain": False, "userType": "external",
     }  # fmt: skip
-    return json.dumps({**base, **fields})
+    return json.dumps(fields)
 
 
 @pytest.fixture(scope="session")
@@ -72,14 +88,14 @@ def transcript(places: Path) -> Sample:
     work = places / "night"
     work.mkdir()
     assert locus_process("init", cwd=work).code == 0
-    night = datetime.datetime(2026, 3, 10, 22, 30, tzinfo=datetime.timezone.utc)
+    night = datetime.datetime(2026, 3, 10, 22, 30, tzinfo=datetime.UTC)
     minute = datetime.timedelta(minutes=1)
     lines = [
-        _line(0, night, type="user", message={"role": "user", "content": "Work late"}),
-        _line(1, night + minute, type="assistant", message={"id": "msg_n1", "role": "assistant", "model": "claude-opus-4", "content": [{"type": "text", "text": "I do."}], "usage": {"input_tokens": 10, "output_tokens": 5}}),
-        _line(2, night + 150 * minute, type="user", message={"role": "user", "content": "Still there?"}),
-        _line(3, night + 151 * minute, type="assistant", message={"id": "msg_n2", "role": "assistant", "model": "claude-opus-4", "content": [{"type": "text", "text": "Yes."}], "usage": {"input_tokens": 10, "output_tokens": 5}}),
-    ]  # fmt: skip
+        _line(0, night, "user", "Work late"),
+        _line(1, night + minute, "assistant", "I do."),
+        _line(2, night + 150 * minute, "user", "Still there?"),
+        _line(3, night + 151 * minute, "assistant", "Yes."),
+    ]
     file = places / "night.jsonl"
     file.write_text("\n".join(lines) + "\n")
     done = locus_process("import", "claude-code", str(file), cwd=work)
@@ -88,6 +104,7 @@ def transcript(places: Path) -> Sample:
 
 
 def test_a_turn_without_a_tree_is_grey_and_says_why(reading: Reading, transcript: Sample) -> None:
+    """A transcript records no tree: the files are grey, and the turn can be read."""
     reader = reading(transcript.work).open(f"/s/{transcript.session}")
     assert "no tree" in reader.text("main").lower()
     assert reader.find(".files.grey").count() == 1
@@ -95,6 +112,7 @@ def test_a_turn_without_a_tree_is_grey_and_says_why(reading: Reading, transcript
 
 
 def test_times_are_local_with_their_zone_and_utc_on_demand(reading: Reading, transcript: Sample) -> None:
+    """`u` switches, the other spelling stands in the title, and the choice is remembered."""
     reader = reading(transcript.work).open(f"/turn/{transcript.turns[0]}")
     local = reader.text(".facts time")
     assert local.startswith("10 Mar") and "23:30" in local and not local.endswith("UTC")
@@ -106,6 +124,7 @@ def test_times_are_local_with_their_zone_and_utc_on_demand(reading: Reading, tra
 
 
 def test_a_session_over_midnight_is_in_both_days(reading: Reading, transcript: Sample) -> None:
+    """The filter of days finds a session on each day that it touched."""
     reader = reading(transcript.work)
     for day, sessions in (("2026-03-10", 1), ("2026-03-11", 1), ("2026-03-12", 0)):
         reader.open(f"/?day={day}")
@@ -126,7 +145,9 @@ def test_a_moment_that_is_not_exact_says_so(reading: Reading, sample: Sample, tm
     assert reader.text(".doubt").split(":")[0] in ("running", "unfinished")
 
 
-def test_several_stores_are_chosen_from(reading: Reading, sample: Sample, transcript: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_stores_are_chosen_from(
+    reading: Reading, sample: Sample, transcript: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With `--all-stores` addresses begin with the store, and a list leads to the others."""
     data = tmp_path / "data"
     monkeypatch.setenv("XDG_DATA_HOME", str(data))

@@ -42,7 +42,7 @@ class Viewer:
         self._process.communicate(timeout=20)
 
 
-class Reader:
+class Visitor:
     """One tab, and what went wrong in it: lines of the console, errors, dialogs, requests to elsewhere."""
 
     def __init__(self, context: BrowserContext, viewer: Viewer) -> None:
@@ -71,24 +71,24 @@ class Reader:
         self.wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def open(self, path: str) -> "Reader":
+    def open(self, path: str) -> "Visitor":
         """Go to an address of the viewer, and wait until all of it is there."""
         token = "" if self._has_token else f"#t={self.viewer.token}"
         self._has_token = True
         self.page.goto(self.viewer.base + path + token)
         return self.ready()
 
-    def ready(self) -> "Reader":
+    def ready(self) -> "Visitor":
         self.page.locator(_READY).wait_for()
         return self
 
-    def press(self, *keys: str) -> "Reader":
+    def press(self, *keys: str) -> "Visitor":
         for key in keys:
             self.page.keyboard.press(key)
             self.ready()
         return self
 
-    def click(self, selector: str) -> "Reader":
+    def click(self, selector: str) -> "Visitor":
         self.page.locator(selector).first.click()
         return self.ready()
 
@@ -116,12 +116,12 @@ class Reader:
         rows = self.page.locator("[role=treeitem][title]:not(.gone)")
         return sorted(str(rows.nth(n).get_attribute("title")) for n in range(rows.count()))
 
-    def choose(self, path: str) -> "Reader":
+    def choose(self, path: str) -> "Visitor":
         """Open a file of the tree."""
         self.page.locator(f'[role=treeitem][title="{path}"]').click()
         return self.ready()
 
-    def mode(self, name: str) -> "Reader":
+    def mode(self, name: str) -> "Visitor":
         self.page.locator(f'[data-mode="{name}"]').click()
         return self.ready()
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eventlog.setup.install import EVENTS
+from eventlog.setup.install import spec_of
 
 from .clients import Client, ended, find_claude_code, find_codex, find_opencode, wait_for
 from .desk import Desk, end_command, open_desk, prompt_of, refuser
@@ -40,7 +40,7 @@ def record(client: Client, name: str, journey: "Callable[[Desk], None]") -> None
     with tempfile.TemporaryDirectory() as temporary, open_desk(client, Path(temporary)) as desk:
         lines = Path(temporary) / "lines"
         recorder = f"{sys.executable} {HOOK} {lines} {desk.project}"
-        desk.client.write_hooks(desk.home, EVENTS[client.agent], [recorder, refuser(desk.scratch)])
+        desk.client.write_hooks(desk.home, spec_of(client.agent)[1].events, [recorder, refuser(desk.scratch)])
         journey(desk)
         calls = [json.loads(line) for line in lines.read_text().splitlines()]
         made = [_head(desk, name, calls), *_steps(desk, calls)]

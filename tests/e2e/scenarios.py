@@ -187,3 +187,35 @@ SCENARIOS: dict[str, list[Step]] = {
         Step("", status=400),
     ],
 }
+
+# The session of the tutorial (record_tutorial.py): what is asked, by the scenario that answers it.
+PROMPTS = {
+    "tutorial-price": "Make tea cost 3, and add a check of the prices",
+    "tutorial-hours": "Write down that we open at 8",
+    "tutorial-tidy": "Tidy up: remove what nobody needs",
+}
+_CHECK = "from prices import PRICES\n\nassert min(PRICES.values()) > {}, PRICES\nprint('fine')\n"
+SCENARIOS |= {
+    "tutorial-price": [
+        Step("I look at the prices first.", (read("prices.py"),)),
+        Step(
+            "One line has to change.",
+            (edit("prices.py", '    "tea": 2,', '    "tea": 3,'), write("check.py", _CHECK.format(3))),
+        ),
+        Step("Does the check pass?", (shell("python3 -B check.py"),)),
+        Step(
+            "It refuses 3 itself, which is allowed.",
+            (edit("check.py", *(f"assert min(PRICES.values()) > {least}, PRICES" for least in (3, 2))),),
+        ),
+        Step("Once more.", (shell("python3 -B check.py"),)),
+        Step("Tea costs 3, and check.py refuses prices of 2 and less. It passes."),
+    ],
+    "tutorial-hours": [
+        Step("I add a page.", (write("hours.md", "# Hours\n\nWe open at 8.\n"),)),
+        Step("hours.md says that you open at 8."),
+    ],
+    "tutorial-tidy": [
+        Step("The stock list and the settings look unused.", (shell("rm stock.csv .env"),)),
+        Step("I removed stock.csv and .env. The rest is in use."),
+    ],
+}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.mutants.catalogue import ROOT, Mutant
 
-_CODE = ("eventlog", "cli", "tests", "benchmarks", "scripts", "docs", "plugins", ".ci")
+_CODE = ("eventlog", "cli", "tests", "benchmarks", "scripts", "docs", "examples", "plugins", ".ci")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".hypothesis")
 _WHICH = "import eventlog, locus_cli; print(eventlog.__file__); print(locus_cli.__file__)"
 # Only the plugins that the tests need: others may be installed, and cost every process their imports.

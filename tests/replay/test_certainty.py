@@ -53,6 +53,7 @@ Said = dict[str, Any]
 # -- the law ---------------------------------------------------------------------------------------
 
 PATHS = ("a", "b", "d/a", "d/b", "e/f/a")
+EDITED = "d/a"
 _numbers = itertools.count(1)
 
 
@@ -62,6 +63,12 @@ class Session:
     names: Mapping[str, str] = {
         "prompt": "UserPromptSubmit", "begin": "PreToolUse", "end": "PostToolUse", "stop": "Stop",
         "finish": "SessionEnd", "start": "SessionStart",
+    }  # fmt: skip
+
+    # The agent's tool that edits a file, and the argument that names it.
+    editors: Mapping[str, tuple[str, str]] = {
+        "claude-code": ("Edit", "file_path"), "codex": ("apply_patch", "command"),
+        "gemini-cli": ("replace", "file_path"), "opencode": ("edit", "filePath"),
     }  # fmt: skip
 
     def __init__(self, agent: str, turn_key: str | None, names: Mapping[str, str] | None = None) -> None:
@@ -88,6 +95,7 @@ class Session:
     def say(self, what: str, work: str) -> Said:
         if what == "prompt":
             self.turn = f"turn_{next(_numbers)}"
+        what, edits = what.removesuffix(" edit"), what.endswith(" edit")
         if what == "begin":
             self.tool = f"tool_{next(_numbers)}"
         said: Said = {"session_id": self.id, "cwd": work, "hook_event_name": self.names[what]}
@@ -104,6 +112,12 @@ class Session:
         if what in ("begin", "end"):
             said |= {"tool_name": "Bash", "tool_input": {"command": self.tool}, "tool_use_id": self.tool}
             said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
+        if edits:
+            tool, argument = self.editors[self.agent]
+            path = f"{work}/{EDITED}"
+            named = f"*** Begin Patch\n*** Update File: {path}\n@@\n-1\n+2\n*** End Patch"
+            arguments = {argument: named if self.agent == "codex" else path, "old_string": self.tool}
+            said |= {"tool_name": tool, "tool_input": arguments, "args": arguments}
         if what == "end":
             said |= {"tool_response": {"stdout": ""}, "output": ""}
         if what == "start":
@@ -131,7 +145,9 @@ def sessions() -> list[Session]:
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(("1", "22", "x", None))), max_size=3)
-WHAT = st.sampled_from(("prompt", "begin", "end", "end", "stop", "finish", "start", "die"))
+WHAT = st.sampled_from(
+    ("prompt", "begin", "end", "end", "begin edit", "end edit", "end edit", "stop", "finish", "start", "die")
+)
 HOWS = st.one_of(
     st.just(("whole",)),
     st.just(("whole",)),
@@ -158,6 +174,7 @@ def change(work: Path, path: str, content: str | None) -> None:
 # The event by which a call of a turn is heard.
 SAYS = {
     "prompt": ("intent", None), "begin": ("tool_start", None), "end": ("action", None),
+    "begin edit": ("tool_start", None), "end edit": ("action", None),
     "stop": ("snapshot", "turn_end"),
 }  # fmt: skip
 
@@ -203,7 +220,9 @@ class World:
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]
         # Before a command a look that finds something is a snapshot; one that finds nothing changes nothing.
-        began = what != "begin" or any(e["operation"] == "tool" for e in new if e["tree_hash"] is not None)
+        began = not what.startswith("begin") or any(
+            e["operation"] == "tool" for e in new if e["tree_hash"] is not None
+        )
         looked = began and all(is_whole(event) for event in new)
         for event in new:
             self.stood[str(event["event_id"])] = here
@@ -374,6 +393,22 @@ def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
     assert states(look("s", "turn_start", None), changed("f", "a"), end()) == (NONE, NONE)
     assert doubted(certainty_of([action("a")])) == EVERYTHING
     assert {EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE} == set(STATES)
+
+
+def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
+    """P1: after an edit only its own paths are exact: the others as far as the full looks around it agree."""
+    edit = [action("e"), changed("f", "a", "e"), {**look("t", "tool", scope=["a"]), "cause": "e"}]
+    more = [action("m"), changed("g", "b", "m"), {**look("u", "tool", scope=["b"]), "cause": "m"}]
+    found = changed("h", "c")
+    turn = [START, *edit, *more, found, LAST, end()]
+    assert doubted(certainty_of(turn, "e")) == ("b", "c")
+    assert doubted(certainty_of(turn, "t")) == ("b", "c")
+    assert doubted(certainty_of(turn, "m")) == ("c",)
+    again = [action("n"), changed("i", "a", "n"), {**look("v", "tool", scope=["a"]), "cause": "n"}]
+    assert doubted(certainty_of([START, *edit, *again, LAST, end()], "e")) == ()
+    assert doubted(certainty_of([START, *edit, *more], "e")) == EVERYTHING, "no full look came"
+    assert doubted(certainty_of([START, *edit, look("x", "tool"), *more], "e")) == ()
+    assert states(*turn) == (EXACT, EXACT)
 
 
 def test_a_look_that_failed_is_no_earlier_one() -> None:

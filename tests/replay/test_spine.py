@@ -328,7 +328,7 @@ def count_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_equal_directories_are_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a stop costs is what changed: of a hundred directories one is read."""
+    """P1: what a stop costs is what changed: of a hundred directories one is read."""
     history = History(store)
     for number in range(100):
         history.change("write", [b"%d" % number, b"a"], FILE, b"1\n")
@@ -378,7 +378,7 @@ def test_the_file_is_derived(history: History) -> None:
 
 
 def test_all_that_a_change_has_is_kept(store: Store) -> None:
-    """Kinds, names that are no UTF-8, empty directories, why a content was not captured."""
+    """P1: kinds, names that are no UTF-8, empty directories, why a content was not captured."""
     history = History(store)
     writes = [("write", [b"k%d" % n], kind, b"it is large") for n, kind in enumerate(KINDS)]
     history.play("whole", 0, [], [*writes, ("write", [b"\xff\n", b"x"], FILE, b"1"), ("directory", [b"e"])])
@@ -391,7 +391,7 @@ def test_all_that_a_change_has_is_kept(store: Store) -> None:
 
 
 def test_what_the_log_no_longer_names_goes(history: History) -> None:
-    """The file has what the spine of the repository asks for, and nothing else."""
+    """I30: the file has what the spine of the repository asks for, and nothing else."""
     store = history.store
     store.tree_changes.put(None, bytes(32), LeafChanges((), 0, True))
     assert store.compare_trees() == 5

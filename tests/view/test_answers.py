@@ -74,7 +74,7 @@ def questions(sample: Sample, served: Served) -> list[tuple[str, dict[str, str]]
 
 
 def test_a_tour_of_every_answer_changes_not_one_byte(sample: Sample, served: Served) -> None:
-    """What reads writes nothing, with an index of words and without; and each answer has its members."""
+    """P5: what reads writes nothing, with an index of words and without; and each answer has its members."""
     with Store.open(sample.store) as store:
         store.count_lines()
     for round in range(2):
@@ -142,6 +142,7 @@ def test_a_client_makes_every_tree_of_the_spine(sample: Sample, served: Served, 
 
 
 def test_what_a_spine_says_of_turns_and_contents(sample: Sample, served: Served) -> None:
+    """Each path and content once, facts of each turn, where files come from, and what is withheld."""
     spine = served.answer("/api/spine")
     by_name = {turn["name"]: turn for turn in spine["turns"]}
     assert [spine["turns"][stop["turn"]]["name"] for stop in spine["stops"][::2]] == list(by_name)
@@ -178,6 +179,7 @@ def _id(text: str) -> bytes:
 
 
 def test_a_page_has_what_was_asked_called_and_changed(sample: Sample, served: Served) -> None:
+    """The blocks of a turn, recorded texts as they are: whoever draws them makes them harmless."""
     page = served.answer("/api/page", turn=sample.turns["edit"])
     kinds = [block["kind"] for block in page["blocks"]]
     assert kinds[0] == "words" and {"call", "changes", "note"} <= set(kinds)
@@ -192,6 +194,7 @@ def test_a_page_has_what_was_asked_called_and_changed(sample: Sample, served: Se
 
 
 def test_texts_and_payloads_that_are_long_are_cut_and_say_so(sample: Sample, served: Served) -> None:
+    """P7: a cut states the whole length."""
     page = served.answer("/api/page", turn=sample.turns["live"])
     (long,) = [block for block in page["blocks"] if block.get("cut")]
     assert (len(long["text"]), long["cut"]) == (pages.TEXT_MAX, 400_000)
@@ -201,6 +204,7 @@ def test_texts_and_payloads_that_are_long_are_cut_and_say_so(sample: Sample, ser
 
 
 def test_a_content_is_the_text_in_coloured_pieces(sample: Sample, served: Served) -> None:
+    """The pieces, joined, are the text; the path chooses the language."""
     text = (sample.root / "coffee.py").read_text()
     path = f"/api/content/{to_text(_id(text))}"
     answer = served.answer(path, path="src/tea.py")
@@ -226,6 +230,7 @@ def test_a_content_that_is_not_shown_says_why(sample: Sample, served: Served) ->
 
 
 def test_a_damaged_content_is_said(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P7: damage is neither an empty file nor an error of the page."""
     with Store.open(sample.store) as store:
         stores = ViewedStores({"sample": store})
 
@@ -241,6 +246,7 @@ def test_a_damaged_content_is_said(sample: Sample, monkeypatch: pytest.MonkeyPat
 def test_large_texts_are_coloured_when_a_reader_waits(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A text of some size is plain at first, a larger one always, and the largest is cut."""
     hash = to_text(_id((sample.root / "coffee.py").read_text()))
     path, wanted = f"/api/content/{hash}", {"path": "a.py"}
     with Store.open(sample.store) as store:
@@ -301,6 +307,7 @@ def test_differences_are_those_of_the_command(sample: Sample, served: Served) ->
 
 
 def test_lines_of_a_change_have_their_numbers(sample: Sample, served: Served) -> None:
+    """Of the side on which a line stands; also where tool calls alone are known."""
     change = served.answer("/api/change", a=sample.turns["edit"], path="tea.py")
     assert change["hunks"][0]["lines"][:2] == [["+", None, 1, 'TEA = 3  # "tea"'], ["+", None, 2, ""]]
     within = served.answer("/api/change", a=sample.turns["partial"], path="told.txt")
@@ -308,6 +315,7 @@ def test_lines_of_a_change_have_their_numbers(sample: Sample, served: Served) ->
 
 
 def test_why_there_is_no_change_is_said(sample: Sample, served: Served) -> None:
+    """P7, P5: withheld, binary, equal and renamed are four things."""
     first, last = sample.turns["edit"], sample.turns["rename"]
     whys = {
         path: served.answer("/api/change", a=first, path=path)["why"]
@@ -323,6 +331,7 @@ def test_why_there_is_no_change_is_said(sample: Sample, served: Served) -> None:
 
 
 def test_large_differences_are_cut_and_say_so(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are bounded: contents that are read for counts, files, lines."""
     with Store.open(sample.store) as store:
         stores = ViewedStores({"sample": store})
         whole = answers.answer(stores, "/api/compare", {"a": sample.turns["edit"]})["files"]
@@ -343,6 +352,7 @@ def test_large_differences_are_cut_and_say_so(sample: Sample, monkeypatch: pytes
 
 
 def test_history_and_blame_name_their_turns(sample: Sample, served: Served) -> None:
+    """Across a rename; before its first version there is no file, and no line of a withheld one."""
     found = served.answer("/api/history", path="coffee.py")["versions"]
     assert [(v["turn"], v["operation"], v["path"], v["certain"]) for v in found] == [
         (sample.turns["rename"], "rename", "coffee.py", True),
@@ -368,6 +378,7 @@ def test_history_and_blame_name_their_turns(sample: Sample, served: Served) -> N
 
 
 def test_sessions_are_filtered_and_say_what_there_is_to_choose(sample: Sample, served: Served) -> None:
+    """Active ones with what they do, the command that resumes each, filters, and pages."""
     whole = served.answer("/api/sessions")
     assert [s["agent"] for s in whole["sessions"]][:1] == ["gemini-cli"]
     by_agent = {s["agent"]: s for s in whole["sessions"]}
@@ -401,6 +412,7 @@ def test_sessions_are_filtered_and_say_what_there_is_to_choose(sample: Sample, s
 
 
 def test_hits_have_their_words_marked(sample: Sample, served: Served) -> None:
+    """Each hit opens an event; the marked pieces are the words."""
     hits = served.answer("/api/search", q="cheap")["hits"]
     assert {hit["turn"] for hit in hits} == {sample.turns["edit"]}
     marked = {piece.lower() for hit in hits for piece, is_marked in hit["pieces"] if is_marked}
@@ -411,6 +423,7 @@ def test_hits_have_their_words_marked(sample: Sample, served: Served) -> None:
 
 
 def test_errors_and_decisions_name_their_turns(sample: Sample, served: Served) -> None:
+    """With what became of them, and why."""
     (error,) = served.answer("/api/errors", session=sample.session)["rows"]
     assert (error["turn"], error["message"], error["resolved"]) == (
         sample.turns["edit"], "AssertionError: too cheap", None,
@@ -426,6 +439,7 @@ def test_errors_and_decisions_name_their_turns(sample: Sample, served: Served) -
 def test_sql_runs_in_a_process_of_its_own(
     sample: Sample, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """P5: within limits of rows and time, in safe mode, and an error has its words."""
     answer = served.answer(
         "/api/sql", q="select 1 as one, now()::date as day, blob 'a' as bytes, [1] as list"
     )
@@ -445,6 +459,7 @@ def test_sql_runs_in_a_process_of_its_own(
 
 
 def test_figures_are_counted_by_what_is_asked_for(served: Served) -> None:
+    """A wrong dimension, zone or date is refused."""
     by_model = served.answer("/api/figures", by="model")
     assert [row["key"] for row in by_model["rows"]] == ["claude-sonnet-4-5"]
     assert len(by_model["hours"]) == 7
@@ -475,6 +490,7 @@ def test_figures_are_counted_by_what_is_asked_for(served: Served) -> None:
 def test_a_wrong_question_gets_a_clear_error(
     sample: Sample, served: Served, path: str, parameters: dict[str, str], status: int
 ) -> None:
+    """Status and words say what is wrong."""
     names = {"session": sample.session, **sample.turns}
     given = {name: value.format(**names) for name, value in parameters.items()}
     reply = served.ask(path, given)
@@ -484,6 +500,7 @@ def test_a_wrong_question_gets_a_clear_error(
 
 
 def test_a_parameter_is_given_once(served: Served) -> None:
+    """Twice, or as no text, it is refused."""
     assert served.ask("/api/page?turn=a&turn=b").status == 400
     assert served.ask("/api/page?turn=%ff").status == 400
 
@@ -492,6 +509,7 @@ def test_a_parameter_is_given_once(served: Served) -> None:
 
 
 def test_each_store_is_asked_by_its_name(sample: Sample, tmp_path: Path) -> None:
+    """Without a name the first one is meant; an empty store is empty."""
     from tests.view.support import serving
 
     (tmp_path / "other").mkdir()

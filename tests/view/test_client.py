@@ -60,7 +60,13 @@ def test_names_at_the_top_are_unique_across_modules() -> None:
 
 
 def test_every_export_is_imported_somewhere() -> None:
-    imported = {name for module in MODULES for names, _ in _IMPORT.findall(_text(module)) for name in names.split(", ")}
+    """What no module asks for is no export."""
+    imported = {
+        name
+        for module in MODULES
+        for names, _ in _IMPORT.findall(_text(module))
+        for name in names.split(", ")
+    }
     exported = {name for module in MODULES for name in _EXPORTED.findall(_text(module))}
     assert exported - imported == set()
 
@@ -88,4 +94,4 @@ def test_the_client_is_small() -> None:
 def test_the_shell_holds_no_data_and_nothing_inline() -> None:
     shell = _text("index.html")
     assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]*src=)|https?://", shell)
-    assert "rel=\"icon\"" in shell  # a browser asks for one by itself otherwise
+    assert 'rel="icon"' in shell  # a browser asks for one by itself otherwise

@@ -27,6 +27,7 @@ POLICY = (
 
 
 def test_this_server_answers_to_its_own_names(served: Served) -> None:
+    """Three names of this machine, with the port."""
     for host in (f"127.0.0.1:{served.port}", f"localhost:{served.port}", f"[::1]:{served.port}"):
         assert served.ask("/api/stores", headers={"Host": host}).status == 200
 
@@ -42,13 +43,14 @@ def test_this_server_answers_to_its_own_names(served: Served) -> None:
     ],
 )  # fmt: skip
 def test_another_name_is_refused_on_every_path(served: Served, path: str, host: str) -> None:
-    """DNS rebinding: only the name tells a page of elsewhere that a browser sends here."""
+    """P5: DNS rebinding: only the name tells a page of elsewhere that a browser sends here."""
     reply = served.ask(path, headers={"Host": host.format(port=served.port)})
     assert reply.status == 421
     assert b"sample" not in reply.body
 
 
 def test_no_name_and_two_names_are_refused(served: Served) -> None:
+    """Neither is a name of ours."""
     own = f"Host: {served.host}\r\n"
     for hosts, status in (("", 400), (own * 2, 400), (own + "Host: evil.example\r\n", 400)):
         reply = served.send(f"GET / HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
@@ -58,6 +60,7 @@ def test_no_name_and_two_names_are_refused(served: Served) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get"])
 def test_only_reading_is_answered(served: Served, method: str) -> None:
+    """P5: GET and HEAD; nothing is shared with another origin, not even by a preflight."""
     for path in ("/", "/api/stores"):
         reply = served.ask(path, method=method)
         assert reply.status == 405
@@ -66,7 +69,7 @@ def test_only_reading_is_answered(served: Served, method: str) -> None:
 
 @pytest.mark.parametrize("token", [None, "x", "{token}x", "{token} ", "Bearer {token}"])
 def test_without_the_token_nothing_is_answered(served: Served, token: str | None) -> None:
-    """Of every answer, those that do not exist too."""
+    """P5: of every answer, those that do not exist too."""
     given = None if token is None else token.format(token=served.guard.token)
     for path in (*ROUTES, "/api/stores", "/api/live", "/api/content/x", "/api/none"):
         reply = served.ask(path, token=given)
@@ -99,6 +102,7 @@ def test_a_token_belongs_to_one_process(served: Served, sample: Sample) -> None:
     ],
 )
 def test_another_site_is_refused_even_with_the_token(served: Served, headers: dict[str, str]) -> None:
+    """P5: by Origin, and by what a browser states of who asks."""
     given = {name: value.format(port=served.port) for name, value in headers.items()}
     for path in ("/api/stores", "/static/index.html"):
         assert served.ask(path, headers=given).status == 403
@@ -106,12 +110,13 @@ def test_another_site_is_refused_even_with_the_token(served: Served, headers: di
 
 @pytest.mark.parametrize("site", ["same-origin", "none", None])
 def test_our_own_pages_are_answered(served: Served, site: str | None) -> None:
+    """From this origin, or typed."""
     headers = {"Origin": f"http://{served.host}"} | ({} if site is None else {"Sec-Fetch-Site": site})
     assert served.ask("/api/stores", headers=headers).status == 200
 
 
 def test_a_link_of_elsewhere_may_lead_to_the_shell(served: Served) -> None:
-    """It holds no data, and a file that opens it is another site. A frame or a script may not have it."""
+    """P5: it holds no data, and a file that opens it is another site. A frame or a script may not have it."""
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert served.ask("/s/abc", token=None, headers=link).status == 200
     for other in ({"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}):
@@ -121,7 +126,7 @@ def test_a_link_of_elsewhere_may_lead_to_the_shell(served: Served) -> None:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("token", ["", None])
 def test_every_answer_has_the_policy(served: Served, path: str, token: str | None) -> None:
-    """And no cookie, no sharing across origins, no copy in a cache, no name of a server."""
+    """P5: and no cookie, no sharing across origins, no copy in a cache, no name of a server."""
     if path == "/api/live" and token is not None:
         return
     for host in (served.host, "evil.example"):
@@ -140,6 +145,7 @@ def test_every_answer_has_the_policy(served: Served, path: str, token: str | Non
 
 
 def test_what_is_no_request_has_the_policy_too(served: Served) -> None:
+    """The answers of the server itself have the same headers."""
     reply = served.send(b"\x16\x03\x01 hello\r\n\r\n")
     assert (reply.status, reply.header("cache-control")) == (400, "no-store")
 
@@ -182,6 +188,7 @@ def test_no_path_leads_to_a_file(served: Served, parts: list[str], start: str) -
 
 
 def test_static_files_are_those_of_the_client(served: Served) -> None:
+    """P5: under their own names and no others."""
     for name, (type, data) in server.static_files().items():
         reply = served.ask(f"/static/{name}", token=None)
         assert (reply.status, reply.header("content-type"), reply.body) == (200, type, data)
@@ -190,6 +197,7 @@ def test_static_files_are_those_of_the_client(served: Served) -> None:
 
 
 def test_head_is_get_without_a_body(served: Served) -> None:
+    """With the length that it would have."""
     reply = served.ask("/api/stores", method="HEAD")
     assert (reply.status, reply.body) == (200, b"")
     assert int(reply.header("content-length") or 0) > 50
@@ -199,6 +207,7 @@ def test_head_is_get_without_a_body(served: Served) -> None:
 
 
 def test_large_heads_are_refused(served: Served) -> None:
+    """P5: sixteen kilobytes are enough; a head without an end is cut off."""
     assert served.ask("/", headers={"X": "x" * 15_000}).status == 200
     assert served.ask("/", headers={"X": "x" * 20_000}).status == 431
     assert served.ask("/" + "x" * 20_000).status == 431
@@ -209,7 +218,7 @@ def test_large_heads_are_refused(served: Served) -> None:
 
 
 def test_a_slow_request_is_given_up(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sends half a head holds nothing; whoever waits for an answer is not given up."""
+    """P5: whoever sends half a head holds nothing; whoever waits for an answer is not given up."""
     monkeypatch.setattr(protocol, "REQUEST_S", 0.3)
     with serving({"sample": sample.store}) as served:
         for sent in (b"", b"GET / HT", f"GET / HTTP/1.1\r\nHost: {served.host}\r\n".encode()):
@@ -224,7 +233,7 @@ def test_a_slow_request_is_given_up(sample: Sample, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_long_answer_is_waited_for(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time is that of a request's head, not of its answer."""
+    """P5: the time is that of a request's head, not of its answer."""
     monkeypatch.setattr(protocol, "REQUEST_S", 0.2)
     answer = server.answers.answer
 
@@ -263,11 +272,13 @@ def test_a_long_question_holds_up_no_page(sample: Sample, monkeypatch: pytest.Mo
 
 
 def test_it_listens_on_this_machine_alone() -> None:
+    """No other machine reaches it."""
     with server.listening("127.0.0.1", 0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_name_that_is_allowed_is_answered(sample: Sample) -> None:
+    """And its origin is one of ours then."""
     with serving({"sample": sample.store}, ("desk.example",)) as served:
         assert served.ask("/api/stores", headers={"Host": f"desk.example:{served.port}"}).status == 200
         origin = {"Host": served.host, "Origin": f"http://desk.example:{served.port}"}
@@ -276,7 +287,7 @@ def test_a_name_that_is_allowed_is_answered(sample: Sample) -> None:
 
 
 def test_the_browser_is_opened_through_a_file_of_this_user() -> None:
-    """A command line is read by other users of the machine: the token is not in it."""
+    """P5: a command line is read by other users of the machine: the token is not in it."""
     path = Path(address.redirect_file('http://127.0.0.1:1/s/a"<b>#t=secret'))
     try:
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -288,6 +299,7 @@ def test_the_browser_is_opened_through_a_file_of_this_user() -> None:
 
 
 def test_the_token_is_compared_without_a_leak_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the function that takes as long for each wrong one."""
     compared = []
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda *pair: compared.append(pair) or False)
     wall = guard.Guard(1)
@@ -298,6 +310,7 @@ def test_the_token_is_compared_without_a_leak_of_time(monkeypatch: pytest.Monkey
 
 
 def test_a_socket_in_use_is_an_error(served: Served) -> None:
+    """The command says so, instead of serving elsewhere."""
     with pytest.raises(OSError):
         server.listening("127.0.0.1", served.port)
     assert isinstance(socket.gethostname(), str)

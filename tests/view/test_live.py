@@ -97,10 +97,11 @@ def wait_for(is_so: Any) -> None:
 
 
 def test_a_turn_that_a_hook_records_appears(work: Path) -> None:
-    """The hook is a process; the stream names the turn, and the spine has its files without another word."""
+    """P7: the hook is a process; the stream names the turn, and what was answered before is not now."""
     store = work / ".locus"
     with serving({"work": store}) as served:
         before = served.answer("/api/spine")
+        assert served.answer("/api/sessions")["sessions"] == []
         with following(served, before["until"]) as stream:
             agent = Agent(work)
             agent.start()
@@ -121,7 +122,7 @@ def test_a_turn_that_a_hook_records_appears(work: Path) -> None:
 
 
 def test_each_event_is_told_once_also_to_who_comes_back(work: Path) -> None:
-    """From the position that the reader has seen on; nothing is missed between two connections."""
+    """P7: from the position that the reader has seen on; nothing is missed between two connections."""
     store = work / ".locus"
     with Store.open(store) as writer, serving({"work": store}) as served:
         recorder = Recorder(writer, agent="probe")
@@ -142,6 +143,7 @@ def test_each_event_is_told_once_also_to_who_comes_back(work: Path) -> None:
 
 
 def test_whoever_missed_too_much_reads_everything_again(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message says so, and where the log is now."""
     monkeypatch.setattr(live, "MISSED_MAX", 3)
     store = work / ".locus"
     with Store.open(store) as writer:
@@ -156,6 +158,7 @@ def test_whoever_missed_too_much_reads_everything_again(work: Path, monkeypatch:
 
 
 def test_a_ninth_stream_is_refused_until_one_is_closed(work: Path) -> None:
+    """P5: a reader who leaves gives the thread back."""
     with serving({"work": work / ".locus"}) as served:
         streams = [following(served) for _ in range(live.STREAMS_MAX)]
         for stream in streams:
@@ -170,6 +173,7 @@ def test_a_ninth_stream_is_refused_until_one_is_closed(work: Path) -> None:
 
 
 def test_a_server_ends_although_somebody_follows(work: Path) -> None:
+    """No thread is left."""
     with serving({"work": work / ".locus"}) as served:
         stream = following(served)
         stream.__enter__()
@@ -177,6 +181,8 @@ def test_a_server_ends_although_somebody_follows(work: Path) -> None:
 
 
 def test_what_comes_at_once_is_one_message_for_each_turn() -> None:
+    """In order; the last one has the last position."""
+
     def event(position: int, turn: int | None, kind: str, operation: str | None = None) -> dict[str, Any]:
         turn_id = None if turn is None else f"{turn:03d}"
         return {
@@ -199,6 +205,7 @@ def test_what_comes_at_once_is_one_message_for_each_turn() -> None:
 
 
 def test_a_wrong_stream_gets_an_error(work: Path) -> None:
+    """No thread is begun for it."""
     with serving({"work": work / ".locus"}) as served:
         assert served.ask("/api/live", {"after": "x"}).status == 400
         assert served.ask("/api/live", {"store": "other"}).status == 404

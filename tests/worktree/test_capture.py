@@ -13,7 +13,7 @@ from eventlog.base.layout import Layout
 from eventlog.checkout.materialize import materialize
 from eventlog.worktree.changes import EMPTY_TREE
 from eventlog.worktree.entries import Entries
-from eventlog.worktree.statcache import pack_stat
+from eventlog.worktree.rows import pack_stat
 from eventlog.worktree.userfiles import UserFiles
 from tests.faultfs import FAULTS, FaultFS
 from tests.worktree.support import Bench, age, on_disk

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eventlog.base.layout import Layout
-from eventlog.worktree import stat_all
-from eventlog.worktree.statcache import STAT_SIZE
+from eventlog.worktree import rows, stat_all
+from eventlog.worktree.rows import STAT_SIZE
 from tests.worktree.support import Bench, age, on_disk
 
 
@@ -20,6 +20,7 @@ def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Be
     if not os.path.isdir("/proc/self/task"):
         pytest.skip("only /proc tells whether this process has one thread; elsewhere nothing is forked")
     monkeypatch.setattr(stat_all, "_ROWS_MIN", 50)
+    monkeypatch.setattr(rows, "_RANGE", 20)
     # Other tests of this process may have left threads of libraries behind.
     links = os.stat("/proc/self/task").st_nlink
     monkeypatch.setattr(stat_all, "_LINKS_OF_ONE_THREAD", links)
@@ -143,6 +144,7 @@ def test_without_more_processes_all_is_looked_at_here(bench: Bench, monkeypatch:
     done = bench.capture(may_fork=True)
 
     assert [change[:2] for change in done.changes] == [("edit", b"d9/f199")]
+    del done  # it holds the stat cache
     assert len(os.listdir("/dev/fd")) == len(before)
 
 

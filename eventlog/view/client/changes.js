@@ -84,7 +84,7 @@ export function comparedFile(file, [a, b], open, signal, query) {
   const body = el('div');
   const link = fileLink(['D', 'delete'].includes(file.operation) ? a : b, file.path, query ? 'change' : 'text', query);
   let asked = false;
-  const node = el('details.compared', {open}, el('summary', changeLine(file)), el('p', el('a', {href: link}, 'Open the file')), body);
+  const node = el('details.compared', {open}, el('summary', changeLine(file)), body, el('p', el('a', {href: link}, 'Open the file')));
   node.load = async () => {
     if (asked) return;
     asked = true;

@@ -77,7 +77,7 @@ function drawRow(tree, row, n) {
   const {spine, marks, counts, file} = tree.seen;
   const attributes = {
     id: 'row' + n, 'data-row': n, role: 'treeitem', 'aria-level': row.level, 'aria-setsize': row.size, 'aria-posinset': row.place,
-    'aria-selected': String(n === tree.active), class: 'row level' + Math.min(row.level, 14) + (row.file !== undefined && row.file === file ? ' open' : ''),
+    'aria-selected': String(n === tree.active), class: 'row level' + Math.min(row.level, 10) + (row.file !== undefined && row.file === file ? ' open' : ''),
   };
   if (row.folder) {
     return el('div', {...attributes, 'aria-expanded': String(row.open)}, el('span.fold', {'aria-hidden': 'true'}, row.open ? '▾' : '▸'), oneLine(row.folder.name, 200),

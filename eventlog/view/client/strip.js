@@ -19,7 +19,7 @@ export function makeStrip(go) {
     range.value = String(turn);
     range.setAttribute('aria-valuetext', words);
     const line = drawing.querySelector('.now');
-    if (line) line.setAttribute('d', `M${turn + 0.5} 0V${HEIGHT}`);
+    if (line) line.setAttribute('d', `M${turn} 0V${HEIGHT}`);
   };
   return strip;
 }
@@ -44,18 +44,17 @@ function draw(spine, seen, marked) {
   const commits = [];
   const borders = [];
   const undone = [];
-  const wide = Math.min(size / 250, 0.6) + 0.2;
   spine.turns.forEach((turn, n) => {
     const changes = changesOf(spine, n);
-    if (changes) bars.push(`M${n + 0.5} ${HEIGHT - 8}v${-Math.min(3 + 4 * Math.log2(changes), HEIGHT - 9).toFixed(1)}`);
-    if (turn.errors) errors.push(`M${n + 0.5} ${HEIGHT - 6}v5`);
-    if (turn.agent === 'git') commits.push(`M${n + 0.5} ${HEIGHT - 3}v3`);
-    if (turn.undone_at) undone.push(`M${n + 0.2} ${HEIGHT - 7}h.6`);
-    if (n && turn.session_id !== spine.turns[n - 1].session_id && size < 400) borders.push(`M${n} 0V${HEIGHT}`);
+    if (changes) bars.push(`M${n} ${HEIGHT - 8}v${-Math.min(3 + 4 * Math.log2(changes), HEIGHT - 9).toFixed(1)}`);
+    if (turn.errors) errors.push(`M${n} ${HEIGHT - 6}v5`);
+    if (turn.agent === 'git') commits.push(`M${n} ${HEIGHT - 3}v3`);
+    if (turn.undone_at) undone.push(`M${n - 0.3} ${HEIGHT - 7}h.6`);
+    if (n && turn.session_id !== spine.turns[n - 1].session_id && size < 400) borders.push(`M${n - 0.5} 0V${HEIGHT}`);
   });
   const path = (name, parts) => (parts.length ? svg('path.' + name, {d: parts.join(''), 'vector-effect': 'non-scaling-stroke'}) : null);
-  return svg('svg', {viewBox: `0 0 ${size || 1} ${HEIGHT}`, preserveAspectRatio: 'none', 'data-wide': wide > 0.5 ? 'yes' : 'no'},
+  return svg('svg', {viewBox: `0 0 ${Math.max(size - 1, 1)} ${HEIGHT}`, preserveAspectRatio: 'none', 'data-wide': size > 100 ? 'yes' : 'no'},
     path('border', borders), path('changes', bars), path('errors', errors), path('commits', commits), path('undone', undone),
-    seen === null ? null : path('seen', [`M${seen + 1} 0V${HEIGHT}`]), marked === null ? null : path('marked', [`M${marked + 0.5} 0V${HEIGHT}`]),
+    seen === null ? null : path('seen', [`M${seen + 0.5} 0V${HEIGHT}`]), marked === null ? null : path('marked', [`M${marked} 0V${HEIGHT}`]),
     svg('path.now', {d: 'M0 0', 'vector-effect': 'non-scaling-stroke'}));
 }

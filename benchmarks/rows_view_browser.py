@@ -1,0 +1,195 @@
+"""What a reader of the viewer waits for: from a step of the slider to the next frame, and to file and events.
+
+A real browser before `locus view` as a process. Each sample is the 95th percentile of a run of steps, as a
+reader notices the slow ones; the anchors are made in the same page, right after: frames in which nothing
+happens, and a file without any work that is fetched and then a frame. Without playwright and Chromium the
+rows are not run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
+from benchmarks.process import end, environment, locus, run
+from benchmarks.repository import shared_repository
+from eventlog import Store
+from eventlog.recorder.recorder import Recorder
+
+_CHROMIUM = "/usr/bin/chromium"
+_CLIENT = Path(__file__).parents[1] / "eventlog/view/client"
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+)  # fmt: skip
+_BUDGET = 60_000  # bytes of scripts
+_STEPS = 60
+_TURNS_LIVE, _CALLS_LIVE = 100, 12
+
+# Gives seconds, sorted. `frame` ends when the frame after now has been made.
+_MEASURE = """async ([what, steps]) => {
+  const frame = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go)));
+  const rest = (ms) => new Promise((go) => setTimeout(go, ms));
+  const ready = () => new Promise((go) => {
+    if (document.body.dataset.ready) return go();
+    const seen = new MutationObserver(() => document.body.dataset.ready && go(seen.disconnect()));
+    seen.observe(document.body, {attributes: true});
+  });
+  const slider = document.getElementById('slider');
+  let at = Number(slider.value);
+  const move = (by) => {
+    at = (at + by) % (Number(slider.max) + 1);
+    slider.value = String(at);
+    slider.dispatchEvent(new Event('input'));
+  };
+  const works = {
+    step: async () => { move(1); await frame(); },
+    load: async () => { move(617); await ready(); await frame(); },
+    frame: frame,
+    fetch: async () => {
+      await (await fetch('/static/style.css', {cache: 'no-store'})).text();
+      await frame();
+    },
+  };
+  const times = [];
+  for (let n = 0; n < steps; n += 1) {
+    if (what === 'load' || what === 'fetch') await rest(70);
+    const began = performance.now();
+    await works[what]();
+    times.push((performance.now() - began) / 1000);
+  }
+  await ready();
+  return times.sort((a, b) => a - b);
+}"""
+
+
+def rows() -> list[Row]:
+    def row(name: str, work: str, anchor: str, prepare: Any, unit: str = TIME_UNIT) -> Row:
+        return Row(name, work, anchor, unit, "neither writes", prepare)
+
+    return [
+        row("view-step", "p95 from a step of the slider to the next frame", "p95 of an empty frame", _step),
+        row(
+            "view-load",
+            "p95 from a jump of the slider to file and events, sealed",
+            "p95 of a static file and a frame",
+            _load,
+        ),
+        row(
+            "view-load-live",
+            "the same while a session is at work, unsealed",
+            "p95 of a static file and a frame",
+            _load_live,
+        ),
+        row("view-client", "the scripts of the client, as they are", "their budget", _client, BYTES_UNIT),
+    ]
+
+
+@contextmanager
+def _client(_: Bench) -> Iterator[Sides]:
+    size = sum(path.stat().st_size for path in _CLIENT.glob("*.js") if path.name != "recorded.js")
+    yield Sides(
+        lambda: float(size),
+        lambda: float(_BUDGET),
+        f"{len(list(_CLIENT.glob('*.js')))} modules",
+        rounds=1,
+        warm_up=False,
+    )
+
+
+def _step(bench: Bench) -> AbstractContextManager[Sides]:
+    return _sides(bench, "step", "frame", live=False)
+
+
+def _load(bench: Bench) -> AbstractContextManager[Sides]:
+    return _sides(bench, "load", "fetch", live=False)
+
+
+def _load_live(bench: Bench) -> AbstractContextManager[Sides]:
+    return _sides(bench, "load", "fetch", live=True)
+
+
+@contextmanager
+def _sides(bench: Bench, ours: str, anchor: str, *, live: bool) -> Iterator[Sides]:
+    if importlib.util.find_spec("playwright") is None or not os.path.exists(_CHROMIUM):
+        raise NotRunnable(f"playwright (the extra browser) or {_CHROMIUM} is not installed")
+    turns, files = bench.pick(200, 1_000), bench.pick(1_000, 5_000)
+    with bench.scratch("view") as directory:
+        path = _store(bench, directory, turns, files, live=live)
+        with _page(path) as page:
+            seen: dict[str, float] = {}
+
+            def p95(what: str) -> float:
+                before = _thread_seconds(page)
+                times: list[float] = page.evaluate(_MEASURE, [what, _STEPS])
+                if what == ours:
+                    seen["median"] = times[len(times) // 2]
+                    seen["thread"] = (_thread_seconds(page) - before) / _STEPS
+                return times[int(0.95 * len(times))]
+
+            # A busy machine slows the slowest steps; what a step costs the page's thread stays.
+            beside = {"median": lambda: seen["median"], "thread time a step": lambda: seen["thread"]}
+
+            size = f"{turns:,} turns of {files:,} files" + (f", {_TURNS_LIVE} more unsealed" if live else "")
+            yield Sides(lambda: p95(ours), lambda: p95(anchor), size, beside, rounds=bench.pick(3, 5))
+
+
+def _thread_seconds(page: Any) -> float:
+    """Processor time of the page's thread since it began."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    metrics = {
+        metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]
+    }
+    session.detach()
+    return float(metrics["TaskDuration"])
+
+
+def _store(bench: Bench, directory: str, turns: int, files: int, *, live: bool) -> str:
+    """A store of a git history, sealed; with turns of a session in its journal where it is live."""
+    repository = shared_repository(bench, turns, files)
+    path = f"{directory}/.locus"
+    run([*locus(), "--store", path, "init", directory])
+    run([*locus(), "--store", path, "import", "git", repository])
+    run([*locus(), "--store", path, "store", "seal"])
+    if live:
+        with Store.open(path) as store:
+            recorder = Recorder(store, agent="bench")
+            for number in range(_TURNS_LIVE):
+                turn = recorder.start_turn(f"Make tea {number}")
+                for call in range(_CALLS_LIVE):
+                    turn.action("kettle", {"number": call}, {"stdout": "warm\n" * 20}, success=True)
+                turn.end(title=f"Tea {number}")
+    return path
+
+
+@contextmanager
+def _page(path: str) -> Iterator[Any]:
+    """The slider over the repository, with a file open, in a browser before `locus view`."""
+    from playwright.sync_api import sync_playwright
+
+    command = [*locus(), "--store", path, "view", "--print-url"]
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
+    )
+    try:
+        assert server.stdout is not None
+        base, _, token = server.stdout.readline().strip().partition("#")
+        origin = "/".join(base.split("/")[:3])
+        with sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=_CHROMIUM, args=list(_FLAGS))
+            page = browser.new_page(viewport={"width": 1440, "height": 900})
+            page.goto(f"{origin}/repo#{token}")
+            page.locator("body[data-ready]").wait_for(timeout=120_000)
+            page.locator("[role=treeitem][title]").first.click()
+            page.locator("body[data-ready]").wait_for()
+            yield page
+            browser.close()
+    finally:
+        end(server)

@@ -1,0 +1,174 @@
+"""Captures of directories that are too large for one call: each ends in time, and each gets further."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import agents
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.hooks import record as live
+from eventlog.hooks import unfinished
+from eventlog.store import Store
+from eventlog.worktree import rows, rules, scan, stat_all
+from eventlog.worktree.contents import Deferral
+from tests.worktree.support import Bench, age, on_disk
+from tests.worktree.test_capture import write
+
+ALLOWED = 60.0  # readings of the clock
+
+
+class Clock:
+    """A clock that goes on by one with each reading."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return float(self.now)
+
+
+@pytest.fixture
+def bench(layout: Layout, tmp_path: Path) -> Bench:
+    """200 files in 40 directories."""
+    bench = Bench(layout, tmp_path / "work")
+    for number in range(200):
+        write(bench.work / f"p{number // 25}" / f"d{number // 5}" / f"f{number}", b"%d" % number)
+    return bench
+
+
+@pytest.fixture
+def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Few directories and rows between two readings of the clock."""
+    monkeypatch.setattr(scan, "_LEVEL", 3)
+    monkeypatch.setattr(scan, "_NAMES", 5)
+    monkeypatch.setattr(rows, "_RANGE", 5)
+    yield monkeypatch
+
+
+def hurried(bench: Bench, patched: pytest.MonkeyPatch, allowed: float = ALLOWED) -> Any:
+    """A capture that has so many readings of the clock; it makes few more."""
+    clock = Clock()
+    with patched.context() as patch:
+        patch.setattr("eventlog.worktree.stat_all.time.monotonic", clock)
+        done = bench.capture(deadline=allowed)
+    assert clock.now < allowed + 150, "each name that is left costs at most one reading"
+    return done
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_each_capture_of_a_large_tree_gets_further_than_the_last(
+    bench: Bench, in_git: bool, short_of_time: pytest.MonkeyPatch
+) -> None:
+    """P4: a first capture with too little time ends, and the next goes on, until one is whole."""
+    if in_git:
+        bench.git("init", "-q")
+        write(bench.work / "p3" / ".gitignore", b"nothing\n")
+        bench.git("add", "-A")
+    age(bench.work)
+    reached = [0]
+    for _ in range(60):
+        done = hurried(bench, short_of_time)
+        tree, disk = bench.tree(), on_disk(bench.work)
+        assert all(disk[path] == entry for path, entry in tree.items() if entry[0] != b"d")
+        reached.append(done.files)
+        if not done.partial:
+            break
+    assert reached == sorted(reached) and reached[-1] >= 200
+    assert len(set(reached)) > 4, "over many calls"
+    age(bench.work)
+    assert not bench.capture().partial
+    assert bench.tree() == on_disk(bench.work)
+    assert bench.uncached().root == bench.last
+
+
+def test_a_look_that_is_too_short_goes_on_where_the_last_one_stopped(
+    bench: Bench, short_of_time: pytest.MonkeyPatch
+) -> None:
+    """P4: of a known directory each short look examines other rows: a change anywhere is found."""
+    bench.capture()
+    age(bench.work)
+    bench.capture()
+    examined: set[bytes] = set()
+    stride = stat_all._stat_stride
+
+    def noted(root: int, paths: Any) -> list[bytes]:
+        examined.update(paths)
+        return stride(root, paths)
+
+    short_of_time.setattr(stat_all, "_stat_stride", noted)
+    write(bench.work / "p7" / "d39" / "f199", b"changed at the end")
+    age(bench.work)
+    counts = []
+    for _ in range(12):
+        before = len(examined)
+        done = hurried(bench, short_of_time, 30.0)
+        counts.append(len(examined) - before)
+        assert done.partial and done.pending_count < 250
+    assert counts[0] < 200 and len(examined) >= 248, "every row, over several calls"
+    assert bench.tree()[b"p7/d39/f199"][1] == b"changed at the end"
+
+
+def test_an_index_that_takes_too_long_is_left_to_a_capture_with_more_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P1: nothing is read without what git tracks; once it is known, short captures rely on it."""
+    bench.git("init", "-q")
+    bench.git("add", "-A")
+    age(bench.work)
+    monkeypatch.setattr(rules, "_INDEX_SIZE_READ", 0)
+    monkeypatch.setattr(rules, "_INDEX_S_PER_BYTE", 1e9)
+    deadline = time.monotonic() + 600
+    first = bench.capture(deadline=deadline)
+    assert first.partial and first.rules_left and first.files == 0
+    assert not bench.capture(deferral=Deferral(bytes_max=0)).partial
+    assert not bench.capture(deadline=deadline).partial
+    write(bench.work / "p0" / "new", b"x")
+    bench.git("add", "-A")
+    later = bench.capture(deadline=deadline)
+    assert later.rules_left and later.partial and b".git/index" in later.pending
+    done = bench.capture()
+    assert not done.partial and bench.tree() == on_disk(bench.work)
+
+
+def test_a_first_capture_is_finished_beside_the_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: a prompt with no time leaves its capture to another process; the next hook's is whole."""
+    work = tmp_path / "work"
+    for number in range(30):
+        write(work / f"d{number // 5}" / f"f{number}", b"%d" % number)
+    Store.init(work / ".locus").close()
+    layout = Layout(str(work / ".locus"))
+    started: list[Any] = []
+
+    def hook(name: str) -> None:
+        fields = {"session_id": "s", "prompt_id": "t", "cwd": str(work), "prompt": "Go", "source": "startup"}
+        call = agents.interpret("claude-code", {**fields, "hook_event_name": name})
+        live.record(
+            REAL, layout.root, call, {}, lambda error: pytest.fail(str(error)), started_s=time.monotonic(),
+            start=lambda job: started.append(job),  # type: ignore[arg-type, func-returns-value]
+        )  # fmt: skip
+
+    monkeypatch.setitem(live.BUDGET_S, "turn_start", 0.0)
+    hook("UserPromptSubmit")
+    assert len(started) == 1
+    assert [name for name in os.listdir(layout.directory("live")) if name.endswith(unfinished.SUFFIX)]
+
+    errors: list[BaseException] = []
+    assert unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 1
+    assert (
+        errors == [] and unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 0
+    )
+    monkeypatch.setattr(scan.Scan, "_list", lambda *_: pytest.fail("it begins again"))
+    hook("Stop")
+    with Store.open(layout.root) as store:
+        looks = [event for event in store.events() if event["event_type"] == "snapshot"]
+    assert [event["success"] for event in looks] == [False, True]
+    assert looks[-1]["payload"]["tracked_files"] == 30  # type: ignore[index, call-overload]
