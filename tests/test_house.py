@@ -721,7 +721,8 @@ def test_changelog_has_the_agreed_form() -> None:
 
 SCRIPTS = [
     ".ci/run",
-    *(f"scripts/{name}" for name in "bench check demo dist docs e2e mutants release test _venv".split()),
+    *(f"scripts/{name}" for name in ("bench", "check", "demo", "dist", "docs", "e2e", "mutants")),
+    *(f"scripts/{name}" for name in ("release", "test", "_venv")),
 ]
 STAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ci.d").iterdir())
 
