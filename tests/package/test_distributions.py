@@ -108,6 +108,7 @@ def test_all_has_what_commands_can_use(wheel: Path) -> None:
         "browser": "tests",
         "claude-agent": "who records its agents has it already",
         "dev": "tests and checks",
+        "docs": "the site",
         "fast": "wheels are not to be had for every platform",
         "lake-tests": "tests",
         "langgraph": "who records its agents has it already",
