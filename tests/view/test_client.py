@@ -92,6 +92,7 @@ def test_the_client_is_small() -> None:
 
 
 def test_the_shell_holds_no_data_and_nothing_inline() -> None:
+    """P5: the document that every address serves says nothing of the store, and runs nothing of its own."""
     shell = _text("index.html")
     assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]*src=)|https?://", shell)
     assert 'rel="icon"' in shell  # a browser asks for one by itself otherwise
