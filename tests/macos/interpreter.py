@@ -35,6 +35,10 @@ def make(directory: Path) -> Path:
     (own / data.replace("_linux_", "_darwin_")).symlink_to(library / data)
     packages = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
     (own / "site-packages/usual.pth").write_text(packages, encoding="utf-8")
+    for program, module in (("locus", "start"), ("locus-hook", "hook_entry")):
+        script = directory / "bin" / program
+        script.write_text(f"#!{python}\nimport sys\nfrom locus_cli.{module} import main\nsys.exit(main())\n")
+        script.chmod(0o755)
     return python
 
 
