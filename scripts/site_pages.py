@@ -52,7 +52,8 @@ def make(target: Path) -> None:
 
 def sources() -> list[Path]:
     """The pages that are written by hand, or by a test."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+    return [*(ROOT / name for name in names), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def site_path(path: Path) -> str:

@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -120,7 +121,7 @@ def _run(
         return subprocess.run(
             command, input=stdin, capture_output=True, cwd=cwd, env=dict(environ), timeout=timeout_s
         )
-    streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+    streams = [unnamed_file() for _ in ("stdin", "stdout", "stderr")]
     try:
         with open(streams[0], "wb", closefd=False) as file:
             file.write(stdin)
@@ -131,6 +132,14 @@ def _run(
     finally:
         for fd in streams:
             os.close(fd)
+
+
+def unnamed_file() -> int:
+    """The descriptor of a new file that has no name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stream")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _open_terminal() -> None:

@@ -13,7 +13,7 @@ from tests.pages import README, ROOT, blocks, shown_by
 
 GLOSSARY = ROOT / "docs/glossary.md"
 HOWTO = ROOT / "docs/howto.md"
-PAGES = sorted([README, *(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 @pytest.mark.fast

@@ -114,7 +114,7 @@ class Process(FileSystem):
 
     def fsync(self, fd: int) -> None:
         self._step()
-        with open(f"/proc/self/fd/{fd}", "rb") as file:
+        with open(f"/dev/fd/{fd}", "rb") as file:
             self._take_over(self._fds[fd], file.read())
         self.disk.sim.fsync(self._fds[fd])
 

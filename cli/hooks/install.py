@@ -9,7 +9,7 @@ from eventlog import agents
 from eventlog.base import identity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.setup import git_exclude, launch
+from eventlog.setup import git_exclude, installation, launch
 from eventlog.setup import install as engine
 from eventlog.setup.git_exclude import Standing
 from eventlog.setup.install import Homes, Registered
@@ -44,7 +44,8 @@ or stash takes them away. Installing again changes nothing, or brings the hooks 
 the files stays as it is, and `locus hooks uninstall` gives back the bytes that were there.
 
 A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
-machines read too, names the program locus-hook and does nothing where that is not on the PATH.
+machines read too, names the program locus-hook and does nothing where that is not on the PATH. An
+installation in a cache, as uvx and pipx run make it, is refused, with the command that makes one to stay.
 
 On a terminal it asks once whether agents are to be told what is known here when they begin a session;
 elsewhere they are told nothing until --brief. The answer stands in the store's config.toml.
@@ -91,6 +92,8 @@ def install(
     brief: bool | None = None,
 ) -> None:
     """Edit the settings and say what was done and what is left to do."""
+    if level != engine.PROJECT:
+        installation.refuse_cached("locus hooks install")
     directory, agent_homes = project_directory(), homes()
     agents = chosen(agent, directory, agent_homes)
     if statusline and not any(engine.spec_of(name)[1].has_status_line for name in agents):

@@ -9,7 +9,7 @@ import eventlog
 from eventlog import agents
 from eventlog.base import identity
 from eventlog.base.fs import REAL
-from eventlog.setup import git_exclude
+from eventlog.setup import git_exclude, installation
 from eventlog.setup.settings_file import SettingsEdit
 
 from ..access import store_option
@@ -82,6 +82,8 @@ def _help() -> str:
 def install(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
     from eventlog.mcp import install as engine
 
+    if scope != engine.PROJECT:
+        installation.refuse_cached("locus mcp install --scope user")
     directory, agent_homes = project_directory(), homes()
     given = store_option()
     try:

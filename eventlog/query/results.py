@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from eventlog.base.errors import QueryError
+from eventlog.base.errors import QueryError, Unsupported
 from eventlog.projections import source
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
     import pyarrow as pa
 
 
@@ -45,6 +47,39 @@ class Result:
     def arrow(self) -> "pa.Table":
         """The same answer as an Arrow table; `engine.table` makes one without going through rows."""
         return _arrow_of(self)
+
+    def df(self) -> "pandas.DataFrame":
+        """The same as a pandas data frame. Raises: Unsupported (pandas is not installed)."""
+        try:
+            import pandas  # noqa: F401  # pyarrow's own error names no way to install it
+        except ImportError as error:
+            raise _absent("df", "pandas") from error
+        return self.arrow().to_pandas()
+
+    def pl(self) -> "polars.DataFrame":
+        """The same as a polars data frame. Raises: Unsupported (polars is not installed)."""
+        try:
+            import polars
+        except ImportError as error:
+            raise _absent("pl", "polars") from error
+        return polars.DataFrame(self.arrow())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows as a table, and what the answer lacks."""
+        from eventlog.query.shown import html_table
+
+        notes = ["cut there by Limits"] if self.truncated else []
+        if self.unread:
+            count = sum(map(len, self.unread))
+            notes.append(f"events at {count:,} positions are lost to damage and not in it")
+        return html_table(self.columns, self.types, self.rows, notes)
+
+
+def _absent(method: str, library: str) -> Unsupported:
+    return Unsupported(
+        f"`{method}` needs the library {library}, which is not installed: "
+        "pip install 'locus-eventlog[frames]'"
+    )
 
 
 def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":

@@ -1,14 +1,16 @@
 """Copies of large files as they are at this moment, made before they are read (docs/certainty.md §3).
 
-A copy is a reflink where the file system supports it, else a copy within the kernel. It has no name, so it
-goes with the process that holds it, and nothing unscanned ever has a name (P5). A copy counts only when the
-file's stat was that of the list before and after it. On the hook path: a child of the hook makes them.
+A copy is a reflink where the file system supports it, else a copy within the kernel, else by way of this
+process. It has no name, so it goes with the process that holds it, and no unscanned byte ever has one (P5). A
+copy counts only when the file's stat was that of the list before and after it. On the hook path: a child of
+the hook makes them.
 """
 
+import errno
 import os
 import stat
 
-from eventlog.base.fs import FileSystem
+from eventlog.base.fs import FileSystem, write_all
 from eventlog.base.layout import TMP_DIR, Layout
 from eventlog.blobs.tree import plain_kind
 from eventlog.worktree.contents import kind_of, stat_of
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 COPIED_BYTES_MAX = 256 << 20  # in one call; reflinks do not count
 COPIES_MAX = 128  # descriptors
 _PIECE = 8 << 20
+# No copy within this kernel, or none between these two file systems.
+_NO_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def stage(
@@ -32,11 +36,8 @@ def stage(
 
     Files that changed, cannot be opened, or do not fit are left out: the storing process reads them itself.
     """
-    if not hasattr(os, "O_TMPFILE"):
-        return {}
     staged: "dict[bytes, int]" = {}
     bytes_left = COPIED_BYTES_MAX
-    tmp = layout.directory(TMP_DIR)
     for file in files:
         if len(staged) >= COPIES_MAX:
             break
@@ -45,10 +46,10 @@ def stage(
         except OSError:
             continue
         try:
-            copy = fs.open(tmp, os.O_RDWR | os.O_TMPFILE)
+            copy = _unnamed_file(fs, layout)
         except OSError:
             calls.close(source)
-            break  # this file system makes no files without a name
+            break  # no file can be made there
         copied = -1
         try:
             if is_as_listed(calls.fstat(source), file):
@@ -67,6 +68,22 @@ def stage(
     return staged
 
 
+def _unnamed_file(fs: FileSystem, layout: Layout) -> int:
+    """A descriptor of a new file that has no name. Raises: OSError."""
+    try:
+        return fs.open(layout.directory(TMP_DIR), os.O_RDWR | os.O_TMPFILE)
+    except (AttributeError, OSError):
+        pass  # not on this system, or not on this file system
+    path = layout.tmp(f"copy-{fs.random_bytes(8).hex()}")
+    fd = fs.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        fs.unlink(path)  # before it has a byte
+    except OSError:
+        fs.close(fd)
+        raise
+    return fd
+
+
 def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> int:
     """Copy a file; the bytes it took, -1 when there are more than `bytes_max`. Raises: OSError."""
     try:
@@ -78,11 +95,22 @@ def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> 
         return -1
     offset = 0
     while offset < size:
-        copied_size = fs.copy_range(source, copy, min(_PIECE, size - offset), offset)
+        copied_size = _copy_piece(fs, source, copy, min(_PIECE, size - offset), offset)
         if copied_size == 0:
             return -1  # it was cut short meanwhile
         offset += copied_size
     return size
+
+
+def _copy_piece(fs: FileSystem, source: int, copy: int, size: int, offset: int) -> int:
+    try:
+        return fs.copy_range(source, copy, size, offset)
+    except OSError as error:
+        if error.errno not in _NO_COPY:
+            raise
+    data = fs.pread(source, size, offset)
+    write_all(fs, copy, data, offset)
+    return len(data)
 
 
 def is_as_listed(file_stat: os.stat_result, file: "DeferredFile") -> bool:

@@ -69,8 +69,8 @@ def test_git_that_cannot_be_asked_leaves_no_descriptor(
     def refuse() -> None:
         raise OSError(24, "Too many open files")
 
-    before = os.listdir("/proc/self/fd")
+    before = os.listdir("/dev/fd")
     monkeypatch.setattr(os, "pipe", refuse)
     with pytest.raises(OSError, match="Too many"):
         git.run(os.fsencode(tmp_path), ["version"], b"")
-    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir("/dev/fd") == before

@@ -18,6 +18,7 @@ from eventlog.worktree import scan
 from eventlog.worktree.capture import Capture, capture
 from eventlog.worktree.contents import CONTENT_SIZE_MAX, Deferral
 from eventlog.worktree.userfiles import UserFiles
+from tests import forked
 from tests.faultfs import FaultFS
 from tests.worktree.support import age, git
 
@@ -223,7 +224,7 @@ def test_a_copy_counts_though_the_file_changed(desk: Desk) -> None:
     desk.write("a", LARGE)
     desk.look()
     desk.write("a", LARGE, b"y")
-    copy = os.memfd_create("copy")
+    copy = forked.unnamed_file()
     os.write(copy, b"x" * LARGE)
     desk.store_all(copies={b"a": copy}, copied=str(desk.work))
     os.close(copy)

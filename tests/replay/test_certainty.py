@@ -180,7 +180,7 @@ SAYS = {
 
 
 def _descriptors() -> set[int]:
-    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.lexists(f"/proc/self/fd/{fd}")}
+    return {fd for fd in map(int, os.listdir("/dev/fd")) if os.path.lexists(f"/dev/fd/{fd}")}
 
 
 def is_whole(event: Event) -> bool:

@@ -163,9 +163,9 @@ class _Writing(UserFiles):
         self.writes = True
 
     def close(self, fd: int) -> None:
-        name = os.readlink(f"/proc/self/fd/{fd}")
+        file = os.fstat(fd).st_ino
         super().close(fd)
-        if self.writes and name.endswith("app.db"):
+        if self.writes and file == os.stat(self.work / "app.db").st_ino:
             self.writes = False
             write(self.work / "app.db", b"checkpointed")
 

@@ -13,8 +13,6 @@ from eventlog.worktree import staging
 from eventlog.worktree.contents import kind_of, stat_of
 from eventlog.worktree.userfiles import UserFiles
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name here")
-
 
 class Copying(FileSystem):
     """A file system without reflinks that notes pieces, and does `between` after each."""
@@ -38,7 +36,8 @@ class Copying(FileSystem):
 
     def copy_range(self, source: int, copy: int, size: int, offset: int) -> int:
         self.pieces.append((offset, size))
-        done = super().copy_range(source, copy, size, offset)
+        data = os.pread(source, size, offset)  # not every system can within its kernel
+        done = os.pwrite(copy, data, offset)
         self.between()
         return done
 
@@ -128,16 +127,53 @@ def test_copies_have_a_bound_and_reflinks_do_not_count(
     assert set(stage(fs, layout, work, *files)) == {b"a"}
 
 
-def test_without_files_that_have_no_name_there_are_no_copies(layout: Layout, tmp_path: Path) -> None:
-    """The process reads the files themselves then."""
+class Older(FileSystem):
+    """A system without O_TMPFILE, reflinks and copies within the kernel; it notes what it has in `tmp/`."""
 
-    class Older(FileSystem):
-        def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-            if flags & os.O_TMPFILE == os.O_TMPFILE:
-                raise OSError(errno.EOPNOTSUPP, "no such files")
-            return super().open(path, flags, mode)
+    def __init__(self, layout: Layout) -> None:
+        self.tmp = layout.directory("tmp")
+        self.names: list[list[str]] = []  # before each write
+        self.modes: list[int] = []
 
-    assert stage(Older(), layout, tmp_path / "w", listed(tmp_path / "w", "a", b"1")) == {}
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        if flags & os.O_DIRECTORY:  # a part of O_TMPFILE
+            raise OSError(errno.EISDIR, "no such files")
+        fd = super().open(path, flags, mode)
+        self.modes.append(os.fstat(fd).st_mode & 0o777)
+        return fd
+
+    def clone(self, source: int, copy: int) -> None:
+        raise OSError(errno.ENOTTY, "no reflinks")
+
+    def copy_range(self, source: int, copy: int, size: int, offset: int) -> int:
+        raise OSError(errno.ENOSYS, "not within this kernel")
+
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        self.names.append(os.listdir(self.tmp))
+        return super().pwrite(fd, data, offset)
+
+
+def test_where_all_files_have_names_a_copy_loses_it_before_it_has_a_byte(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1, P5: copies are made on other systems too, in pieces, and no unscanned byte ever has a name."""
+    monkeypatch.setattr(staging, "_PIECE", 4)
+    fs, data = Older(layout), b"0123456789"
+
+    assert stage(fs, layout, tmp_path / "w", listed(tmp_path / "w", "a", data)) == {b"a": data}
+    assert fs.names == [[], [], []] and fs.modes == [0o600]
+
+
+def test_a_copy_that_keeps_its_name_is_none(layout: Layout, tmp_path: Path) -> None:
+    """Where the name cannot be removed nothing is copied."""
+
+    class Keeps(Older):
+        def unlink(self, path: str) -> None:
+            raise OSError(errno.EPERM, "not allowed")
+
+    fs = Keeps(layout)
+    assert stage(fs, layout, tmp_path / "w", listed(tmp_path / "w", "a", b"1")) == {}
+    assert fs.names == []
 
 
 def test_a_full_disk_leaves_no_copy(layout: Layout, tmp_path: Path, fs: Copying) -> None:

@@ -1,0 +1,1 @@
+"""Agents of other libraries, with models that are scripted, recording themselves (docs/frameworks.md)."""

@@ -1,0 +1,1 @@
+"""A Python without what Linux alone has (docs/testing.md#a-python-without-linux)."""
