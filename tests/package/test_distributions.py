@@ -66,6 +66,8 @@ def test_the_source_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Pa
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())
         (source / name).chmod((ROOT / name).stat().st_mode)
+    page = [sys.executable, str(ROOT / "scripts/package_page.py"), str(ROOT / "README.md")]
+    (source / "README.md").write_bytes(subprocess.run(page, capture_output=True, check=True).stdout)
     command = [
         sys.executable,
         "-m",
