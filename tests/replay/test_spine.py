@@ -365,7 +365,8 @@ def test_the_file_is_derived(history: History) -> None:
     path = Path(store.layout.index(tree_changes.NAME))
     whole = path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
-    for damaged in (b"", whole[:-1], whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], b"x" + whole):
+    flips = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (60, len(whole) - 1)]
+    for damaged in (b"", whole[:-1], *flips, b"x" + whole):
         path.write_bytes(damaged)
         with Store.open(store.layout.root) as again:
             assert again.spine() == found
