@@ -242,6 +242,16 @@ def test_what_changed_between_turns_is_at_the_start_of_the_next(history: History
     ]
 
 
+def test_no_stop_begins_from_files_that_tools_alone_name(history: History) -> None:
+    """P1: such a turn begins from nothing, and the next one from the last whole tree before it."""
+    history.play("tools", 0, [], [])
+    history.play("whole", 1, [], [])
+    stops = history.store.spine().stops
+    assert [stop.source for stop in stops[6:]] == [PARTIAL, PARTIAL, TREE, TREE]
+    assert [stop.base for stop in stops[6:]] == [-1, 6, 5, 8]
+    assert stops[8].changes == ()
+
+
 def test_a_session_is_named_by_its_beginning(history: History) -> None:
     """P8: as everywhere; the first stop of a session has all files."""
     store = history.store
@@ -365,7 +375,8 @@ def test_the_file_is_derived(history: History) -> None:
     path = Path(store.layout.index(tree_changes.NAME))
     whole = path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
-    for damaged in (b"", whole[:-1], whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], b"x" + whole):
+    flips = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (60, len(whole) - 1)]
+    for damaged in (b"", whole[:-1], *flips, b"x" + whole):
         path.write_bytes(damaged)
         with Store.open(store.layout.root) as again:
             assert again.spine() == found
