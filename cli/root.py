@@ -18,7 +18,11 @@ SECTIONS: Sections = (
     Entry("import", "imports", "Record a history that exists elsewhere."),
     Entry("session", "session", "Begin, end and list sessions."),
     "Look",
-    Entry("view", "read.view", "Show what is recorded in a browser: a slider over the turns, and all files as they were."),
+    Entry(
+        "view",
+        "read.view",
+        "Show what is recorded in a browser: a slider over the turns, and all files as they were.",
+    ),
     Entry("log", "read.log", "List turns or events, newest first."),
     Entry("show", "read.show", "Show one turn or session to read, or one event or context."),
     Entry("timeline", "read.timeline", "Show everything that happened in a turn, in order."),

@@ -221,12 +221,12 @@ class DirectoryCapture:
             return None
         if checkpoint.keeps is not checkpoint.tree_keeps or call.session in checkpoint.passed:
             return None
-        if state.is_another_turn(checkpoint, call):
+        if call.session is None or call.turn is None:
             return None
         layout = self._context.layout
-        assert call.session is not None and call.turn is not None
-        if state.has_ended(layout, call.session, call.turn):
-            return None  # the last capture after the end of a turn is that of its end
+        # The last capture after the end of a turn is that of its end.
+        if state.is_another_turn(checkpoint, call) or state.has_ended(layout, call.session, call.turn):
+            return None
         others = state.running(layout, self._directory.key, checkpoint)
         if any(tool.kind == ANY or tool.late or tool.dead for tool in others if tool.cause != call.cause):
             return None

@@ -83,9 +83,9 @@ class Cleaner:
             self.removed[SECRET] += redacted != whole
             if len(lines) != len(hunk["lines"]):
                 lines = [""] * len(hunk["lines"])
-            kept = zip(hunk["lines"], lines, strict=True)
-            header = self.text(hunk["header"])
-            cleaned.append({"header": header, "lines": [[*line[:3], self.text(text)] for line, text in kept]})
+            pairs = zip(hunk["lines"], lines, strict=True)
+            cleaned_lines = [[*line[:3], self.text(text)] for line, text in pairs]
+            cleaned.append({"header": self.text(hunk["header"]), "lines": cleaned_lines})
         return cleaned
 
     def _cleaned_text(self, text: str) -> str:

@@ -15,10 +15,10 @@ def shorten(spine: "Mapping[str, Any]", first: int, last: int) -> "dict[str, Any
     Stops that rest on one before them begin with all files of that moment. Paths, contents and reasons that
     no stop of these turns has are gone.
     """
-    kept = [n for n, stop in enumerate(spine["stops"]) if first <= stop["turn"] < last]
-    position = {stop: n for n, stop in enumerate(kept)}
+    shown = [n for n, stop in enumerate(spine["stops"]) if first <= stop["turn"] < last]
+    position = {stop: n for n, stop in enumerate(shown)}
     stops, changes = [], []
-    for n in kept:
+    for n in shown:
         stop = spine["stops"][n]
         rests_on = stop["base"] in position
         stops.append(

@@ -2,8 +2,8 @@
 
 The true Codex works three times in one session on a small project, with the model of scenarios.py; a hook
 writes down what Codex reports and what changed. examples/session.py plays that again where a reader tries
-Locus. The first line says what it is; each other one is a report of Codex, and what had changed in the project since
-the one before (path → its text, or null when it is gone).
+Locus. The first line says what it is; each other one is a report of Codex, and what had changed in the
+project since the one before (path → its text, or null when it is gone).
 """
 
 import json

@@ -25,7 +25,7 @@ def _text(name: str) -> str:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_html_is_made_from_text_and_no_text_runs(name: str) -> None:
-    """Only dom.js makes elements, and only of names and texts (P5)."""
+    """Only dom.js makes elements, and only of names and texts."""
     text = _text(name)
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser|srcdoc|"
@@ -92,7 +92,7 @@ def test_the_client_is_small() -> None:
 
 
 def test_the_shell_holds_no_data_and_nothing_inline() -> None:
-    """Its style, script and icon are files of the server."""
+    """P5: the document that every address serves says nothing of the store, and runs nothing of its own."""
     shell = _text("index.html")
     assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]*src=)|https?://", shell)
     assert 'rel="icon"' in shell  # a browser asks for one by itself otherwise
