@@ -61,7 +61,7 @@ def settings(project: Path) -> list[str]:
 def test_hooks_of_a_cached_installation_are_refused(
     cache: Path, project: Path, arguments: tuple[str, ...]
 ) -> None:
-    """Exit 3, the cache and two commands are named, and no file is written anywhere."""
+    """P4: Exit 3, the cache and two commands are named, and no file is written anywhere."""
     done = run(cache, project, "hooks", "install", "--agent", "claude-code", *arguments)
 
     assert (done.returncode, done.stdout) == (3, "")
@@ -83,7 +83,7 @@ def test_a_new_store_says_so_too(cache: Path, project: Path) -> None:
 
 
 def test_a_server_of_a_cached_installation_is_refused(cache: Path, project: Path) -> None:
-    """Settings of the user would name its path; those of a project name a program by its name alone."""
+    """P4: Settings of the user would name its path; those of a project name a program by its name alone."""
     done = run(cache, project, "mcp", "install", "--agent", "claude-code", "--scope", "user")
 
     assert done.returncode == 3
@@ -101,7 +101,7 @@ def test_hooks_that_name_no_path_are_installed(cache: Path, project: Path) -> No
 
 @pytest.mark.parametrize("tag", ["inside", "other"])
 def test_an_environment_that_stays_is_used(cache: Path, project: Path, tag: str) -> None:
-    """A tag inside of the environment, as uv puts one into those of its tools, is none of a cache around it;
+    """P4: a tag inside of the environment, as uv puts one into its tools, is none of a cache around it;
     nor is a file of that name with other contents."""
     (cache / "CACHEDIR.TAG").unlink()
     if tag == "inside":

@@ -119,7 +119,7 @@ def exported(path: Path, sessions: int) -> dict[str, Conversation]:
 def test_the_log_is_read_once_however_many_sessions_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many segments are opened for sixty sessions as for ten, and each session has its own events."""
+    """S1-55: as many segments are opened for sixty sessions as for ten; each session has its own events."""
     opened: list[str] = []
 
     class Counted(segment_file.SegmentFile):

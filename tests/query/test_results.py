@@ -68,7 +68,7 @@ def test_a_notebook_shows_a_table(log: Log) -> None:
 
 
 def test_recorded_text_is_no_page(log: Log) -> None:
-    """Tags, attributes, direction marks and control characters of a value or a column's name stay text."""
+    """P5: tags, attributes, direction marks and control characters of values and names stay text."""
     text = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
     page = Result((text,), (text,), [(text,), ([text],)])._repr_html_()
 

@@ -70,7 +70,7 @@ def middle(store: Store) -> Any:
 def test_a_turn_is_read_from_its_row_groups_alone(
     store: Store, groups_read: "list[tuple[int, tuple[str, ...]]]"
 ) -> None:
-    """Of twenty row groups a turn needs those with its positions; five more at most tell theirs."""
+    """S1-55: Of twenty row groups a turn needs those with its positions; five more at most tell theirs."""
     turn = middle(store)
     groups_read.clear()
     events = store.timeline(turn)
@@ -144,7 +144,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> "list[tuple[str, str | None]]":
 
 
 def test_a_page_of_a_turn_rests_on_its_session(store: Store, made: "list[tuple[str, str | None]]") -> None:
-    """Models and costs of a turn are made of the calls of its session; commits are not asked for."""
+    """S1-55: Models and costs of a turn are made of the calls of its session; commits are not asked for."""
     turn = middle(store)
     page = PageReader(store).turn(turn)
     assert page.anchor["models"]
@@ -152,7 +152,7 @@ def test_a_page_of_a_turn_rests_on_its_session(store: Store, made: "list[tuple[s
 
 
 def test_costs_of_one_session_do_not_answer_for_another(store: Store) -> None:
-    """A connection that answered about one session gives others their costs, too."""
+    """I21: A connection that answered about one session gives others their costs, too."""
     ask = "select turn, cost_usd, unpriced_calls from turns where session_id = $1 order by turn"
     sessions = [row[0] for row in store.query("select session_id from sessions order by 1").rows]
     one_by_one = [store.query(ask, [name]).rows for name in sessions]

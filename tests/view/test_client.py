@@ -25,7 +25,7 @@ def _text(name: str) -> str:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_html_is_made_from_text_and_no_text_runs(name: str) -> None:
-    """Only dom.js makes elements, and only of names and texts."""
+    """P5: Only dom.js makes elements, and only of names and texts."""
     text = _text(name)
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser|srcdoc|"
