@@ -1,7 +1,8 @@
 """One untrusted SELECT, run in a process of its own (eventlog/query/confined.py): `ask`.
 
 For programs with threads and for servers. The child is this module as a program: it reads the question as
-JSON and returns the rows. Any number at a time.
+JSON and returns the rows. Any number at a time. `ask_program` asks another program that runs `main`, with
+what opens its log.
 """
 
 import base64
@@ -12,6 +13,8 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,9 @@ _CLASSES = frozenset((
     ("datetime", "timezone"), ("decimal", "Decimal"), ("uuid", "UUID"), ("uuid", "SafeUUID"),
 ))  # fmt: skip
 
+# Opens, in the child, the log that a request is about: something with the `query` of a store.
+Opening = Callable[[Mapping[str, Any]], AbstractContextManager[Any]]
+
 _running: "set[subprocess.Popen[bytes]]" = set()
 
 
@@ -41,21 +47,33 @@ def ask(
 
     Raises: as `Store.query`; QueryError also for a question that needs more memory than DuckDB may use.
     """
+    about = {"root": store.layout.root, "people": store.people.mode}
+    return ask_program(__name__, about, sql, parameters, limits=limits)
+
+
+def ask_program(
+    program: str,
+    about: "Mapping[str, Any]",
+    sql: str,
+    parameters: "Parameters" = None,
+    *,
+    limits: "Limits | None" = None,
+) -> "Result":
+    """The answer of a module that runs `main`. Args: about: what its `Opening` gets, as JSON has it."""
     from eventlog.query.engine import Limits, Result
 
     limits = limits or Limits()
     request = {
-        "root": store.layout.root,
+        "about": about,
         "parent": os.getpid(),
         "sql": sql,
         "parameters": _plain(parameters),
-        "people": store.people.mode,
         "limits": [
             limits.rows_max, limits.truncate, limits.timeout_s, limits.memory_bytes, limits.threads,
         ],
     }  # fmt: skip
     memory_and_time = limits.memory_bytes, limits.timeout_s
-    command = [sys.executable, "-P", "-m", __name__]
+    command = [sys.executable, "-P", "-m", program]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
     ) as process:
@@ -120,7 +138,17 @@ def _meant(value: Any) -> Any:
     return value
 
 
-def main() -> int:
+@contextmanager
+def _store(about: "Mapping[str, Any]") -> "Iterator[Store]":
+    from eventlog.query.people import allowed
+    from eventlog.store import Store
+
+    with Store.open(about["root"]) as store:
+        store.people = allowed(store.fs, store.layout, about["people"])
+        yield store
+
+
+def main(opening: Opening = _store) -> int:
     """The program: a question in JSON on standard input, the answer or an error in JSON."""
     from eventlog.query.engine import Limits
 
@@ -133,9 +161,7 @@ def main() -> int:
     elif parameters is not None:
         parameters = [_meant(value) for value in parameters]
     try:
-        sys.stdout.buffer.write(
-            _answer(request["root"], request["sql"], parameters, limits, request["people"])
-        )
+        sys.stdout.buffer.write(_answer(opening(request["about"]), request["sql"], parameters, limits))
         sys.stdout.buffer.flush()
         return 0
     except EventLogError as error:
@@ -145,13 +171,11 @@ def main() -> int:
     return _FAILED
 
 
-def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits", people: str) -> bytes:
-    from eventlog.query.people import allowed
-    from eventlog.store import Store
-
-    with Store.open(root) as store, confined.within(limits.timeout_s):
-        store.people = allowed(store.fs, store.layout, people)
-        result = store.query(sql, parameters, limits=limits)
+def _answer(
+    opened: "AbstractContextManager[Any]", sql: str, parameters: "Parameters", limits: "Limits"
+) -> bytes:
+    with opened as log, confined.within(limits.timeout_s):
+        result = log.query(sql, parameters, limits=limits)
         unread = [(positions.start, positions.stop) for positions in result.unread]
         data = pickle.dumps((result.columns, result.types, result.rows, result.truncated, unread))
     if len(data) > limits.memory_bytes:

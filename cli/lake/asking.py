@@ -16,6 +16,7 @@ from ..progress import Progress
 if TYPE_CHECKING:
     from eventlog.lake.one_machine import LakeLog
     from eventlog.query.lookup import Query
+    from eventlog.view.stores import ViewedLake
 
 _EVENTS_MAX = 20_000_000
 _PREFIX, _LOCK = "locus-ask-", "lock"
@@ -106,3 +107,15 @@ def asked_log(lake: str | None, events_max: int) -> Iterator[_Log]:
     with lake_directory(lake) as directory:
         log = open_lake(lake, directory, events_max)
         yield _Log(log.name, log.asking, str)  # what was published holds no secret
+
+
+@contextmanager
+def viewed_lake(lake: str, events_max: int) -> "Iterator[ViewedLake]":
+    """What `locus view` shows of a place: read once, and deleted at the end."""
+    from eventlog.view.stores import ViewedLake
+
+    with lake_directory(lake) as directory:
+        log = open_lake(lake, directory, events_max)
+        from eventlog.lake import question
+
+        yield ViewedLake(lake, log.name, log.query, log.asking, partial(question.ask, log))

@@ -1,15 +1,16 @@
 """A lake asked on one machine, from its objects alone (docs/lake-questions.md).
 
 The events of all stores become segments of one log (`folding/one_log.py`) in a directory that the caller
-deletes; everything after that is what a store does: views, limits, safe mode. One thread.
+deletes; everything after that is what a store does: views, limits, safe mode. `opened` is of one thread; a
+`LakeLog` does not change, and any thread may ask it.
 """
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from eventlog.lake.chain import Chain, LiveFile
 from eventlog.lake.folding import one_log
 from eventlog.lake.place import Place
 from eventlog.lake.published_contents import VERIFY
+from eventlog.log import manifest as manifests
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.segment import ANCHOR_PAYLOAD, FILE_SCHEMA
 from eventlog.projections import index, source
@@ -103,6 +105,23 @@ class LakeLog:
         self._layout = layout
         self._view = view
 
+    @classmethod
+    def of(cls, described: "Mapping[str, Any]") -> "LakeLog":
+        """The same log, in another process of this machine. Args: described: of `described`."""
+        layout = Layout(described["root"])
+        manifest = manifests.decode(described["manifest"].encode("ascii"), layout.root)
+        return cls(described["name"], layout, _view_of(manifest, layout), described["stores"])
+
+    def described(self) -> "dict[str, Any]":
+        """What `of` needs, as JSON has it."""
+        manifest = manifests.encode(self._view.manifest).decode("ascii")
+        return {
+            "name": self.name,
+            "root": self._layout.root,
+            "manifest": manifest,
+            "stores": list(self.stores),
+        }
+
     def query(self, sql: str, parameters: Parameters = None, *, limits: "Limits | None" = None) -> Result:
         """As `Store.query`. Raises: as that; Refused for a function that reads contents."""
         return run(self._snapshot(), sql, parameters, limits)
@@ -120,7 +139,12 @@ class LakeLog:
             yield partial(run, self._snapshot(cache))
 
     def _snapshot(self, cache: "ConnectionCache[Bound] | None" = None) -> Snapshot:
-        return Snapshot(self._view, self._layout, REAL, _LakeAnswers, cache, homes=tuple(self.stores))
+        view = replace(self._view)  # a question keeps its own place in the log there
+        return Snapshot(view, self._layout, REAL, _LakeAnswers, cache, homes=tuple(self.stores))
+
+
+def _view_of(manifest: Manifest, layout: Layout) -> _View:
+    return _View(manifest, [layout.segment(entry.name) for entry in manifest.segments])
 
 
 class _NoContents:
@@ -189,9 +213,8 @@ def opened(
     entries = [entry for entry in entries if entry.rows]
     until = max((entry.end for entry in entries), default=0)
     manifest = Manifest(chains[0].store_id.hex(), number=1, next_position=until, segments=tuple(entries))
-    view = _View(manifest, [layout.segment(entry.name) for entry in entries])
     name = place.uri.rpartition("/")[2] or place.uri
-    return LakeLog(name, layout, view, [state.store_id.hex() for state in chains])
+    return LakeLog(name, layout, _view_of(manifest, layout), [state.store_id.hex() for state in chains])
 
 
 def _refuse_large(place: Place, chains: "Sequence[Chain]", directory: str, events_max: "int | None") -> None:

@@ -1,12 +1,12 @@
 """The answers of the viewer: a path and its parameters to one JSON value (docs/view.md). No HTTP.
 
 `answer` is the only door to data: the server calls it for each request, and a page that is written to a file
-holds what it gave. It writes nothing. One thread, that of the stores.
+holds what it gave. It writes nothing. One thread, that of the stores; of a lake any.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from eventlog.base.errors import (
     Ambiguous,
@@ -19,31 +19,53 @@ from eventlog.base.errors import (
 )
 from eventlog.view import changes, contents, counted, finding, pages, sessions, spines, versions
 from eventlog.view.parameters import Parameters
-from eventlog.view.stores import ViewedStore, ViewedStores
+from eventlog.view.stores import Viewed, ViewedLake, ViewedStore, ViewedStores
 
 VERSION = 1
 _CONTENT = "/api/content/"
 
 Answer = dict[str, Any]
-Answering = Callable[[ViewedStore, Parameters], Answer]
+_Asked = TypeVar("_Asked", bound=Viewed, contravariant=True)
+
+
+class NoFiles(NotFound):
+    """Raised for a path that needs more than the events of a lake."""
+
+    def __init__(self, lake: ViewedLake) -> None:
+        super().__init__(
+            f"{lake.uri} is a lake: of it there are sessions, figures, errors, decisions and SQL, and no "
+            "files, turns or search"
+        )
+        self.next_step = (
+            f"`locus lake replay {lake.uri} TURN --to DIR` brings back the files of a turn; "
+            f"`locus sql --lake {lake.uri}` asks for its events."
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Route(Generic[_Asked]):
     """How a path is answered. `is_long`: it may take long, and must not hold up the pages."""
 
-    answering: Answering
+    answering: Callable[[_Asked, Parameters], Answer]
     parameters: tuple[str, ...] = ()
     is_long: bool = False
 
 
 _OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
 
-ROUTES: dict[str, Route] = {
+# What events alone answer, so a lake does, too.
+OF_EVENTS: dict[str, Route[Viewed]] = {
     "/api/sessions": Route(
         sessions.answer,
         ("session", "agent", "model", "branch", "person", "state", "day", "q", "limit", "before"),
     ),
+    "/api/errors": Route(finding.errors, ("session", "open"), is_long=True),
+    "/api/decisions": Route(finding.decisions, ("session",), is_long=True),
+    "/api/sql": Route(finding.sql, ("q",), is_long=True),
+    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
+}
+ROUTES: dict[str, Route[ViewedStore]] = {
+    **OF_EVENTS,
     "/api/spine": Route(spines.spine, ("session",)),
     "/api/page": Route(pages.page, ("turn",)),
     "/api/event": Route(pages.event, ("id",)),
@@ -53,12 +75,8 @@ ROUTES: dict[str, Route] = {
     "/api/blame": Route(versions.blamed, ("moment", "path"), is_long=True),
     "/api/history": Route(versions.history, ("path",), is_long=True),
     "/api/search": Route(finding.search, ("q", "limit"), is_long=True),
-    "/api/errors": Route(finding.errors, ("session", "open"), is_long=True),
-    "/api/decisions": Route(finding.decisions, ("session",), is_long=True),
-    "/api/sql": Route(finding.sql, ("q",), is_long=True),
-    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
 }
-_OF_CONTENT = Route(
+_OF_CONTENT: Route[ViewedStore] = Route(
     lambda viewed, parameters: contents.answer(viewed, parameters), ("hash", "path", "colour")
 )
 
@@ -69,21 +87,31 @@ def is_long(path: str) -> bool:
     return route is not None and route.is_long
 
 
-def answer(stores: ViewedStores, path: str, parameters: Mapping[str, str]) -> Answer:
+def answer(shown: "ViewedStores | ViewedLake", path: str, parameters: Mapping[str, str]) -> Answer:
     """The answer to `path`, such as /api/spine, with its parameters as text.
 
     Raises: EventLogError; `problem` is the answer that says so.
     """
     if path == "/api/stores":
         Parameters(parameters, ())
-        return {"v": VERSION, **sessions.stores(stores)}
+        return {"v": VERSION, **sessions.stores(shown)}
     route, given = ROUTES.get(path), dict(parameters)
     if route is None and path.startswith(_CONTENT):
         route, given["hash"] = _OF_CONTENT, path[len(_CONTENT) :]
     if route is None:
         raise NotFound(f"there is no answer {path[:80]}")
-    viewed = stores.named(given.pop("store", None))
+    if isinstance(shown, ViewedLake):
+        return {"v": VERSION, **_of_lake(shown, path, given)}
+    viewed = shown.named(given.pop("store", None))
     return {"v": VERSION, **route.answering(viewed, Parameters(given, route.parameters))}
+
+
+def _of_lake(lake: ViewedLake, path: str, given: Mapping[str, str]) -> Answer:
+    """Raises: NoFiles."""
+    route = OF_EVENTS.get(path)
+    if route is None:
+        raise NoFiles(lake)
+    return route.answering(lake, Parameters(given, route.parameters))
 
 
 def problem(error: Exception) -> tuple[int, Answer]:
@@ -108,6 +136,8 @@ def _status(error: Exception) -> int:
 
 
 def _next_step(error: Exception) -> str | None:
+    if isinstance(error, NoFiles):
+        return error.next_step
     if isinstance(error, Ambiguous):
         return "Give more of the name."
     if _status(error) == 500:

@@ -8,17 +8,17 @@ from eventlog.query.lookup import Query
 from eventlog.reports import figures, usage, zones
 from eventlog.reports.scope import COMMITS, Scope
 from eventlog.view.parameters import BadParameter, Parameters
-from eventlog.view.stores import ViewedStore
+from eventlog.view.stores import Viewed
 
 DIMENSIONS = (*(name for name in figures.DIMENSIONS if name != "repo"), "project")
 
 
-def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+def answer(viewed: Viewed, parameters: Parameters) -> dict[str, Any]:
     dimension = parameters.text("by") or "day"
     if dimension not in DIMENSIONS:
         raise BadParameter(f"by is {dimension[:40]!r}, and not one of {', '.join(DIMENSIONS)}")
     zone = _zone(parameters)
-    with figures.asking(viewed.store) as query:
+    with viewed.asking() as query:
         scope = Scope(
             since=_moment("since", parameters, zone),
             until=_moment("until", parameters, zone),

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from eventlog import question
 from eventlog.base.display import microseconds
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
 from eventlog.query.lookup import find_session
@@ -12,7 +11,7 @@ from eventlog.search import find, query
 from eventlog.search.failures import failures
 from eventlog.search.find import Hit
 from eventlog.view.parameters import Parameters
-from eventlog.view.stores import ViewedStore
+from eventlog.view.stores import Viewed, ViewedStore
 
 HITS, HITS_MAX = 50, 200
 ROWS_MAX = 2_000
@@ -68,19 +67,19 @@ def _pieces(hit: Hit) -> list[list[Any]]:
     return [piece for piece in pieces if piece[0]]
 
 
-def errors(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+def errors(viewed: Viewed, parameters: Parameters) -> dict[str, Any]:
     sessions = _sessions(viewed, parameters)
-    rows = failures(viewed.store.query, sessions=sessions)
+    rows = failures(viewed.query, sessions=sessions)
     if parameters.flag("open"):
         rows = [row for row in rows if row.resolved is None]
     listed = [{**asdict(row), "turn": row.turn_name, "took_us": row.took_us} for row in rows[:ROWS_MAX]]
     return {"rows": listed, "cut": len(rows) if len(rows) > ROWS_MAX else None}
 
 
-def decisions(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+def decisions(viewed: Viewed, parameters: Parameters) -> dict[str, Any]:
     sessions = _sessions(viewed, parameters)
     where = "true" if sessions is None else "list_contains($1, session_id)"
-    result = viewed.store.query(
+    result = viewed.query(
         f"select {_DECISIONS} from {DATED_DECISIONS} where {where} order by {DECISIONS_NEWEST_FIRST} "
         f"limit {ROWS_MAX + 1}",
         [] if sessions is None else [sessions],
@@ -95,17 +94,17 @@ def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**others, "turn": turn, "at": microseconds(row["happened"]), "reason": row["reasoning"]}
 
 
-def _sessions(viewed: ViewedStore, parameters: Parameters) -> tuple[str, ...] | None:
+def _sessions(viewed: Viewed, parameters: Parameters) -> tuple[str, ...] | None:
     session = parameters.text("session")
-    return None if session is None else (find_session(viewed.store.query, session),)
+    return None if session is None else (find_session(viewed.query, session),)
 
 
-def sql(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+def sql(viewed: Viewed, parameters: Parameters) -> dict[str, Any]:
     """One SELECT in a process of its own, whose time and memory the kernel limits."""
     from eventlog.query.engine import Limits
 
     limits = Limits(rows_max=ROWS_MAX, truncate=True, timeout_s=SQL_SECONDS, memory_bytes=_SQL_BYTES)
-    result = question.ask(viewed.store, parameters.required("q"), limits=limits)
+    result = viewed.ask(parameters.required("q"), limits=limits)
     columns = zip(result.columns, result.types, strict=True)
     return {
         "columns": [{"name": name, "type": type} for name, type in columns],

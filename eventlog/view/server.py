@@ -10,7 +10,8 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from eventlog.view import answers
 from eventlog.view.guard import API, HEAD_MAX, HEADERS, Guard, Refusal
 from eventlog.view.live import LiveStreams
 from eventlog.view.parameters import Parameters
-from eventlog.view.stores import ViewedStores, opened
+from eventlog.view.stores import ViewedLake, ViewedStores, opened
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,6 +36,9 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _CONNECTIONS_MAX = 64
+
+# Opens what is shown, in the thread that answers.
+Opening = Callable[[], AbstractContextManager["ViewedStores | ViewedLake"]]
 EXTRA = "pip install 'locus-eventlog[view]'"
 
 
@@ -61,11 +65,11 @@ def static_files() -> dict[str, tuple[str, bytes]]:
 class AnsweringThread:
     """A thread with stores of its own, in which questions are answered one after the other."""
 
-    def __init__(self, paths: Mapping[str, str]) -> None:
-        self._paths = paths
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="view")
         self._open = ExitStack()
-        self._stores: ViewedStores | None = None
+        self._shown: ViewedStores | ViewedLake | None = None
 
     async def answer(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         """The status and the JSON text of an answer."""
@@ -73,9 +77,9 @@ class AnsweringThread:
 
     def _answer(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         try:
-            if self._stores is None:
-                self._stores = self._open.enter_context(opened(self._paths))
-            return 200, jsontext.encode_without_floats(answers.answer(self._stores, path, parameters))
+            if self._shown is None:
+                self._shown = self._open.enter_context(self._opening())
+            return 200, jsontext.encode_without_floats(answers.answer(self._shown, path, parameters))
         except Exception as error:
             status, value = answers.problem(error)
             return status, jsontext.encode_without_floats(value)
@@ -89,12 +93,16 @@ class AnsweringThread:
 class Viewer:
     """The application: its guard in front, then answers, static files, and the shell for every other path."""
 
-    def __init__(self, paths: Mapping[str, str], guard: Guard) -> None:
-        """Args: paths: the stores' directories by their names."""
+    def __init__(self, paths: Mapping[str, str], guard: Guard, lake: "ViewedLake | None" = None) -> None:
+        """Args: paths: the stores' directories by their names; lake: what is shown instead of them."""
         self.guard = guard
         self._paths = paths
+        self._lake = lake
         self._files = static_files()
-        self._quick, self._long = AnsweringThread(paths), AnsweringThread(paths)
+        opening: Opening = partial(opened, paths)
+        if lake is not None:
+            opening = lambda: nullcontext(lake)  # noqa: E731
+        self._quick, self._long = AnsweringThread(opening), AnsweringThread(opening)
         self._live = LiveStreams(paths)
 
     def close(self) -> None:
@@ -134,6 +142,8 @@ class Viewer:
         """Raises: InvalidEvent, NotFound."""
         from starlette.responses import StreamingResponse
 
+        if self._lake is not None:
+            raise answers.NoFiles(self._lake)
         store = given.pop("store", None)
         if store is not None and store not in self._paths:
             raise NotFound(f"no store here is called {store[:80]!r}")

@@ -11,7 +11,7 @@ from eventlog.memory import who
 from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST
 from eventlog.reports import zones
 from eventlog.view.parameters import Parameters
-from eventlog.view.stores import ViewedStore, ViewedStores
+from eventlog.view.stores import Viewed, ViewedLake, ViewedStore, ViewedStores
 
 LIMIT, LIMIT_MAX = 100, 1_000
 _CHOSEN_BY = ("agent", "model", "branch", "person", "state", "day")
@@ -30,20 +30,37 @@ _QUARTERS = f"""
 Row = dict[str, Any]
 
 
-def stores(viewed_stores: ViewedStores) -> dict[str, Any]:
-    listed = [
-        {
-            "name": viewed.name,
-            "project": viewed.store.project_name,
-            "repo_hash": viewed.store.repo_hash,
-            "path": viewed.store.layout.root,
-        }
-        for viewed in viewed_stores.by_name.values()
-    ]
+def stores(shown: "ViewedStores | ViewedLake") -> dict[str, Any]:
+    if isinstance(shown, ViewedLake):
+        listed = [_lake(shown)]
+    else:
+        listed = [_store(viewed) for viewed in shown.by_name.values()]
     return {"stores": listed, "zone": str(zones.named("local"))}
 
 
-def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+def _store(viewed: ViewedStore) -> dict[str, Any]:
+    return {
+        "name": viewed.name,
+        "project": viewed.store.project_name,
+        "repo_hash": viewed.store.repo_hash,
+        "path": viewed.store.layout.root,
+        "lake": None,
+        "places": None,
+    }
+
+
+def _lake(lake: ViewedLake) -> dict[str, Any]:
+    return {
+        "name": lake.name,
+        "project": lake.name,
+        "repo_hash": None,
+        "path": None,
+        "lake": lake.uri,
+        "places": list(lake.PLACES),
+    }
+
+
+def answer(viewed: Viewed, parameters: Parameters) -> dict[str, Any]:
     rows = viewed.remembered("sessions", lambda: _rows(viewed))
     limit = parameters.number("limit", LIMIT, LIMIT_MAX)
     chosen = [row for row in rows if _is_chosen(row, parameters)]
@@ -81,12 +98,12 @@ def _choices(rows: Iterable[Row], name: str) -> list[str]:
     return sorted(values, reverse=name == "day")
 
 
-def _rows(viewed: ViewedStore) -> list[Row]:
-    query, zone = viewed.store.query, zones.named("local")
+def _rows(viewed: Viewed) -> list[Row]:
+    query, zone = viewed.query, zones.named("local")
     result = query(_SESSIONS, [])
     models, branches, requests = _of_turns(query(_OF_TURNS, []).rows)
     quarters = dict(query(_QUARTERS, []).rows)
-    doing = _doing(viewed)
+    doing = _doing(viewed) if isinstance(viewed, ViewedStore) else None
     return [
         _row(dict(zip(result.columns, row, strict=True)), models, branches, requests, quarters, doing, zone)
         for row in result.rows
@@ -115,7 +132,7 @@ def _row(
     branches: Mapping[str, str],
     requests: Mapping[str, str],
     quarters: Mapping[str, list[int]],
-    doing: Mapping[str, str],
+    doing: "Mapping[str, str] | None",
     zone: tzinfo,
 ) -> Row:
     session, cost = row["session_id"], row["cost_usd"]
@@ -128,8 +145,8 @@ def _row(
         "person": row["person"],
         "branch": branches.get(session),
         "status": row["status"],
-        "active": session in doing,
-        "doing": doing.get(session) or None,
+        "active": None if doing is None else session in doing,
+        "doing": None if doing is None else doing.get(session) or None,
         "started_at": microseconds(row["started_at"]),
         "ended_at": microseconds(row["ended_at"]),
         "last_at": microseconds(row["last_at"]),
@@ -140,7 +157,7 @@ def _row(
         "prompt_tokens": row["prompt_tokens"],
         "completion_tokens": row["completion_tokens"],
         "cost_usd": None if cost is None else float(cost),
-        "resume": resume(row["agent"], row["agent_session_id"]),
+        "resume": None if doing is None else resume(row["agent"], row["agent_session_id"]),
         "_words": " ".join(filter(None, (title, requests.get(session), session))).casefold(),
     }
 

@@ -1,19 +1,26 @@
-"""The stores that are shown, each with what was read of it and stays true until its log grows. One thread."""
+"""The stores that are shown, each with what was read of it and stays true until its log grows. One thread.
+
+Or a lake, which does not grow: any thread.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from eventlog import question
 from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
 from eventlog.log.withheld import kinds_of, reason_of
 from eventlog.multi_store import Opened
-from eventlog.query.lookup import TurnRef, turns_where
+from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.deferred import withheld_of_git
+from eventlog.reports import figures
 from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
 
 if TYPE_CHECKING:
+    from eventlog.query.engine import Limits, Result
     from eventlog.reading.page import PageReader
 
 T = TypeVar("T")
@@ -21,20 +28,29 @@ T = TypeVar("T")
 _WITHHELD = "select title, payload from events where event_type = 'withheld' and title is not null"
 
 
-class ViewedStore:
-    """One store. What `remembered` gives is made again when the log has grown."""
+class Asking(Protocol):
+    """Answers an untrusted SELECT from a process of its own, as `eventlog.question.ask`."""
 
-    def __init__(self, name: str, store: Store) -> None:
+    def __call__(self, sql: str, *, limits: "Limits | None" = None) -> "Result": ...
+
+
+class Viewed:
+    """A log whose events can be asked. What `remembered` gives is made again when the log has grown."""
+
+    def __init__(
+        self, name: str, query: Query, asking: Callable[[], AbstractContextManager[Query]], ask: Asking
+    ) -> None:
+        """Args: asking: a way to ask more than one question about the same snapshot of the log."""
         self.name = name
-        self.store = store
-        self.words = MemoryIndex()  # of events that the store's own index lacks
+        self.query = query
+        self.asking = asking
+        self.ask = ask
         self._position = -1
         self._remembered: dict[str, Any] = {}
 
     def position(self) -> int:
-        """The position after the last event, as the log is now. Raises: Corruption."""
-        with self.store.view() as view:
-            return view.next_position
+        """The position after the last event, as the log is now; 0 where it does not grow."""
+        return 0
 
     def remembered(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gave at this position of the log."""
@@ -46,6 +62,38 @@ class ViewedStore:
             self._remembered[name] = make()
         value: T = self._remembered[name]
         return value
+
+
+class ViewedLake(Viewed):
+    """What stores published to a place, as it was read."""
+
+    # The pages that events alone answer, by their names in the frame.
+    PLACES = ("Sessions", "Cost", "Errors", "Decisions", "SQL")
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        query: Query,
+        asking: Callable[[], AbstractContextManager[Query]],
+        ask: Asking,
+    ) -> None:
+        super().__init__(name, query, asking, ask)
+        self.uri = uri
+
+
+class ViewedStore(Viewed):
+    """One store."""
+
+    def __init__(self, name: str, store: Store) -> None:
+        super().__init__(name, store.query, partial(figures.asking, store), partial(question.ask, store))
+        self.store = store
+        self.words = MemoryIndex()  # of events that the store's own index lacks
+
+    def position(self) -> int:
+        """Raises: Corruption."""
+        with self.store.view() as view:
+            return view.next_position
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""

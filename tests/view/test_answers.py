@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventlog import Store
+from eventlog import Store, question
 from eventlog.base.errors import Corruption
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, plain_kind
@@ -453,8 +453,8 @@ def test_sql_runs_in_a_process_of_its_own(
     for statement in ("drop table turns", "select * from read_text('/etc/passwd')", "attach 'x' as y"):
         assert served.ask("/api/sql", {"q": statement}).status in (400, 413)
     asked = []
-    ask = finding.question.ask
-    monkeypatch.setattr(finding.question, "ask", lambda *a, **k: asked.append(k) or ask(*a, **k))
+    ask = question.ask_program
+    monkeypatch.setattr(question, "ask_program", lambda *a, **k: asked.append(k) or ask(*a, **k))
     served.answer("/api/sql", q="select 1")
     assert asked[0]["limits"].timeout_s == finding.SQL_SECONDS
 

@@ -1,13 +1,13 @@
 // What stands around every page: places to go, the command of the page, the clock, light and dark.
 
 import {el, oneLine, refill} from './dom.js';
-import {isUtc, remember, remembered, switchUtc} from './words.js';
+import {isUtc, remember, remembered, shellWord, switchUtc} from './words.js';
 import {to, writeAddress} from './address.js';
 import {isRecorded} from './source.js';
 
 const PLACES = [['Sessions', []], ['Repository', ['repo']], ['Search', ['search']], ['Cost', ['cost']],
   ['Errors', ['errors']], ['Decisions', ['decisions']], ['SQL', ['sql']]];
-const frame = {command: '', places: null, main: null, commandText: null, note: null, stores: null, clock: null};
+const frame = {command: '', places: null, main: null, commandText: null, note: null, stores: null, clock: null, lake: null};
 
 /** Builds the frame once; gives the element in which pages stand. `names`: only these places, null for all. */
 export function makeFrame(names = null) {
@@ -34,7 +34,7 @@ export function makeFrame(names = null) {
 /** Says in the frame which page this is: its title, its command, its place among `PLACES`. */
 export function namePage(title, command, place) {
   document.title = (title ? oneLine(title, 80) + ' · ' : '') + 'Locus';
-  nameCommand(command);
+  nameCommand(frame.lake ? inLake(command, place) : command);
   for (const link of frame.places.children) {
     if (link.textContent === place) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
@@ -46,8 +46,16 @@ export function nameCommand(command) {
   frame.commandText.textContent = command;
 }
 
-/** The stores to choose from; a recorded page has one. */
+/** The command that asks a lake for what a page shows: a view of SQL has the name of its page. */
+function inLake(command, place) {
+  const view = frame.lake.places.includes(place) ? `locus sql 'from ${place.toLowerCase()}'` : 'locus view';
+  const asked = /^locus (stats|sql) /.test(command) ? command : view;
+  return asked.replace(/^locus \w+/, (verb) => verb + ' --lake ' + shellWord(frame.lake.lake));
+}
+
+/** The stores to choose from; a recorded page has one, and so has a lake. */
 export function nameStores(stores, current) {
+  if (stores[0].lake) frame.lake = stores[0];
   if (stores.length === 1) refill(frame.stores, el('span.project', stores[0].project));
   if (stores.length < 2) return;
   const choice = el('select', {'aria-label': 'Store', onchange: () => location.assign('/store/' + encodeURIComponent(choice.value) + '/')},

@@ -14,7 +14,7 @@ const PAGES = {
   s: sliderPage, repo: sliderPage, turn: sliderPage, event: eventPage, file: historyPage, search: searchPage, cost: costPage,
   errors: errorsPage, decisions: decisionsPage, sql: sqlPage,
 };
-const app = {main: null, page: null, shown: 0, showing: false, missed: null};
+const app = {main: null, page: null, shown: 0, showing: false, missed: null, isLive: !isRecorded};
 
 async function begin() {
   await takeToken();
@@ -25,7 +25,8 @@ async function begin() {
     chooseStore(name);
     linkWithin(name);
     if (name && !store) writeAddress(to([]), false);
-    app.main = makeFrame(recordedPlaces());
+    app.main = makeFrame(recordedPlaces() || stores[0].places);
+    if (stores[0].lake) app.isLive = false;
     nameStores(stores, name);
   } catch (failure) {
     refill(makeFrame([]), complaint(failure));
@@ -37,7 +38,7 @@ async function begin() {
   if (isRecorded) addEventListener('hashchange', moved);
   document.addEventListener('click', clicked);
   await show();
-  if (!isRecorded) follow(app.page.until, heard);
+  if (app.isLive) follow(app.page.until, heard);
 }
 
 /** A live event; one that comes while a page is being made counts once it is there. */
