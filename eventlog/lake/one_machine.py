@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,6 @@ from eventlog.lake.chain import Chain, LiveFile
 from eventlog.lake.folding import one_log
 from eventlog.lake.place import Place
 from eventlog.lake.published_contents import VERIFY
-from eventlog.log import manifest as manifests
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.segment import ANCHOR_PAYLOAD, FILE_SCHEMA
 from eventlog.projections import index, source
@@ -107,19 +106,19 @@ class LakeLog:
 
     @classmethod
     def of(cls, described: "Mapping[str, Any]") -> "LakeLog":
-        """The same log, in another process of this machine. Args: described: of `described`."""
-        layout = Layout(described["root"])
-        manifest = manifests.decode(described["manifest"].encode("ascii"), layout.root)
-        return cls(described["name"], layout, _view_of(manifest, layout), described["stores"])
+        """The same log, in another process of this machine. Args: described: as `described` gives it."""
+        layout, entries = Layout(described["root"]), described["segments"]
+        return _log(
+            described["name"], layout, described["stores"], [SegmentEntry(**item) for item in entries]
+        )
 
     def described(self) -> "dict[str, Any]":
         """What `of` needs, as JSON has it."""
-        manifest = manifests.encode(self._view.manifest).decode("ascii")
         return {
             "name": self.name,
             "root": self._layout.root,
-            "manifest": manifest,
             "stores": list(self.stores),
+            "segments": [asdict(entry) for entry in self._view.manifest.segments],
         }
 
     def query(self, sql: str, parameters: Parameters = None, *, limits: "Limits | None" = None) -> Result:
@@ -143,8 +142,12 @@ class LakeLog:
         return Snapshot(view, self._layout, REAL, _LakeAnswers, cache, homes=tuple(self.stores))
 
 
-def _view_of(manifest: Manifest, layout: Layout) -> _View:
-    return _View(manifest, [layout.segment(entry.name) for entry in manifest.segments])
+def _log(name: str, layout: Layout, stores: "Sequence[str]", entries: "Sequence[SegmentEntry]") -> LakeLog:
+    """The log of these segments. Args: stores: their ids in order."""
+    until = max((entry.end for entry in entries), default=0)
+    manifest = Manifest(stores[0], number=1, next_position=until, segments=tuple(entries))
+    view = _View(manifest, [layout.segment(entry.name) for entry in entries])
+    return LakeLog(name, layout, view, stores)
 
 
 class _NoContents:
@@ -211,10 +214,8 @@ def opened(
         con.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
         entries = [reading.write(con, number, columns) for number in range(len(chains))]
     entries = [entry for entry in entries if entry.rows]
-    until = max((entry.end for entry in entries), default=0)
-    manifest = Manifest(chains[0].store_id.hex(), number=1, next_position=until, segments=tuple(entries))
     name = place.uri.rpartition("/")[2] or place.uri
-    return LakeLog(name, layout, _view_of(manifest, layout), [state.store_id.hex() for state in chains])
+    return _log(name, layout, [state.store_id.hex() for state in chains], entries)
 
 
 def _refuse_large(place: Place, chains: "Sequence[Chain]", directory: str, events_max: "int | None") -> None:

@@ -82,7 +82,7 @@ def publish_all(place: Place) -> None:
     rows = [
         event(9000, "session", "session9", operation="start"),
         event(9001, "turn", "session9", 1, operation="start", title="Boil water"),
-        event(9002, "error", "session9", 1, payload={"error": FAILED}, status="failed", **at),
+        event(9002, "error", "session9", 1, payload={"message": FAILED}, **at),
         event(9003, "decision", "session9", 1, title="Use a pot", payload={"decision": "Use a pot"}, **at),
         event(9004, "llm", "session9", 1, message_id="msg_9", **spent, **at),
     ]
