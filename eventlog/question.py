@@ -90,12 +90,19 @@ def ask_program(
     if process.returncode < 0:
         raise confined.ended_by(-process.returncode, *memory_and_time)
     if process.returncode == _FAILED:
-        kind, message = json.loads(error_output)
-        raise getattr(errors, kind, QueryError)(message)
+        raise _failure(*json.loads(error_output))
     if process.returncode != 0:
         raise confined.ended_by(signal.SIGABRT, *memory_and_time)
     columns, types, rows, truncated, unread = _Values(io.BytesIO(out)).load()
     return Result(columns, types, rows, truncated, tuple(range(*ends) for ends in unread))
+
+
+def _failure(kind: str, message: str, members: "dict[str, Any]") -> EventLogError:
+    """The error of the child. Some are made of more than a message, so it is not made again."""
+    made_of: type[EventLogError] = getattr(errors, kind, QueryError)
+    failure = made_of.__new__(made_of, message)
+    vars(failure).update(members)
+    return failure
 
 
 class _Values(pickle.Unpickler):
@@ -165,8 +172,8 @@ def main(opening: Opening = _store) -> int:
         sys.stdout.buffer.flush()
         return 0
     except EventLogError as error:
-        failed = [type(error).__name__, str(error)]
-    sys.stderr.write(json.dumps(failed))
+        failed = [type(error).__name__, str(error), vars(error)]
+    sys.stderr.write(json.dumps(failed, default=str))
     sys.stderr.flush()
     return _FAILED
 

@@ -45,7 +45,7 @@ def _store(viewed: ViewedStore) -> dict[str, Any]:
         "repo_hash": viewed.store.repo_hash,
         "path": viewed.store.layout.root,
         "lake": None,
-        "places": None,
+        "pages": None,
     }
 
 
@@ -56,7 +56,7 @@ def _lake(lake: ViewedLake) -> dict[str, Any]:
         "repo_hash": None,
         "path": None,
         "lake": lake.uri,
-        "places": list(lake.PLACES),
+        "pages": list(lake.PAGES),
     }
 
 

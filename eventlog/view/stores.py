@@ -67,8 +67,8 @@ class Viewed:
 class ViewedLake(Viewed):
     """What stores published to a place, as it was read."""
 
-    # The pages that events alone answer, by their names in the frame.
-    PLACES = ("Sessions", "Cost", "Errors", "Decisions", "SQL")
+    # Those that events alone answer, by their names in the frame.
+    PAGES = ("Sessions", "Cost", "Errors", "Decisions", "SQL")
 
     def __init__(
         self,

@@ -18,13 +18,15 @@ from typing import Any
 import pytest
 
 from eventlog import Store, question
-from eventlog.base.errors import QueryError, Refused
+from eventlog.base.errors import Corruption, QueryError, Refused
 from eventlog.mcp import sql as mcp_sql
 from eventlog.query import confined
 from eventlog.query.engine import Limits
 from locus_cli import confine
 from locus_cli.main import run
 from tests.cli.support import locus_process
+from tests.cli.test_bad_input import flip
+from tests.maintenance.support import event, make_store
 
 MIB = 1 << 20
 FORTY = "WITH t0 AS (SELECT 1 a)" + "".join(
@@ -232,6 +234,20 @@ def test_an_answer_from_the_other_process_is_the_same(root: Path) -> None:
     with Store.open(root) as store:
         assert question.ask(store, sql, parameters) == store.query(sql, parameters)
         assert question.ask(store, "select ?", [1.5]).rows == [(1.5,)]
+
+
+def test_damage_is_named_by_the_other_process(tmp_path: Path) -> None:
+    """P8: an error that is made of more than its words comes back as what it was, with all of it."""
+    with make_store(tmp_path / ".locus") as store:
+        store.append([event(1)])
+        store.seal()
+        (path,) = Path(store.layout.root).rglob("*.parquet")
+        flip(path, -20)
+    with Store.open(tmp_path / ".locus") as store, pytest.raises(Corruption) as failed:
+        store.query("select * from events")
+    with Store.open(tmp_path / ".locus") as store, pytest.raises(Corruption) as apart:
+        question.ask(store, "select * from events")
+    assert (str(apart.value), vars(apart.value)) == (str(failed.value), vars(failed.value))
 
 
 def test_nothing_is_left_behind_a_killed_command(root: Path) -> None:

@@ -112,7 +112,7 @@ def test_the_frame_knows_which_pages_a_lake_has(lake: Place, running: Running) -
             "repo_hash": None,
             "path": None,
             "lake": lake.uri,
-            "places": ["Sessions", "Cost", "Errors", "Decisions", "SQL"],
+            "pages": ["Sessions", "Cost", "Errors", "Decisions", "SQL"],
         }
     ]
 
@@ -234,6 +234,7 @@ def test_a_tour_writes_nothing_to_the_place_and_leaves_nothing(lake: Place, tmp_
     ],
 )
 def test_what_does_not_go_together_is_refused(lake: Place, options: str, code: int, words: str) -> None:
+    """P7: a usage error, or that of the other commands that ask a lake."""
     done = run("view", "--no-browser", "--lake", lake.uri, *shlex.split(options))
     assert done.returncode == code and words in done.stderr, done.stderr
 
@@ -242,3 +243,14 @@ def test_a_place_where_nobody_published_is_named(file_place: Place) -> None:
     """P7: it says what to do."""
     done = run("view", "--no-browser", "--lake", file_place.uri)
     assert done.returncode == 1 and f"locus publish {file_place.uri}" in done.stderr
+
+
+def test_what_was_read_and_is_damaged_is_named(lake: Place, tmp_path: Path) -> None:
+    """P7: from the other process, too, the error is one of damage, with its words."""
+    here = tmp_path / "here"
+    here.mkdir()
+    log = one_machine.opened(lake, str(here))
+    for path in here.rglob("*.parquet"):
+        path.write_bytes(b"not a segment")
+    with pytest.raises(one_machine.Corruption, match="segment"):
+        question.ask(log, "select * from events")

@@ -48,7 +48,7 @@ export function nameCommand(command) {
 
 /** The command that asks a lake for what a page shows: a view of SQL has the name of its page. */
 function inLake(command, place) {
-  const view = frame.lake.places.includes(place) ? `locus sql 'from ${place.toLowerCase()}'` : 'locus view';
+  const view = frame.lake.pages.includes(place) ? `locus sql 'from ${place.toLowerCase()}'` : 'locus view';
   const asked = /^locus (stats|sql) /.test(command) ? command : view;
   return asked.replace(/^locus \w+/, (verb) => verb + ' --lake ' + shellWord(frame.lake.lake));
 }

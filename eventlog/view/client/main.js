@@ -25,7 +25,7 @@ async function begin() {
     chooseStore(name);
     linkWithin(name);
     if (name && !store) writeAddress(to([]), false);
-    app.main = makeFrame(recordedPlaces() || stores[0].places);
+    app.main = makeFrame(recordedPlaces() || stores[0].pages);
     if (stores[0].lake) app.isLive = false;
     nameStores(stores, name);
   } catch (failure) {
