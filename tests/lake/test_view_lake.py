@@ -20,11 +20,13 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, QueryError
 from eventlog.lake import one_machine, question
+from eventlog.lake.one_machine import LakeLog
 from eventlog.lake.place import Place
 from eventlog.query.engine import Limits
-from eventlog.query.results import Result
 from eventlog.view.answers import OF_EVENTS, ROUTES
+from locus_cli.lake import asking
 from tests.lake.shared_sessions import AT, STORES, event, publish_rows, publish_team
 from tests.lake.small import answer, run
 from tests.mcp.support import bytes_below
@@ -178,24 +180,20 @@ def test_sql_answers_within_its_walls(lake: Place, running: Running) -> None:
     assert status == 413 and "locus lake replay" in value["error"]["what"]
 
 
-def test_sql_runs_in_a_process_of_its_own(
-    lake: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P5: the kernel ends what DuckDB cannot interrupt; the child has the log and asks in it."""
-    here = tmp_path / "here"
-    here.mkdir()
-    log = one_machine.opened(lake, str(here))
+def test_sql_runs_in_a_process_of_its_own(lake: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: the kernel ends what DuckDB cannot; the child asks in what was read, and says the same."""
+    monkeypatch.setattr(asking, "store_option", lambda: None)
     limits = Limits(timeout_s=0.2, memory_bytes=256 << 20)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(log), "query", lambda *_, **__: pytest.fail("asked in this process"))
-        assert question.ask(log, "select count(*) from sessions").rows == [(5,)]
-        with pytest.raises(one_machine.EventLogError, match=r"did not end within 0\.2 s"):
-            question.ask(log, "select levenshtein(repeat('a', 300000), repeat('b', 300000))", limits=limits)
-        with pytest.raises(one_machine.EventLogError, match=r"(?i)memory"):
-            question.ask(log, "select length(repeat('x', 2000000000))", limits=limits)
-    for text in ("from turns order by all", "from events order by position", "from llm_calls order by all"):
-        asked: Result = question.ask(log, text)
-        assert asked == log.query(text)
+    with asking.viewed_lake(lake.uri, 100) as viewed:
+        with monkeypatch.context() as patch:
+            patch.setattr(LakeLog, "query", lambda *_, **__: pytest.fail("asked in this process"))
+            assert viewed.ask("select count(*) from sessions").rows == [(5,)]
+            with pytest.raises(QueryError, match=r"did not end within 0\.2 s"):
+                viewed.ask("select levenshtein(repeat('a', 1000000), repeat('b', 1000000))", limits=limits)
+            with pytest.raises(QueryError, match=r"(?i)memory"):
+                viewed.ask("select length(repeat('x', 2000000000))", limits=limits)
+        for view in ("turns order by all", "events order by position", "llm_calls order by all"):
+            assert viewed.ask(f"from {view}") == viewed.query(f"from {view}", [])
 
 
 def test_what_a_lake_cannot_answer_is_refused_in_words(lake: Place, running: Running) -> None:
@@ -252,5 +250,5 @@ def test_what_was_read_and_is_damaged_is_named(lake: Place, tmp_path: Path) -> N
     log = one_machine.opened(lake, str(here))
     for path in here.rglob("*.parquet"):
         path.write_bytes(b"not a segment")
-    with pytest.raises(one_machine.Corruption, match="segment"):
+    with pytest.raises(Corruption, match="segment"):
         question.ask(log, "select * from events")
