@@ -4,6 +4,7 @@
 holds what it gave. It writes nothing. One thread, that of the stores; of a lake any.
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -36,9 +37,10 @@ class NoFiles(NotFound):
             f"{lake.uri} is a lake: of it there are sessions, figures, errors, decisions and SQL, and no "
             "files, turns or search"
         )
+        to = shlex.quote(lake.uri)
         self.next_step = (
-            f"`locus lake replay {lake.uri} TURN --to DIR` brings back the files of a turn; "
-            f"`locus sql --lake {lake.uri}` asks for its events."
+            f"`locus lake replay {to} TURN --to DIR` brings back the files of a turn; "
+            f"`locus sql --lake {to}` asks for its events."
         )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from eventlog.view.guard import Guard
 from eventlog.view.server import Viewer, listening, serve
+from eventlog.view.stores import ViewedLake
 
 TIMEOUT_S = 60.0
 
@@ -99,12 +100,14 @@ def parsed(data: bytes) -> Reply:
 
 
 @contextmanager
-def serving(paths: Mapping[str, Path], names: tuple[str, ...] = ()) -> Iterator[Served]:
-    """A viewer of these stores, until the context ends."""
+def serving(
+    paths: Mapping[str, Path], names: tuple[str, ...] = (), lake: "ViewedLake | None" = None
+) -> Iterator[Served]:
+    """A viewer of these stores, or of a lake, until the context ends."""
     listener = listening("127.0.0.1", 0)
     port = listener.getsockname()[1]
     guard = Guard(port, names)
-    viewer = Viewer({name: str(path) for name, path in paths.items()}, guard)
+    viewer = Viewer({name: str(path) for name, path in paths.items()}, guard, lake)
     is_ready, stops = threading.Event(), list[Any]()
 
     def ready(stop: Any) -> None:
