@@ -176,6 +176,7 @@ _OF_TYPE: "dict[str, dict[str, Rule]]" = {
             "lists": [HASH],
             "pending_paths": [PATH],
             "deferred_paths": [PATH],
+            "scope": [PATH],
         },
     },
     "file": {

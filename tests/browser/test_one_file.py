@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.samples import HOSTILE, Sample
-from tests.browser.viewing import Reader, context_of
+from tests.browser.viewing import Visitor, context_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -68,7 +68,7 @@ def page_of(sample: Sample, place: Path, *arguments: str) -> Path:
 
 
 def test_a_shared_session_shows_what_the_viewer_shows(
-    sample: Sample, opened: Callable[..., OneFile], reading: Callable[..., Reader], tmp_path: Path
+    sample: Sample, opened: Callable[..., OneFile], reading: Callable[..., Visitor], tmp_path: Path
 ) -> None:
     """Same tree, same differences, same words at each turn: one renderer over the same answers."""
     path = page_of(sample, tmp_path, "share", sample.session, "--files", "all", "--keep-paths")

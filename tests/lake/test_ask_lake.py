@@ -218,7 +218,7 @@ def test_every_door_answers_and_nothing_is_left(
     homes = answer("sql", "--lake", place.uri, "select session_id, store_id from sessions order by all")
     assert [row["store_id"][:2] for row in homes] == ["02", "01", "01", "01"]
     page = run("report", "--lake", place.uri, "--html", "-")
-    assert page.returncode == 0 and "<h1>team</h1>" in page.stdout.replace("shared", "team")
+    assert page.returncode == 0 and "<title>team – report</title>" in page.stdout.replace("shared", "team")
     (first, *_) = answer("sql", "--lake", place.uri, "select event_type from timeline('session300_001')")
     assert first == {"event_type": "turn"}
     scalars = [f"select {name}('a', 'last')" for name in ("file_at", "blob_at")]
