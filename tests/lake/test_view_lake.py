@@ -22,7 +22,6 @@ import pytest
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, QueryError
 from eventlog.lake import one_machine, question
-from eventlog.lake.one_machine import LakeLog
 from eventlog.lake.place import Place
 from eventlog.query.engine import Limits
 from eventlog.view.answers import OF_EVENTS, ROUTES
@@ -186,7 +185,7 @@ def test_sql_runs_in_a_process_of_its_own(lake: Place, monkeypatch: pytest.Monke
     limits = Limits(timeout_s=0.2, memory_bytes=256 << 20)
     with asking.viewed_lake(lake.uri, 100) as viewed:
         with monkeypatch.context() as patch:
-            patch.setattr(LakeLog, "query", lambda *_, **__: pytest.fail("asked in this process"))
+            patch.setattr(one_machine, "run", lambda *_: pytest.fail("asked in this process"))
             assert viewed.ask("select count(*) from sessions").rows == [(5,)]
             with pytest.raises(QueryError, match=r"did not end within 0\.2 s"):
                 viewed.ask("select levenshtein(repeat('a', 1000000), repeat('b', 1000000))", limits=limits)
