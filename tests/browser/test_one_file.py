@@ -61,6 +61,15 @@ def opened(browser: "Browser") -> "Iterator[Callable[..., OneFile]]":
         assert file.wrong == []
 
 
+def settled(file: OneFile, selector: str, wanted: list[str]) -> bool:
+    """Whether the page comes to show these texts; differences come after the page."""
+    for _ in range(30):
+        if file.texts(selector) == wanted:
+            return True
+        file.page.wait_for_timeout(100)
+    return False
+
+
 def page_of(sample: Sample, place: Path, *arguments: str) -> Path:
     target = place / "page.html"
     sample.locus(*arguments, "--html", str(target))
@@ -77,7 +86,7 @@ def test_a_shared_session_shows_what_the_viewer_shows(
         reader.open(f"/turn/{turn}")
         file.open(f"#/turn/{turn}")
         for selector in ("[role=treeitem]", ".overview", ".turn .words", ".turn .call", ".moment h1"):
-            assert file.texts(selector) == reader.texts(selector), (turn, selector)
+            assert settled(file, selector, reader.texts(selector)), (turn, selector)
     assert any("+1" in text for text in file.texts(".overview"))
 
 
