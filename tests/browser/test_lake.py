@@ -38,7 +38,7 @@ def reader(browser: "Browser", sample: Sample) -> "Iterator[Visitor]":
 
 
 def test_a_lake_has_its_pages_and_their_commands(reader: Visitor) -> None:
-    """The frame links to what there is; each page shows the command that asks the place."""
+    """P7: the frame links to what there is; each page shows the command that asks the place."""
     reader.open("/cost")
     assert reader.texts("nav a") == ["Sessions", "Cost", "Errors", "Decisions", "SQL"]
     assert reader.text(".project") == "the lake"

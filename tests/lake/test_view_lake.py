@@ -180,7 +180,7 @@ def test_sql_answers_within_its_walls(lake: Place, running: Running) -> None:
 
 
 def test_sql_runs_in_a_process_of_its_own(lake: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P5: the kernel ends what DuckDB cannot; the child asks in what was read, and says the same."""
+    """P5, P7: the kernel ends what DuckDB cannot; the child asks in what was read, and says the same."""
     monkeypatch.setattr(asking, "store_option", lambda: None)
     limits = Limits(timeout_s=0.2, memory_bytes=256 << 20)
     with asking.viewed_lake(lake.uri, 100) as viewed:
