@@ -458,7 +458,7 @@ def _scope_facts(capture: "Capture") -> "dict[str, object]":
         return {}
     from eventlog.base.paths import path_text
 
-    return {"scope": [path_text(path) for path in capture.scoped]}
+    return {"scoped_paths": [path_text(path) for path in capture.scoped]}
 
 
 def is_of_capture(event: Event) -> bool:

@@ -157,7 +157,7 @@ def is_full(event: Fields) -> bool:
 
 def scope_of(event: Fields) -> frozenset[str]:
     """The paths at which the capture of an edit tool looked; empty of any other event."""
-    paths = _capture(event).get("scope") if event["event_type"] == "snapshot" else None
+    paths = _capture(event).get("scoped_paths") if event["event_type"] == "snapshot" else None
     return frozenset(str(path) for path in paths) if isinstance(paths, list) else frozenset()
 
 

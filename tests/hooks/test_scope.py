@@ -59,7 +59,7 @@ class Session:
                 break
             paths += [str(event["path"])] if event["event_type"] == "file" else []
         payload: Any = events[last]["payload"]
-        return (payload.get("capture") or {}).get("scope"), sorted(paths)
+        return (payload.get("capture") or {}).get("scoped_paths"), sorted(paths)
 
 
 def _fail(error: BaseException) -> None:
