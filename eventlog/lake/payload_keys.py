@@ -228,8 +228,8 @@ _OF_TYPE: "dict[str, dict[str, Rule]]" = {
 # Keys that hold a path wherever they stand, in the arguments and results of tools say.
 _PATH_KEYS = frozenset(PATH_ARGUMENTS) | _words_in(
     "paths old_path oldPath filename filenames fileName filePaths file_paths files_read files_modified cwd "
-    "git_dirty git_staged pending_paths deferred_paths scoped_paths skipped merged workdir root dir directory "
-    "target uri test_file"
+    "git_dirty git_staged pending_paths deferred_paths scoped_paths skipped merged workdir root dir "
+    "directory target uri test_file"
 )
 
 
