@@ -25,6 +25,7 @@ _FAST = {
     "check": "walk",
     "erasure": "erasure_crash",
     "exports": "jsonl parquet wire",
+    "frameworks": "langgraph",
     "gc": "condemn repack usage",
     "hooks": "sweep",
     "importers": "adapters_page batch filestates git_objects importer once",
@@ -40,7 +41,7 @@ _FAST = {
     "recorder": "hooks ledger lifecycle placement recorder requests",
     "repair": "salvage",
     "replay": "compare diffs edited_tree history linediff patches trees",
-    "reports": "page",
+    "reports": "usage",
     "restore": "plan known_files",
     "retention": "collection",
     "search": "index meaning words",
@@ -48,6 +49,7 @@ _FAST = {
     "setup": "git_exclude",
     "store": "store",
     "undo": "merge take_back",
+    "view": "cleaning client shortened",
     "worktree": "capture git rules stat_all statcache",
 }  # fmt: skip
 # Files with tests that take ten seconds: they come first, so that no worker is left with one at the end.

@@ -53,14 +53,14 @@ class Maintenance:
     def rebuild(self) -> str | None:
         """Build the index anew from the segments. Returns: its file name, None when nothing is sealed.
 
-        Lines of changes are counted anew too, also of those that are not sealed yet, and trees compared.
+        Lines of changes are counted anew too, also of those that are not sealed yet. Trees are compared again
+        by the next maintenance.
         """
         name = self._refresh_derived(fresh=True)
         with translate_os_errors(self._store.layout.directory(INDEX_DIR), "count lines anew"):
             self._store.line_counts.forget()
             self._store.tree_changes.forget()
         self.count_lines()
-        self.compare_trees()
         return name
 
     def reindex(self) -> str | None:

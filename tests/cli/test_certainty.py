@@ -58,7 +58,7 @@ def test_a_failed_look_at_the_end_is_said(work: Path, tmp_path: Path, locus: Loc
     found is not passed for it, and a file that was deleted since is not brought back."""
     agent = Agent(work, environ={"LOCUS_HOOK_PATIENCE": "1"})
     agent.prompt("Go")
-    agent.write("gone.txt", "1\n")
+    agent.bash("echo 1 > gone.txt")
     lock = work / f".locus/locks/worktree-{short(os.fsencode(os.path.realpath(work)))}.lock"
     with open(lock, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -148,7 +148,7 @@ def test_lists_say_it_and_end_with_0(work: Path, locus: Locus) -> None:
     process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     agent = Agent(work, environ={"CLAUDE_PID": str(process.pid)})
     agent.prompt("Go")
-    agent.write("half.txt", "1\n")
+    agent.bash("echo 1 > half.txt")
     process.communicate()
     before = len(events(work))
 
