@@ -155,5 +155,5 @@ def test_the_page_of_a_package_has_whole_addresses() -> None:
     for target in targets:
         kind, tag, path = target.removeprefix(f"{address}/").split("/", 2)
         assert tag == "v1.2.3" and (ROOT / path.partition("#")[0]).is_file()
-        assert kind == ("raw" if path.endswith(".svg") else "blob")
+        assert kind == ("raw" if path.endswith((".svg", ".png")) else "blob")
     assert package.page(text, None, "v1.2.3") == re.sub(r"^<!-- before.*\n+", "", text, flags=re.M)

@@ -383,8 +383,9 @@ def test_the_file_is_derived(history: History) -> None:
             assert path.read_bytes() == damaged, "reading writes nothing"
             assert again.compare_trees() == 5
         assert path.read_bytes() == whole
-    path.unlink()
     store.rebuild()
+    assert not path.exists(), "the next maintenance compares all trees again"
+    assert store.compare_trees() == 5
     assert path.read_bytes() == whole
 
 
