@@ -61,13 +61,14 @@ def opened(browser: "Browser") -> "Iterator[Callable[..., OneFile]]":
         assert file.wrong == []
 
 
-def settled(file: OneFile, selector: str, wanted: list[str]) -> bool:
-    """Whether the page comes to show these texts; differences come after the page."""
-    for _ in range(30):
-        if file.texts(selector) == wanted:
-            return True
+def settled(file: OneFile, reader: "Visitor", selector: str) -> tuple[list[str], list[str]]:
+    """What both come to show there: differences come after the page."""
+    for _ in range(50):
+        shown, wanted = file.texts(selector), reader.texts(selector)
+        if shown == wanted:
+            break
         file.page.wait_for_timeout(100)
-    return False
+    return shown, wanted
 
 
 def page_of(sample: Sample, place: Path, *arguments: str) -> Path:
@@ -82,12 +83,15 @@ def test_a_shared_session_shows_what_the_viewer_shows(
     """Same tree, same differences, same words at each turn: one renderer over the same answers."""
     path = page_of(sample, tmp_path, "share", sample.session, "--files", "all", "--keep-paths")
     file, reader = opened(path), reading(sample.work)
+    seen: list[str] = []
     for turn in sample.turns:
         reader.open(f"/turn/{turn}")
         file.open(f"#/turn/{turn}")
         for selector in ("[role=treeitem]", ".overview", ".turn .words", ".turn .call", ".moment h1"):
-            assert settled(file, selector, reader.texts(selector)), (turn, selector)
-    assert any("+1" in text for text in file.texts(".overview"))
+            shown, wanted = settled(file, reader, selector)
+            assert shown == wanted, (turn, selector)
+            seen += shown
+    assert any("TEA = 3" in text for text in seen)
 
 
 def test_contents_stand_in_a_shared_page_where_they_were_wanted(
