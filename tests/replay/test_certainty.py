@@ -397,8 +397,8 @@ def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
 
 def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
     """P1: after an edit only its own paths are exact: the others as far as the full looks around it agree."""
-    edit = [action("e"), changed("f", "a", "e"), {**look("t", "tool", scope=["a"]), "cause": "e"}]
-    more = [action("m"), changed("g", "b", "m"), {**look("u", "tool", scope=["b"]), "cause": "m"}]
+    edit = [action("e"), changed("f", "a", "e"), {**look("t", "tool", scoped_paths=["a"]), "cause": "e"}]
+    more = [action("m"), changed("g", "b", "m"), {**look("u", "tool", scoped_paths=["b"]), "cause": "m"}]
     found = changed("h", "c")
     turn = [START, *edit, *more, found, LAST, end()]
     assert doubted(certainty_of(turn, "e")) == ("b", "c")
