@@ -404,7 +404,7 @@ def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
     assert doubted(certainty_of(turn, "e")) == ("b", "c")
     assert doubted(certainty_of(turn, "t")) == ("b", "c")
     assert doubted(certainty_of(turn, "m")) == ("c",)
-    again = [action("n"), changed("i", "a", "n"), {**look("v", "tool", scope=["a"]), "cause": "n"}]
+    again = [action("n"), changed("i", "a", "n"), {**look("v", "tool", scoped_paths=["a"]), "cause": "n"}]
     assert doubted(certainty_of([START, *edit, *again, LAST, end()], "e")) == ()
     assert doubted(certainty_of([START, *edit, *more], "e")) == EVERYTHING, "no full look came"
     assert doubted(certainty_of([START, *edit, look("x", "tool"), *more], "e")) == ()
