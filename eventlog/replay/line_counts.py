@@ -4,10 +4,10 @@ A count is a function of two contents, and contents are named by their hashes. S
 always the same, and may be deleted at any time (I22). Counts are cached in `index/line-counts`, which
 maintenance writes and erasure removes; others are counted when a query asks for them (docs/sql.md).
 
-    the file: MAGIC, then for each pair of contents 16 bytes of its key, lines added and removed as signed
-    64-bit little-endian numbers (both -1: binary or too large), then the BLAKE3 digest of all that, 32 bytes
+    the content (derived_file.py): for each pair of contents 16 bytes of its key, lines added and removed as
+    signed 64-bit little-endian numbers (both -1: binary or too large)
 
-Any number of processes may read and write; a reader meets a whole file or none. Threads may share a counter.
+Threads may share a counter.
 """
 
 import struct
@@ -20,11 +20,11 @@ from blake3 import blake3
 
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, InvalidEvent
-from eventlog.base.fs import FileSystem, read_file, replace, translate_os_errors
+from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import INDEX_DIR, Layout
-from eventlog.base.locks import SEARCH, try_acquire
 from eventlog.base.paths import path_bytes
 from eventlog.blobs.ids import from_text
+from eventlog.replay.derived_file import DerivedFile
 
 if TYPE_CHECKING:
     from eventlog.base.event import Event
@@ -55,8 +55,8 @@ class LineCounts:
         self, fs: FileSystem, layout: Layout, blobs: "BlobStore", rows: "Rows | None" = None
     ) -> None:
         """Args: rows: the events of a store, for `fill` to resolve deferred contents."""
-        self._fs = fs
         self._layout = layout
+        self._file = DerivedFile(fs, layout, NAME, MAGIC)
         self._blobs = blobs
         self._rows = rows
         self._known: dict[bytes, Counts] | None = None
@@ -122,13 +122,10 @@ class LineCounts:
         Nothing is written while an erasure is under way, or while another process writes derived files.
         Raises: OSError, EventLogError.
         """
-        if not pairs and not self._fs.exists(self._layout.index(NAME)):
+        if not pairs and not self._file.exists():
             return 0
-        lock = try_acquire(self._fs, self._layout, SEARCH)
-        if lock is None:
-            return 0
-        with lock:
-            if self._fs.exists(self._layout.erasing):
+        with self._file.writing() as may_write:
+            if not may_write:
                 return 0
             with self._one_at_a_time:
                 before = self._read()
@@ -145,10 +142,7 @@ class LineCounts:
         """Delete all counts, so that they are made anew."""
         with self._one_at_a_time:
             self._known = {}
-        try:
-            self._fs.unlink(self._layout.index(NAME))
-        except FileNotFoundError:
-            pass
+        self._file.delete()
 
     def _of(self, pair: "Pair") -> "Counts | None":
         counts, key = self._load(), _key(pair)
@@ -166,25 +160,13 @@ class LineCounts:
 
     def _read(self) -> "dict[bytes, Counts]":
         """The counts in the file; none when it is absent, damaged or of another version."""
-        try:
-            data = read_file(self._fs, self._layout.index(NAME))
-        except OSError:
-            return {}
-        body, digest = data[:-32], data[-32:]
-        if not body.startswith(MAGIC) or blake3(body).digest() != digest:
-            return {}
-        records = memoryview(body)[len(MAGIC) :]
-        if len(records) % _RECORD.size:
+        records = self._file.read()
+        if records is None or len(records) % _RECORD.size:
             return {}
         return {key: (added, removed) for key, added, removed in _RECORD.iter_unpack(records)}
 
     def _write(self, counts: "dict[bytes, Counts]") -> None:
-        fs, directory = self._fs, self._layout.directory(INDEX_DIR)
-        if not fs.exists(directory):
-            fs.mkdir(directory)
-        body = MAGIC + b"".join(_RECORD.pack(key, *counts[key]) for key in sorted(counts))
-        tmp = self._layout.tmp(f"index-{NAME}-{fs.random_bytes(8).hex()}")
-        replace(fs, tmp, self._layout.index(NAME), body + blake3(body).digest())
+        self._file.write(b"".join(_RECORD.pack(key, *counts[key]) for key in sorted(counts)))
 
 
 def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":

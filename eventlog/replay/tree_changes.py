@@ -4,25 +4,23 @@ What differs between two trees follows from their ids, so it is always the same,
 at any time (I22). Maintenance writes it, and erasure removes it with all of `index/`: it holds names of
 files. Who only reads keeps what the file lacks in memory.
 
-    the file: MAGIC; the rest compressed with zlib; the BLAKE3 digest of both, 32 bytes
-    the rest: for each pair of trees both ids (zeros: the empty tree), by how many files there are more, how
-              many changes; then for each change the numbers of `_CHANGE` and its path, old path and reason
+    the content (derived_file.py), compressed with zlib: for each pair of trees both ids (zeros: the empty
+    tree), by how many files there are more, how many changes; then for each change the numbers of `_CHANGE`
+    and its path, old path and reason
 
-Any number of processes may read and write; a reader meets a whole file or none. One thread.
+One thread.
 """
 
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 
-from blake3 import blake3
-
-from eventlog.base.fs import FileSystem, read_file, replace
-from eventlog.base.layout import INDEX_DIR, Layout
-from eventlog.base.locks import SEARCH, try_acquire
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
 from eventlog.blobs.ids import ID_SIZE
 from eventlog.blobs.tree import TreeEntry
 from eventlog.replay.compare import ADD, DELETE, EDIT, MODE, RENAME, TYPE
+from eventlog.replay.derived_file import DerivedFile
 from eventlog.replay.leaf_changes import LeafChange, LeafChanges
 
 # The last digit is raised by hand when the same trees give other changes.
@@ -30,7 +28,6 @@ MAGIC = b"locus tree changes 1\n"
 NAME = "tree-changes"
 
 _EMPTY = bytes(ID_SIZE)
-_DIGEST_SIZE = 32
 _PAIR = struct.Struct("<32s32siI")
 # Operation, kind, size and id of the entry (kind 0: there is none); lengths of path, old path, reason, each
 # one more than it has, 0 where there is none.
@@ -45,8 +42,7 @@ class TreeChanges:
     """The differences of one store."""
 
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
-        self._fs = fs
-        self._layout = layout
+        self._file = DerivedFile(fs, layout, NAME, MAGIC)
         self._known: dict[_Key, LeafChanges] | None = None
         self._used: set[_Key] = set()
 
@@ -71,11 +67,8 @@ class TreeChanges:
         before an erasure is written after it. Raises: OSError, and as `ask`.
         """
         ask()
-        lock = try_acquire(self._fs, self._layout, SEARCH)
-        if lock is None:
-            return 0
-        with lock:
-            if self._fs.exists(self._layout.erasing):
+        with self._file.writing() as may_write:
+            if not may_write:
                 return 0
             before = self._read()
             self._known, self._used = {**(self._known or {}), **before}, set()
@@ -88,30 +81,19 @@ class TreeChanges:
     def forget(self) -> None:
         """Delete all of them, so that they are made again. Raises: OSError."""
         self._known = {}
-        try:
-            self._fs.unlink(self._layout.index(NAME))
-        except FileNotFoundError:
-            pass
+        self._file.delete()
 
     def _read(self) -> dict[_Key, LeafChanges]:
         """Those of the file; none where it is absent, damaged or of another version."""
+        content = self._file.read()
         try:
-            data = read_file(self._fs, self._layout.index(NAME))
-            body, digest = data[:-_DIGEST_SIZE], data[-_DIGEST_SIZE:]
-            if not body.startswith(MAGIC) or blake3(body).digest() != digest:
-                return {}
-            return dict(_decoded(zlib.decompress(body[len(MAGIC) :])))
-        except (OSError, zlib.error, struct.error, ValueError, IndexError):
+            return {} if content is None else dict(_decoded(zlib.decompress(content)))
+        except (zlib.error, struct.error, ValueError, IndexError):
             return {}
 
     def _write(self, changes: dict[_Key, LeafChanges]) -> None:
-        fs, directory = self._fs, self._layout.directory(INDEX_DIR)
-        if not fs.exists(directory):
-            fs.mkdir(directory)
         encoded = b"".join(_encoded(key, changes[key]) for key in sorted(changes))
-        body = MAGIC + zlib.compress(encoded, 1)
-        tmp = self._layout.tmp(f"index-{NAME}-{fs.random_bytes(8).hex()}")
-        replace(fs, tmp, self._layout.index(NAME), body + blake3(body).digest())
+        self._file.write(zlib.compress(encoded, 1))
 
 
 def _encoded(key: _Key, changes: LeafChanges) -> bytes:
