@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from eventlog.base import jsontext
 from eventlog.base.errors import NotFound, NoTree, QueryError
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.base.types import Event
@@ -36,12 +35,12 @@ from eventlog.replay.diffs import FileDiff, diff
 from eventlog.replay.history import history
 from eventlog.replay.partial_tree import trees_in
 from eventlog.replay.trees import TreeState
+from eventlog.replay.turn_events import TurnKey, events_of_turns
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
     from eventlog.query.functions import Ask, Rows, Texts
 
-TurnKey = tuple[str, int]  # session and turn
 
 _CONTENT = FILES | {SYMLINK}
 _KIND_NAMES = {
@@ -56,16 +55,6 @@ _TURNS_AT_ONCE = 512
 # DuckDB asks for up to 2,048 rows at a time, whatever their size.
 _BATCH_BYTES_MAX = 1 << 30
 
-# The events from which a turn's files follow, with the payloads of changes and of actions with a capture.
-_EVENTS = """
-    select e.session_id, e.turn, position, event_id, event_type, agent, operation, path, tree_hash,
-        before_hash, after_hash, success, cause,
-        case when event_type <> 'action' or contains(payload, '"capture"') then payload end as payload
-    from events as e
-    semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
-        using (session_id, turn)
-    where event_type in ('snapshot', 'file', 'action', 'turn') and position >= $3 and position < $4
-    order by position"""
 _TURNS = """
     select session_id, turn, first_position, last_position + 1 from turns
     semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
@@ -182,22 +171,9 @@ class StoreAnswers:
         return [None if ref is None else self._states[ref] for ref in refs]
 
     def _read_states(self, refs: Sequence[TurnRef]) -> dict[TurnRef, TreeState | None]:
-        events = self._events_of(refs)
+        events = events_of_turns(self._ask, refs)
         deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
         return {ref: self._trees(events, ref, deferred, "end")[0] for ref in refs}
-
-    def _events_of(self, refs: Sequence[TurnRef]) -> dict[TurnKey, list[Event]]:
-        """The events of turns from which their files follow."""
-        until = max(ref.until for ref in refs if ref.until is not None)
-        asked = [[r.session_id for r in refs], [r.turn for r in refs], min(r.since for r in refs), until]
-        result = self._ask(_EVENTS, asked)
-        events: dict[TurnKey, list[Event]] = {}
-        for row in result.rows:
-            event = dict(zip(result.columns, row, strict=True))
-            if isinstance(event["payload"], str):
-                event["payload"] = jsontext.decode(event["payload"])
-            events.setdefault((row[0], row[1]), []).append(event)
-        return events
 
     def _trees(
         self, events: Mapping[TurnKey, list[Event]], ref: TurnRef, deferred: DeferredContents, *moments: str
@@ -299,7 +275,7 @@ class StoreAnswers:
         (ref,) = self.find([name])
         assert ref is not None
         deferred = DeferredContents(self._blobs, content_events_by_sql(self._ask))
-        start, end = self._trees(self._events_of([ref]), ref, deferred, "start", "end")
+        start, end = self._trees(events_of_turns(self._ask, [ref]), ref, deferred, "start", "end")
         return start, end
 
     def _history(self, path: str) -> list[dict[str, Any]]:

@@ -8,9 +8,8 @@ log by SQL, hundreds of turns at a time, and trees as they are needed. One threa
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError, NotFound, NoTree
 from eventlog.base.types import Event
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
@@ -20,6 +19,7 @@ from eventlog.replay.deferred import DeferredContents, content_events_by_sql
 from eventlog.replay.leaf_changes import LeafChange, LeafChanges, TooManyChanges, leaf_changes
 from eventlog.replay.partial_tree import trees_in
 from eventlog.replay.trees import Running, TreeState, recorded_tree, runs
+from eventlog.replay.turn_events import OF_PROCESS, TurnKey, events_of_turns
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
@@ -41,18 +41,6 @@ _TURNS = f"""
 _WITH_LISTS = """
     select distinct session_id, turn from events
     where event_type = 'snapshot' and turn is not null and contains(payload, '"lists"')"""
-_EVENTS = """
-    select e.session_id, e.turn, position, event_id, event_type, agent, operation, path, tree_hash,
-        before_hash, after_hash, success, cause, agent_session_id, agent_turn_id,
-        epoch_us(recorded_at) as recorded_at,
-        case when event_type <> 'action' or contains(payload, '"capture"') then payload end as payload
-    from events as e
-    semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
-        using (session_id, turn)
-    where event_type in ('snapshot', 'file', 'action', 'turn') and position >= $3 and position < $4
-    order by position"""
-
-TurnKey = tuple[str, int]  # session and turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +232,9 @@ class _Maker:
         """The trees at the start and the end of each turn; how well its files are known where it has none."""
         for first in range(0, len(turns), _TURNS_AT_ONCE):
             group = turns[first : first + _TURNS_AT_ONCE]
-            events = self._events([turn.ref for turn in group if None in turn.trees])
+            events = events_of_turns(
+                self._query, [turn.ref for turn in group if None in turn.trees], OF_PROCESS
+            )
             for turn in group:
                 yield turn.ref, self._of_turn(turn, events.get(turn.key, []))
 
@@ -265,21 +255,6 @@ class _Maker:
             return error.known, error.known
         except EventLogError as error:
             return _unreadable(error), _unreadable(error)
-
-    def _events(self, refs: Sequence[TurnRef]) -> dict[TurnKey, list[Event]]:
-        """The events of turns from which their files follow."""
-        events: dict[TurnKey, list[Event]] = {}
-        if not refs:
-            return events
-        until = max(ref.until for ref in refs if ref.until is not None)
-        asked = [[r.session_id for r in refs], [r.turn for r in refs], min(r.since for r in refs), until]
-        result = self._query(_EVENTS, asked)
-        for row in result.rows:
-            event: dict[str, Any] = dict(zip(result.columns, row, strict=True))
-            if isinstance(event["payload"], str):
-                event["payload"] = jsontext.decode(event["payload"])
-            events.setdefault((row[0], row[1]), []).append(event)
-        return events
 
 
 def _unreadable(error: EventLogError) -> Certainty:
