@@ -12,6 +12,7 @@ from eventlog.query import prices
 from eventlog.query.prices import PriceSource
 from eventlog.reports import figures
 from eventlog.reports.figures import Figures
+from eventlog.reports.number_text import dollars
 from eventlog.reports.scope import Scope
 
 from ..all_stores import in_all_stores
@@ -152,7 +153,7 @@ def _total(total: Figures) -> list[tuple[str, str]]:
         ("changes", changes),
         ("model calls", f"{total.llm_calls or 0:,}"),
         ("tokens", "" if total.tokens is None else _tokens(total)),
-        ("cost", "" if total.cost_usd is None else dollars(total.cost_usd)),
+        ("cost", dollars(total.cost_usd)),
     ]
 
 
@@ -184,7 +185,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("CALLS", lambda f: _number(f.llm_calls)),
     ("TOKENS", lambda f: _number(f.tokens)),
     ("CACHED", lambda f: _number(f.cache_read_tokens)),
-    ("COST", lambda f: "" if f.cost_usd is None else dollars(f.cost_usd)),
+    ("COST", lambda f: dollars(f.cost_usd)),
 )  # fmt: skip
 # On a narrow terminal columns are left out in this order.
 _DROPPED = (
@@ -253,8 +254,3 @@ def _label(row: Figures) -> str:
 
 def _number(n: int | None) -> str:
     return "" if n is None else f"{n:,}"
-
-
-def dollars(cost: Decimal) -> str:
-    """`$1,234.56`; more digits below a cent."""
-    return f"${cost:,.2f}" if cost >= Decimal("0.1") or not cost else f"${cost:.4f}"

@@ -23,7 +23,6 @@ class RecordingHooks(RunHooks):  # type: ignore[type-arg, misc, unused-ignore]
     def __init__(self, store: Store, *, agent: str = "openai-agents", root: str | None = None) -> None:
         self.session = FrameworkSession(store, agent, root)
         self._usage: object = None  # of the run that is under way: each run has its own
-        self._call_count = 0
 
     def close(self) -> None:
         self.session.close()

@@ -1,7 +1,6 @@
 """What figures count: a span of time, an agent, a project, a person, a session. Pure."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 # The pseudo-agent under which imported commits stand.
 COMMITS = "git"
@@ -39,10 +38,6 @@ class Scope:
         columns = {"agent": self.agent, "person": self.person, "session_id": self.session}
         parts += [f"{name} = {_text(value)}" for name, value in columns.items() if value is not None]
         return " and ".join(part for part in parts if part != "true") or "true"
-
-    def replaced(self, **fields: Any) -> "Scope":
-        """The same with other values of some fields."""
-        return replace(self, **fields)
 
 
 ALL = Scope()

@@ -4,6 +4,7 @@ The answer `figures` of docs/view.md. All of it is of one snapshot of the log (`
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,6 @@ def choices(query: Query) -> "dict[str, list[str]]":
 
 def _commits(query: Query, scope: Scope) -> int:
     """The commits of an imported history that some line still reaches: turns that no agent worked in."""
-    condition = f"agent = '{COMMITS}' and {scope.replaced(commits=True).condition('started_at')}"
+    condition = f"agent = '{COMMITS}' and {replace(scope, commits=True).condition('started_at')}"
     (count,) = query(f"select count(*) from turns where {condition}", []).rows[0]
     return int(count) - rewritten_turns(query, condition)

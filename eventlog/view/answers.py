@@ -53,7 +53,7 @@ class Route(Generic[_Asked]):
     is_long: bool = False
 
 
-_OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
+OF_FIGURES = ("by", "since", "until", "agent", "project", "person", "session", "commits", "tz")
 
 # What events alone answer, so a lake does, too.
 OF_EVENTS: dict[str, Route[Viewed]] = {
@@ -64,7 +64,7 @@ OF_EVENTS: dict[str, Route[Viewed]] = {
     "/api/errors": Route(finding.errors, ("session", "open"), is_long=True),
     "/api/decisions": Route(finding.decisions, ("session",), is_long=True),
     "/api/sql": Route(finding.sql, ("q",), is_long=True),
-    "/api/figures": Route(counted.answer, _OF_FIGURES, is_long=True),
+    "/api/figures": Route(counted.answer, OF_FIGURES, is_long=True),
 }
 ROUTES: dict[str, Route[ViewedStore]] = {
     **OF_EVENTS,

@@ -1,5 +1,6 @@
 """The answer `figures`: tokens, cost, calls and changes of a scope, in total and by something."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -37,9 +38,9 @@ def with_commits(scope: Scope, query: Query, wanted: "bool | None" = None) -> Sc
     They would drown what agents did.
     """
     if wanted is not None:
-        return scope.replaced(commits=wanted)
+        return replace(scope, commits=wanted)
     agents = query(f"select 1 from sessions where agent is distinct from '{COMMITS}' limit 1", []).rows
-    return scope.replaced(commits=not agents)
+    return replace(scope, commits=not agents)
 
 
 def _flag(parameters: Parameters) -> "bool | None":

@@ -20,7 +20,8 @@ SESSIONS_MAX = 500
 LISTED_MAX = 100  # sessions whose turns are listed
 
 _NEXT = "`locus view` and `locus show` show it, where it was recorded."
-_OF_FIGURES = ("since", "until", "agent", "project", "person", "session", "commits", "tz")
+# All but the dimension: a page has one scope, by one clock.
+_OF_FIGURES = tuple(name for name in answers.OF_FIGURES if name != "by")
 
 
 def report(

@@ -42,7 +42,6 @@ MISSING = b"\xff" * STAT_SIZE
 KEPT_FLAG = 2  # the flag of a file that git ignores and that is kept all the same
 
 pack_fields = _STAT.pack  # mode, inode, size, mtime ns, ctime ns
-unpack_fields = _STAT.unpack
 
 # A directory with all below it: directories (itself included), rows, files, links, submodules, entries `s`,
 # kept ignored files, names left out.

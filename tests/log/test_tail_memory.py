@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.base.fs import FileSystem
 from eventlog.log import rows
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from tests.log.journal_bytes import Counting
 
 STEPS = ("append", "append", "again", "many", "other", "rotate", "seal", "tear", "flip", "ask", "ask")
 
@@ -100,24 +100,6 @@ def test_a_memory_changes_no_answer(steps: list[str]) -> None:
                         assert life.seen(life.store) == life.seen(fresh)
         finally:
             life.store.close()
-
-
-class Counting(FileSystem):
-    """Counts the bytes that are read of journals."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._journals: set[int] = set()
-
-    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        fd = super().open(path, flags, mode)
-        (self._journals.add if path.endswith(".evj") else self._journals.discard)(fd)
-        return fd
-
-    def pread(self, fd: int, size: int, offset: int) -> bytes:
-        data = super().pread(fd, size, offset)
-        self.bytes += len(data) if fd in self._journals else 0
-        return data
 
 
 @pytest.mark.parametrize("kept", [200, 12_000])

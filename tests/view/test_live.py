@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from eventlog import Recorder, Store
-from eventlog.base.fs import FileSystem
 from eventlog.log import rows
 from eventlog.view import answers, live
 from eventlog.view.stores import ViewedStores
 from tests.cli.hook_support import Agent, project
 from tests.cli.support import GIT_ENVIRONMENT
+from tests.log.journal_bytes import Counting
 from tests.view.support import TIMEOUT_S, Served, serving
 
 
@@ -211,24 +211,6 @@ def test_a_wrong_stream_gets_an_error(work: Path) -> None:
         assert served.ask("/api/live", {"store": "other"}).status == 404
         assert served.ask("/api/live", method="HEAD").status == 200
         assert follower_threads() == 0
-
-
-class Counting(FileSystem):
-    """Counts the bytes that are read of journals."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._journals: set[int] = set()
-
-    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        fd = super().open(path, flags, mode)
-        (self._journals.add if path.endswith(".evj") else self._journals.discard)(fd)
-        return fd
-
-    def pread(self, fd: int, size: int, offset: int) -> bytes:
-        data = super().pread(fd, size, offset)
-        self.bytes += len(data) if fd in self._journals else 0
-        return data
 
 
 # What a view reads to find where the newest journal ends, and the headers of two.
