@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+import eventlog
+
 from ..access import open_store, store_option
 from ..exits import usage_error
 from ..options import options
@@ -92,7 +94,7 @@ class _Log(NamedTuple):
 
     name: str
     asking: Callable[[], "AbstractContextManager[Query]"]
-    redacted: Callable[[str], str]
+    store: "eventlog.Store | None"  # None of a lake
 
 
 @contextmanager
@@ -102,11 +104,11 @@ def asked_log(lake: str | None, events_max: int) -> Iterator[_Log]:
         from eventlog.reports import figures
 
         with open_store() as store:
-            yield _Log(store.project_name, partial(figures.asking, store), store.redactor.text)
+            yield _Log(store.project_name, partial(figures.asking, store), store)
         return
     with lake_directory(lake) as directory:
         log = open_lake(lake, directory, events_max)
-        yield _Log(log.name, log.asking, str)  # what was published holds no secret
+        yield _Log(log.name, log.asking, None)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """`locus report`: a page of figures and charts, as one HTML file."""
 
-from contextlib import ExitStack
 from datetime import tzinfo
 
 import click
 
+import eventlog
 from eventlog.exports import files
 from eventlog.query import prices
 from eventlog.query.people import FULL, People, allowed
@@ -17,7 +17,6 @@ from eventlog.view.document import document as page
 from eventlog.view.report import report
 from eventlog.view.stores import ViewedStores
 
-from ..access import open_store
 from ..exits import usage_error
 from ..lake.asking import asked_log, lake_options
 from ..options import force_option, json_option
@@ -70,22 +69,15 @@ def command(
 
 def _recording(scope: Scope, clock: tzinfo | None, lake: str | None, lake_events: int) -> Recording:
     """What the page has, of a lake or of the store of the command line."""
-    home, user = of_this_machine()
-    with ExitStack() as stack:
-        stores, cleaner = None, Cleaner(Redactor(), People(FULL))  # what was published holds no secret
-        if lake is None:
-            store = stack.enter_context(open_store())
-            stores = ViewedStores({store.project_name: store})
-            cleaner = Cleaner(store.redactor, allowed(store.fs, store.layout), home=home, user=user)
-        log = stack.enter_context(asked_log(lake, lake_events))
-        query = stack.enter_context(log.asking())
+    with asked_log(lake, lake_events) as log, log.asking() as query:
         refuse_unknown(scope, query)
-        return report(
-            log.name,
-            query,
-            prices.load(),
-            with_commits(scope, query, None if scope.commits else False),
-            clock,
-            cleaner,
-            stores,
-        )
+        counted = with_commits(scope, query, None if scope.commits else False)
+        stores = None if log.store is None else ViewedStores({log.name: log.store})
+        return report(log.name, query, prices.load(), counted, clock, _cleaner(log.store), stores)
+
+
+def _cleaner(store: "eventlog.Store | None") -> Cleaner:
+    if store is None:
+        return Cleaner(Redactor(), People(FULL))  # what was published holds no secret
+    home, user = of_this_machine()
+    return Cleaner(store.redactor, allowed(store.fs, store.layout), home=home, user=user)
