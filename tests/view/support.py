@@ -101,10 +101,13 @@ def parsed(data: bytes) -> Reply:
 
 @contextmanager
 def serving(
-    paths: Mapping[str, Path], names: tuple[str, ...] = (), lake: "ViewedLake | None" = None
+    paths: Mapping[str, Path],
+    names: tuple[str, ...] = (),
+    lake: "ViewedLake | None" = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[Served]:
     """A viewer of these stores, or of a lake, until the context ends."""
-    listener = listening("127.0.0.1", 0)
+    listener = listening(host, 0)
     port = listener.getsockname()[1]
     guard = Guard(port, names)
     viewer = Viewer({name: str(path) for name, path in paths.items()}, guard, lake)

@@ -1,5 +1,6 @@
 """Who is answered at all: every row of the table in docs/view.md, through a real socket."""
 
+import asyncio
 import os
 import socket
 import stat
@@ -267,6 +268,28 @@ def test_a_long_question_holds_up_no_page(sample: Sample, monkeypatch: pytest.Mo
 
 
 # -- where it listens, and how it is opened ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_answer_does_not_wait_for_an_acknowledgement(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """The kernel sends the body after the head at once (TCP_NODELAY): by itself it waits some 40 ms."""
+    at_once = []
+    made = protocol.Protocol.connection_made
+
+    def noting(self: protocol.Protocol, transport: asyncio.Transport) -> None:
+        connection = transport.get_extra_info("socket")
+        at_once.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        made(self, transport)
+
+    monkeypatch.setattr(protocol.Protocol, "connection_made", noting)
+    with serving({"sample": sample.store}, host=host) as served:
+        with socket.create_connection((host, served.port), timeout=60) as connection:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: {served.host}\r\nConnection: close\r\n\r\n".encode())
+            assert parsed(read_all(connection)).status == 200
+    assert at_once
+    assert all(at_once)
 
 
 def test_it_listens_on_this_machine_alone() -> None:
