@@ -3,13 +3,18 @@
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
 is remembered of it. What does not fit, fails or seems wrong is left to the reader through pyarrow,
-which finds and names damage. One thread.
+which finds and names damage.
+
+To read a few hundred events takes no longer than to read one. So who goes from turn to turn may keep blocks of
+positions: each is read once, and sealed events do not change while their segments have the same names.
+One thread.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
@@ -18,12 +23,16 @@ from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.rows import Selection
 from eventlog.projections import source
+from eventlog.projections.prefix import KeptConnection
 
 if TYPE_CHECKING:
     import duckdb
 
 # The most events in memory; a turn with more is streamed.
 _ROWS_MAX = 2_000
+# Positions of a block, and the most events in kept blocks: some 25 MB.
+_BLOCK = 512
+_KEPT_MAX = 16_000
 # A segment is read whole to be compared: this takes less than loading pyarrow.
 _SEGMENT_BYTES_MAX = 64 << 20
 
@@ -37,13 +46,19 @@ _SELECT = ", ".join(
 _ODD = " OR ".join(f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS if kind == TIME)
 
 
+_POSITION = COLUMN_NAMES.index("position")
 _OF_TURN = "session_id = $1 AND turn = $2 AND position >= $3 AND position < $4"
 _OF_POSITIONS = "position >= $1 AND position < $2"
 _OF_TYPES = {
     ("session",): "event_type = 'session'",
     ("content",): "event_type = 'content'",
     ("restore",): "event_type = 'restore'",
+    ("erasure",): "event_type = 'erasure'",
+    ("withheld",): "event_type = 'withheld'",
 }
+
+# The values of an event by COLUMN_NAMES: a third of the memory of a dict.
+_Values = tuple[Any, ...]
 
 
 class Excerpt:
@@ -54,9 +69,17 @@ class Excerpt:
         self._layout = layout
         self._read: dict[str, tuple[Hashable, list[Event] | None]] = {}  # by condition, of what and what
         self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
+        self.attached = KeptConnection()  # lent to who numbers the tail
+        # Blocks by their numbers, each with the names of the segments it was read from, in order of use.
+        self._blocks: OrderedDict[int, tuple[Hashable, list[_Values]]] | None = None
+
+    def keep_blocks(self) -> None:
+        """From now on read turns by blocks, and keep the blocks that were used last."""
+        self._blocks = OrderedDict() if self._blocks is None else self._blocks
 
     def close(self) -> None:
-        """Give back the connection; a later question makes another."""
+        """Give back the connections; a later question makes others."""
+        self.attached.close()
         if self._con is not None:
             con, self._con = self._con, None
             con.close()
@@ -85,7 +108,9 @@ class Excerpt:
             whole = Selection(wanted.since, wanted.until)
         else:
             return None
-        key = (tuple(entry.name for entry in entries), *parameters)
+        if where == _OF_TURN and (of_blocks := self._of_blocks(entries, wanted)) is not None:
+            return of_blocks
+        key = (_names(entries), *parameters)
         if where not in self._read or self._read[where][0] != key:
             rows = self._ask(entries, where, parameters)
             if rows is None and whole is not None:
@@ -93,9 +118,45 @@ class Excerpt:
             self._read[where] = key, rows
         return self._read[where][1]
 
+    def _of_blocks(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
+        """The events of the positions of a turn; None where blocks are not kept, or too many are needed."""
+        until = wanted.until
+        if self._blocks is None or until is None or until - wanted.since > _ROWS_MAX:
+            return None
+        events: list[Event] = []
+        for number in range(wanted.since // _BLOCK, (until - 1) // _BLOCK + 1):
+            block = self._block(entries, number)
+            if block is None:
+                return None
+            fits = (values for values in block if wanted.since <= values[_POSITION] < until)
+            events += (dict(zip(COLUMN_NAMES, values, strict=True)) for values in fits)
+        return events
+
+    def _block(self, entries: Sequence[SegmentEntry], number: int) -> "list[_Values] | None":
+        assert self._blocks is not None
+        since, until = number * _BLOCK, (number + 1) * _BLOCK
+        held = [entry for entry in entries if entry.base < until and entry.end > since]
+        names, block = self._blocks.get(number, (None, []))
+        if names != _names(held):
+            read = self._values(held, _OF_POSITIONS, [since, until])
+            if read is None:
+                return None
+            block = read
+            self._blocks[number] = _names(held), block
+        self._blocks.move_to_end(number)
+        while sum(len(rows) for _, rows in self._blocks.values()) > _KEPT_MAX:
+            self._blocks.popitem(last=False)
+        return block
+
     def _ask(
         self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"
     ) -> "list[Event] | None":
+        rows = self._values(entries, where, parameters)
+        return None if rows is None else [dict(zip(COLUMN_NAMES, row, strict=True)) for row in rows]
+
+    def _values(
+        self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"
+    ) -> "list[_Values] | None":
         if sum(entry.bytes for entry in entries) > _SEGMENT_BYTES_MAX:
             return None
         if not all(checked.is_as_listed(self._fs, self._layout, entry) for entry in entries):
@@ -115,7 +176,11 @@ class Excerpt:
             return None
         if len(rows) > _ROWS_MAX or any(row[0] for row in rows):
             return None
-        return [dict(zip(COLUMN_NAMES, row[1:], strict=True)) for row in rows]
+        return [row[1:] for row in rows]
+
+
+def _names(entries: Sequence[SegmentEntry]) -> Hashable:
+    return tuple(entry.name for entry in entries)
 
 
 def _few(rows: Iterator[Event]) -> "list[Event] | None":

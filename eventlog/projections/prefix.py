@@ -6,6 +6,7 @@ connection at hand: it spares the import of pyarrow, and an index spares most of
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import duckdb
@@ -97,16 +98,59 @@ class SegmentsPrefix:
         return self._con.execute(sql, values).fetchall()
 
 
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A connection, with the index in it where one fits."""
+
+    con: duckdb.DuckDBPyConnection
+    generation: "Generation | None"
+
+    def close(self) -> None:
+        self.con.close()
+
+
+class KeptConnection:
+    """At most one connection, for the next question about the manifest with the same number. One thread."""
+
+    def __init__(self) -> None:
+        self._held: tuple[int, Attached] | None = None
+
+    def take(self, manifest: int) -> "Attached | None":
+        """The connection for this manifest, now the caller's; one for another is closed."""
+        held, self._held = self._held, None
+        if held is not None and held[0] != manifest:
+            held[1].close()
+            return None
+        return None if held is None else held[1]
+
+    def put(self, manifest: int, attached: Attached) -> None:
+        self.close()
+        self._held = manifest, attached
+
+    def close(self) -> None:
+        if self._held is not None:
+            self._held[1].close()
+            self._held = None
+
+
 class IndexedPrefix:
-    """A `Prefix` that opens a connection of its own for each question, with the index where there is one.
+    """A `Prefix` that opens a connection for each question, with the index where there is one.
 
     Raises: Corruption, QueryError.
     """
 
-    def __init__(self, fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        layout: Layout,
+        manifest: Manifest,
+        kept: "KeptConnection | None" = None,
+    ) -> None:
+        """Args: kept: keeps the connection for the next question."""
         self._fs = fs
         self._layout = layout
         self._manifest = manifest
+        self._kept = kept
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         return self._ask(lambda prefix: prefix.seen(event_ids)) if event_ids else set()
@@ -117,18 +161,33 @@ class IndexedPrefix:
     def _ask(self, question: "Callable[[SegmentsPrefix], T]") -> "T":
         """The answer with the help of the index; when that fails, from the segments alone (I22)."""
         for use_index in (True, False):
-            with source.connect() as con:
-                prefix = SegmentsPrefix(self._fs, self._layout, self._manifest)
-                generation = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
-                prefix.lend(con, generation)
-                try:
-                    return question(prefix)
-                except source.ERRORS as error:
-                    if generation is None:
-                        raise source.translated(
-                            error, self._fs, self._layout, self._manifest.segments
-                        ) from error
+            attached = self._attached(use_index=use_index)
+            prefix = SegmentsPrefix(self._fs, self._layout, self._manifest)
+            prefix.lend(attached.con, attached.generation)
+            kept = None
+            try:
+                answer = question(prefix)
+                kept = self._kept
+                return answer
+            except source.ERRORS as error:
+                if attached.generation is None:
+                    segments = self._manifest.segments
+                    raise source.translated(error, self._fs, self._layout, segments) from error
+            finally:
+                if kept is None:
+                    attached.close()
+                else:
+                    kept.put(self._manifest.number, attached)
         raise AssertionError("the second round has no index to blame")
+
+    def _attached(self, *, use_index: bool) -> Attached:
+        before = None if self._kept is None else self._kept.take(self._manifest.number)
+        if before is not None and use_index:
+            return before
+        con = source.connect()
+        if not use_index:
+            return Attached(con, None)
+        return Attached(con, attach(con, self._fs, self._layout, self._manifest)[0])
 
 
 def _texts(values: Sequence[str]) -> str:

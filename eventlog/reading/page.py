@@ -5,7 +5,7 @@ texts as they were recorded: whoever renders it makes them harmless. Withheld co
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,8 @@ class NoteBlock:
     text: str
 
 
+# Gives the row of a turn in the view `turns`, with the columns that an anchor has.
+RowOf = Callable[[TurnRef], Mapping[str, Any]]
 Block = WordsBlock | CallBlock | ChangesBlock | NoteBlock
 
 
@@ -125,9 +127,11 @@ class TurnPage:
 class PageReader:
     """Makes the pages of a store's turns, for one answer: what it has read it keeps. One thread."""
 
-    def __init__(self, store: "Store", *, whole: bool = False) -> None:
-        """Args: whole: with the diffs of all changes, and what the agent thought."""
+    def __init__(self, store: "Store", row_of: "RowOf | None" = None, *, whole: bool = False) -> None:
+        """Args: row_of: gives the row of a turn in the view `turns`, for who keeps them; whole: with the
+        diffs of all changes, and what the agent thought."""
         self._store = store
+        self._row_of = row_of or self._asked
         self._whole = whole
         self._withheld = store.withheld()
         self._operations: Operations | None = None
@@ -136,7 +140,8 @@ class PageReader:
     def turn(self, turn: TurnRef) -> TurnPage:
         """Raises: NotFound, Corruption."""
         certainty = self._store.certainty(turn)
-        anchor = self._anchor(turn)
+        row = self._row_of(turn)
+        anchor = {name: row[name] for name in _ANCHOR}
         return TurnPage(
             turn,
             anchor,
@@ -146,7 +151,7 @@ class PageReader:
             tuple(self._blocks(self._store.timeline(turn))),
         )
 
-    def _anchor(self, turn: TurnRef) -> "Mapping[str, Any]":
+    def _asked(self, turn: TurnRef) -> "Mapping[str, Any]":
         """The turn's row; those of a session are read at once, for its pages follow each other."""
         session, anchors = self._anchors
         if session != turn.session_id or turn.turn not in anchors:

@@ -272,7 +272,8 @@ class Store:
         if sealed >= _LOOK_UP_ROWS_MIN or (sealed and self._excerpt):  # who asked in SQL needs no pyarrow
             from eventlog.projections.prefix import IndexedPrefix
 
-            view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest)
+            kept = None if self._excerpt is None else self._excerpt.attached
+            view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest, kept)
         return view
 
     @property
@@ -531,11 +532,16 @@ class Store:
         with self.view() as view:
             return replace(run(self._snapshot(view), sql, parameters, limits), unread=self.unread)
 
-    def _ask_in_sql(self) -> None:
+    def _ask_in_sql(self) -> "Excerpt":
         """Read few sealed events by way of DuckDB from now on: pyarrow takes longer to load."""
         from eventlog.projections.excerpt import Excerpt
 
         self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
+        return self._excerpt
+
+    def keep_sealed(self) -> None:
+        """Keep sealed events that were read, some 25 MB of them: for who goes from turn to turn."""
+        self._ask_in_sql().keep_blocks()
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""

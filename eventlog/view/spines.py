@@ -16,11 +16,6 @@ from eventlog.view.stores import ViewedStore
 
 LETTERS = {"add": "A", "edit": "M", "mode": "M", "delete": "D", "rename": "R", "type": "T"}
 
-_TURNS = (
-    "select session_id, turn, title, agent, person, commit, started_at, completed_at, tokens_used, cost_usd, "
-    "tool_calls, errors from turns"
-)
-
 _NO_FILES = "files are not part of this page"
 
 TurnKey = tuple[str, int]
@@ -38,7 +33,7 @@ def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
         "until": of_store.until,
         "paths": [path_text(path) for path in tables.paths],
         "hashes": tables.hashes,
-        "turns": _turns(viewed, turns, of_store.session),
+        "turns": _turns(viewed, turns),
         "stops": [
             {
                 "turn": numbers[stop.turn.session_id, stop.turn.turn],
@@ -73,7 +68,7 @@ def of_turns(viewed: ViewedStore, session: str) -> dict[str, Any]:
         "reasons": {},
         "withheld": {},
     }
-    listed = _turns(viewed, turns, session)
+    listed = _turns(viewed, turns)
     return {"session": session, "until": viewed.position(), "turns": listed, **tables, "cut": _NO_FILES}
 
 
@@ -117,30 +112,23 @@ class _Tables:
         return self._number_of_id.setdefault(entry.id, len(self._number_of_id)), size, kind
 
 
-def _turns(viewed: ViewedStore, turns: Sequence[TurnRef], session: str | None) -> list[dict[str, Any]]:
-    where, parameters = ("", []) if session is None else (" where session_id = $1", [session])
-    rows = {(row[0], row[1]): row for row in viewed.store.query(_TURNS + where, parameters).rows}
+def _turns(viewed: ViewedStore, turns: Sequence[TurnRef]) -> list[dict[str, Any]]:
     undone = operations_of(viewed.store)
     listed = []
-    for ref in turns:
-        _, _, title, agent, person, commit, started, ended, tokens, cost, calls, errors = rows[
-            ref.session_id, ref.turn
-        ]
+    for ref, row in zip(turns, viewed.turn_rows.rows(turns), strict=True):
+        cost = row["cost_usd"]
         undo = undone.undo_of_turn(ref.context_id)
         listed.append(
             {
                 "name": ref.name,
                 "session_id": ref.session_id,
-                "title": title,
-                "agent": agent,
-                "person": person,
-                "commit": commit,
-                "started_at": microseconds(started),
-                "ended_at": microseconds(ended),
-                "tokens": tokens,
+                **{name: row[name] for name in ("title", "agent", "person", "commit")},
+                "started_at": microseconds(row["started_at"]),
+                "ended_at": microseconds(row["completed_at"]),
+                "tokens": row["tokens_used"],
                 "cost_usd": None if cost is None else float(cost),
-                "tool_calls": calls,
-                "errors": errors,
+                "tool_calls": row["tool_calls"],
+                "errors": row["errors"],
                 "undone_at": None if undo is None else undo.recorded_at,
             }
         )

@@ -13,11 +13,12 @@ from eventlog.base.errors import NotFound
 from eventlog.blobs.ids import from_text
 from eventlog.log.withheld import kinds_of, reason_of
 from eventlog.multi_store import Opened
-from eventlog.query.lookup import Query, TurnRef, turns_where
+from eventlog.query.lookup import Query, TurnRef
 from eventlog.replay.deferred import withheld_of_git
 from eventlog.reports import figures
 from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
+from eventlog.view.turn_rows import Row, TurnRows
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Limits, Result
@@ -88,6 +89,8 @@ class ViewedStore(Viewed):
     def __init__(self, name: str, store: Store) -> None:
         super().__init__(name, store.query, partial(figures.asking, store), partial(question.ask, store))
         self.store = store
+        store.keep_sealed()
+        self.turn_rows = TurnRows(store)
         self.words = MemoryIndex()  # of events that the store's own index lacks
 
     def position(self) -> int:
@@ -97,14 +100,12 @@ class ViewedStore(Viewed):
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""
-        turns = self.remembered("turns", self._turns)
-        if name not in turns:
-            turns[name] = self.store.turn(name)
-        return turns[name]
-
-    def _turns(self) -> dict[str, TurnRef]:
-        """Every turn by its full name: a client goes through them one by one."""
-        return {turn.name: turn for turn in turns_where(self.store.query, "")}
+        session_id, _, number = name.removeprefix("turn:").partition("_")
+        if number.isascii() and number.isdigit():
+            row = self.turn_rows.row(session_id, int(number))
+            if row is not None:
+                return TurnRef(session_id, int(number), row["first_position"], row["last_position"] + 1)
+        return self.store.turn(name)
 
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that are not shown, of those in the log and those of git read so far."""
@@ -131,7 +132,13 @@ class ViewedStore(Viewed):
     def pages(self) -> "PageReader":
         from eventlog.reading.page import PageReader
 
-        return self.remembered("pages", lambda: PageReader(self.store))
+        return self.remembered("pages", lambda: PageReader(self.store, self._anchor))
+
+    def _anchor(self, turn: TurnRef) -> "Row":
+        row = self.turn_rows.row(turn.session_id, turn.turn)
+        if row is None:
+            raise NotFound(f"no turn is called {turn.name!r}")
+        return row
 
 
 class ViewedStores:
