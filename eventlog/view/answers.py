@@ -83,10 +83,10 @@ _OF_CONTENT: Route[ViewedStore] = Route(
 )
 
 
-def is_long(path: str) -> bool:
-    """Whether the answer may take long."""
+def is_long(path: str, parameters: Mapping[str, str]) -> bool:
+    """Whether the answer may take long. All colours of a text are for whom waits for them."""
     route = ROUTES.get(path)
-    return route is not None and route.is_long
+    return route.is_long if route is not None else "colour" in parameters
 
 
 def answer(shown: "ViewedStores | ViewedLake", path: str, parameters: Mapping[str, str]) -> Answer:

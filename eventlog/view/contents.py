@@ -32,15 +32,17 @@ def answer(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
         return {**_NOTHING, "erased": str(error)}
     if b"\0" in data:
         return {**_NOTHING, "size": len(data), "binary": True}
-    most = colours.LATER_MAX if parameters.flag("colour") else colours.AT_ONCE_MAX
+    waits = parameters.flag("colour") and len(data) <= colours.LATER_MAX
     text = data[:TEXT_MAX].decode("utf-8", "replace")
-    coloured = colours.coloured(text, path or "") if len(data) <= most else None
+    lines, is_coloured = colours.coloured(
+        text, path or "", colours.LATER_MAX if waits else colours.AT_ONCE_MAX
+    )
     return {
         **_NOTHING,
         "size": len(data),
         "binary": False,
-        "text": colours.plain(text) if coloured is None else coloured,
-        "coloured": coloured is not None,
+        "text": lines,
+        "coloured": is_coloured,
         "cut": len(data) if len(data) > TEXT_MAX else None,
     }
 

@@ -134,7 +134,7 @@ class Viewer:
         except EventLogError as error:
             status, value = answers.problem(error)
             return _response(jsontext.encode(value), _JSON, status)
-        thread = self._long if answers.is_long(path) else self._quick
+        thread = self._long if answers.is_long(path, parameters) else self._quick
         status, data = await thread.answer(path, parameters)
         return _response(data, _JSON, status)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventlog import Store, question
 from eventlog.base.errors import Corruption
@@ -216,6 +218,26 @@ def test_a_content_is_the_text_in_coloured_pieces(sample: Sample, served: Served
     assert plain["size"] == len(text) and plain["binary"] is False and plain["cut"] is None
 
 
+@given(
+    st.lists(
+        st.sampled_from(['"""', "'", "\\", "def tea(n):", "# milk", "\n", "\n\n", "\r\n", " ", "\t", "\x00", "ü\u2028"])
+    ).map("".join),
+    st.integers(1, 60),
+    st.sampled_from(["a.py", "a.html", "a.sh", "a.md", "a.unknown"]),
+)
+def test_colours_change_no_text(text: str, most: int, path: str) -> None:
+    """However much of a text is coloured, its pieces are the text, and the coloured lines those of the whole."""
+    lines, _ = contents.colours.coloured(text, path, most)
+    whole, is_whole = contents.colours.coloured(text, path, len(text) + 1)
+    plain = contents.colours.plain(text)
+    as_text = [["".join(piece for _, piece in line) for line in shown] for shown in (lines, whole, plain)]
+    assert as_text[0] == as_text[1] == as_text[2]
+    if is_whole:
+        first = next((n for n, line in enumerate(lines) if line != whole[n]), len(lines))
+        assert lines[first:] == plain[first:]
+        assert first == len(lines) or sum(len(line) + 1 for line in as_text[2][: first + 1]) >= most
+
+
 def test_a_content_that_is_not_shown_says_why(sample: Sample, served: Served) -> None:
     """P5, P7: withheld, erased, binary, damaged, unknown: five things, and none of them is empty."""
     secret = served.answer(f"/api/content/{to_text(_id(SECRET))}")
@@ -246,16 +268,21 @@ def test_a_damaged_content_is_said(sample: Sample, monkeypatch: pytest.MonkeyPat
 def test_large_texts_are_coloured_when_a_reader_waits(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text of some size is plain at first, a larger one always, and the largest is cut."""
-    hash = to_text(_id((sample.root / "coffee.py").read_text()))
-    path, wanted = f"/api/content/{hash}", {"path": "a.py"}
+    """Of a text of some size the first lines are coloured at first, of a larger one always; a huge one is cut."""
+    text = (sample.root / "coffee.py").read_text()
+    path, wanted = f"/api/content/{to_text(_id(text))}", {"path": "a.py"}
     with Store.open(sample.store) as store:
         stores = ViewedStores({"sample": store})
-        monkeypatch.setattr(contents.colours, "AT_ONCE_MAX", 10)
-        assert answers.answer(stores, path, wanted)["coloured"] is False
-        assert answers.answer(stores, path, {**wanted, "colour": "1"})["coloured"] is True
+        whole = answers.answer(stores, path, wanted)["text"]
+        first = len(text.partition("\n")[0])
+        monkeypatch.setattr(contents.colours, "AT_ONCE_MAX", first + 2)
+        answer = answers.answer(stores, path, wanted)
+        assert answer["coloured"] is False
+        assert answer["text"] == whole[:1] + contents.colours.plain(text)[1:] != whole
+        assert answers.answer(stores, path, {**wanted, "colour": "1"})["text"] == whole
         monkeypatch.setattr(contents.colours, "LATER_MAX", 10)
-        assert answers.answer(stores, path, {**wanted, "colour": "1"})["coloured"] is False
+        assert answers.answer(stores, path, {**wanted, "colour": "1"}) == answer
+        monkeypatch.setattr(contents.colours, "AT_ONCE_MAX", 1)
         monkeypatch.setattr(contents, "TEXT_MAX", 5)
         answer = answers.answer(stores, path, wanted)
         assert answer["cut"] == answer["size"] and answer["text"] == [[["", "TEA ="]]]
