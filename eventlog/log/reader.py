@@ -270,7 +270,7 @@ class LogView:
         def read(turn_or_positions: Selection) -> Iterator[Event]:
             return chain.from_iterable(map(rows_of, self.sealed_batches(turn_or_positions, COLUMN_NAMES)))
 
-        return excerpt.rows(list(self._segments_in(wanted)), wanted, read)
+        return excerpt.rows(list(self._segments_in(wanted)), wanted, read, self.manifest.segments)
 
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
         return (entry for entry in self.manifest.segments if entry.rows and wanted.meets(entry))

@@ -5,8 +5,8 @@ checks no page of a Parquet file, so each segment is compared with the manifest 
 is remembered of it. What does not fit, fails or seems wrong is left to the reader through pyarrow,
 which finds and names damage.
 
-To read a few hundred events takes no longer than to read one. So who goes from turn to turn may keep blocks of
-positions: each is read once, and sealed events do not change while their segments have the same names.
+To read a few hundred events takes no longer than to read one. So who goes from turn to turn may keep blocks
+of positions: each is read once, and sealed events do not change while their segments have the same names.
 One thread.
 """
 
@@ -23,7 +23,8 @@ from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.rows import Selection
 from eventlog.projections import source
-from eventlog.projections.prefix import KeptConnection
+from eventlog.projections.prefix import CachedConnection
+from eventlog.projections.settled import SettledNames
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,13 +70,15 @@ class Excerpt:
         self._layout = layout
         self._read: dict[str, tuple[Hashable, list[Event] | None]] = {}  # by condition, of what and what
         self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
-        self.attached = KeptConnection()  # lent to who numbers the tail
+        self.attached = CachedConnection()  # lent to who numbers the tail
+        self.names: SettledNames | None = None  # of sessions, for who goes from turn to turn
         # Blocks by their numbers, each with the names of the segments it was read from, in order of use.
         self._blocks: OrderedDict[int, tuple[Hashable, list[_Values]]] | None = None
 
     def keep_blocks(self) -> None:
         """From now on read turns by blocks, and keep the blocks that were used last."""
         self._blocks = OrderedDict() if self._blocks is None else self._blocks
+        self.names = self.names or SettledNames()
 
     def close(self) -> None:
         """Give back the connections; a later question makes others."""
@@ -89,12 +92,13 @@ class Excerpt:
         entries: Sequence[SegmentEntry],
         wanted: Selection,
         read: "Callable[[Selection], Iterator[Event]]",
+        every: Sequence[SegmentEntry] = (),
     ) -> "list[Event] | None":
         """The events of these segments that `wanted` names by session and turn, or all of a rare type, or of
         few positions; the other filters are the caller's. None where they are to be read another way. The
         caller's view pins the files.
 
-        Args: read: reads sealed events through pyarrow.
+        Args: read: reads sealed events through pyarrow; every: all segments, for blocks that reach further.
         """
         parameters: list[str | int | None]
         if isinstance(wanted.event_types, tuple) and wanted.event_types in _OF_TYPES:
@@ -108,7 +112,7 @@ class Excerpt:
             whole = Selection(wanted.since, wanted.until)
         else:
             return None
-        if where == _OF_TURN and (of_blocks := self._of_blocks(entries, wanted)) is not None:
+        if where == _OF_TURN and (of_blocks := self._of_blocks(every or entries, wanted)) is not None:
             return of_blocks
         key = (_names(entries), *parameters)
         if where not in self._read or self._read[where][0] != key:
@@ -135,7 +139,7 @@ class Excerpt:
     def _block(self, entries: Sequence[SegmentEntry], number: int) -> "list[_Values] | None":
         assert self._blocks is not None
         since, until = number * _BLOCK, (number + 1) * _BLOCK
-        held = [entry for entry in entries if entry.base < until and entry.end > since]
+        held = [entry for entry in entries if entry.rows and entry.base < until and entry.end > since]
         names, block = self._blocks.get(number, (None, []))
         if names != _names(held):
             read = self._values(held, _OF_POSITIONS, [since, until])

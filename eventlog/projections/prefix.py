@@ -7,7 +7,7 @@ connection at hand: it spares the import of pyarrow, and an index spares most of
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -19,6 +19,9 @@ from eventlog.log.numbering import PrefixRow
 from eventlog.projections import definitions as d
 from eventlog.projections import source
 from eventlog.projections.index import Generation, attach
+
+if TYPE_CHECKING:
+    from eventlog.projections.excerpt import Excerpt
 
 T = TypeVar("T")
 
@@ -109,7 +112,7 @@ class Attached:
         self.con.close()
 
 
-class KeptConnection:
+class CachedConnection:
     """At most one connection, for the next question about the manifest with the same number. One thread."""
 
     def __init__(self) -> None:
@@ -144,13 +147,13 @@ class IndexedPrefix:
         fs: FileSystem,
         layout: Layout,
         manifest: Manifest,
-        kept: "KeptConnection | None" = None,
+        excerpt: "Excerpt | None" = None,
     ) -> None:
-        """Args: kept: keeps the connection for the next question."""
+        """Args: excerpt: keeps the connection for the next question."""
         self._fs = fs
         self._layout = layout
         self._manifest = manifest
-        self._kept = kept
+        self._connection = None if excerpt is None else excerpt.attached
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         return self._ask(lambda prefix: prefix.seen(event_ids)) if event_ids else set()
@@ -164,24 +167,24 @@ class IndexedPrefix:
             attached = self._attached(use_index=use_index)
             prefix = SegmentsPrefix(self._fs, self._layout, self._manifest)
             prefix.lend(attached.con, attached.generation)
-            kept = None
+            is_whole = False
             try:
                 answer = question(prefix)
-                kept = self._kept
+                is_whole = True
                 return answer
             except source.ERRORS as error:
                 if attached.generation is None:
                     segments = self._manifest.segments
                     raise source.translated(error, self._fs, self._layout, segments) from error
             finally:
-                if kept is None:
-                    attached.close()
+                if is_whole and self._connection is not None:
+                    self._connection.put(self._manifest.number, attached)
                 else:
-                    kept.put(self._manifest.number, attached)
+                    attached.close()
         raise AssertionError("the second round has no index to blame")
 
     def _attached(self, *, use_index: bool) -> Attached:
-        before = None if self._kept is None else self._kept.take(self._manifest.number)
+        before = None if self._connection is None else self._connection.take(self._manifest.number)
         if before is not None and use_index:
             return before
         con = source.connect()

@@ -28,10 +28,17 @@ _ASKED_MAX = 16  # who meets more sessions reads many events anyway
 class Settled:
     """Provisional ids → settled ones, as a view of the log has them; it is read when one is met."""
 
-    def __init__(self, view: "LogView", name_of: "Callable[[str], str | None] | None" = None) -> None:
-        """Args: name_of: the settled id of a session, asked for a few before all are read from the log."""
+    def __init__(
+        self,
+        view: "LogView",
+        name_of: "Callable[[str], str | None] | None" = None,
+        names: "SettledNames | None" = None,
+    ) -> None:
+        """Args: name_of: the settled id of a session, asked for a few before all are read from the log;
+        names: has all of them, as they were read before."""
         self._view = view
-        self._name_of = name_of
+        self._all_names = names
+        self._name_of = name_of if names is None else None
         self._asked: dict[str, str] = {}
 
     def __call__(self, context_id: str) -> str:
@@ -60,15 +67,30 @@ class Settled:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        names: dict[str, str] = {}
-        rows = self._view.iterate(event_types=("session",), columns=("session_id", "context_id"))
-        for row in rows:
+        return (self._all_names or SettledNames()).of(self._view)
+
+
+class SettledNames:
+    """Settled ids by provisional ones: a fold that goes on with a log that grows. One thread."""
+
+    def __init__(self) -> None:
+        self._manifest = self._until = -1
+        self._names: dict[str, str] = {}
+
+    def of(self, view: "LogView") -> dict[str, str]:
+        """Those in this view; no answer for an earlier one may be in use any more."""
+        if view.manifest.number != self._manifest or view.next_position < self._until:
+            self._manifest, self._until = view.manifest.number, 0
+            self._names.clear()
+        since, self._until = self._until, view.next_position
+        rows = view.iterate(since, event_types=("session",), columns=("session_id", "context_id"))
+        for row in rows if since < self._until else ():
             session_id, context_id = row["session_id"], row["context_id"]
             if isinstance(session_id, str) and isinstance(context_id, str):
                 provisional = default_context(session_id)
                 if context_id != provisional:
-                    names.setdefault(provisional, context_id)
-        return names
+                    self._names.setdefault(provisional, context_id)
+        return self._names
 
 
 def events(raw: str) -> str:

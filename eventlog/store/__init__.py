@@ -272,8 +272,7 @@ class Store:
         if sealed >= _LOOK_UP_ROWS_MIN or (sealed and self._excerpt):  # who asked in SQL needs no pyarrow
             from eventlog.projections.prefix import IndexedPrefix
 
-            kept = None if self._excerpt is None else self._excerpt.attached
-            view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest, kept)
+            view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest, self._excerpt)
         return view
 
     @property
@@ -315,7 +314,8 @@ class Store:
         read = columns if not upcast.STEPS else None
         from eventlog.projections.settled import Settled
 
-        settled = Settled(view, None if self._excerpt is None else self._context_of_session)
+        names = None if self._excerpt is None else self._excerpt.names
+        settled = Settled(view, None if self._excerpt is None else self._context_of_session, names)
         for row in view.iterate(since, until, columns=read, **which):
             event = settled.event(upcast.presented(row))
             yield event if read is columns else {name: event[name] for name in columns or ()}

@@ -195,8 +195,8 @@ def _parameters(query: bytes) -> dict[str, str]:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens there; 0 is any free port. Raises: OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named, asyncio sends at once what is written to its connections (TCP_NODELAY): else the
-    # body of an answer waits until the reader's side acknowledges the head, 40 ms later.
+    # With its protocol named, asyncio sends at once what is written to its connections (TCP_NODELAY): else
+    # the body of an answer waits until the reader's side acknowledges the head, 40 ms later.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

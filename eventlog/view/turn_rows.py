@@ -21,12 +21,15 @@ COLUMNS = (
     "completion_tokens", "tokens_used", "cost_usd", "unpriced_calls",
 )  # fmt: skip
 
-# Types of events that change no rows but those of their session. Not among them: model calls, what erases, and
-# what a newer version of Locus writes.
-_PLAIN = frozenset((
-    "session", "turn", "intent", "message", "tool_start", "action", "mcp_action", "file", "snapshot", "content",
-    "error", "decision", "feedback", "hook", "restore", "withheld", "cursor", "subagent", "transcript",
-))  # fmt: skip
+# Types of events that change no rows but those of their session. Not among them: model calls, what erases,
+# and what a newer version of Locus writes.
+_PLAIN = frozenset(
+    (
+        "session", "turn", "intent", "message", "tool_start", "action", "mcp_action", "file", "snapshot",
+        "content", "error", "decision", "feedback", "hook", "restore", "withheld", "cursor", "subagent",
+        "transcript",
+    )
+)  # fmt: skip
 # Of more new events than these nothing is kept.
 _NEW_MAX = 2_000
 

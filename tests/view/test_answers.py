@@ -220,13 +220,15 @@ def test_a_content_is_the_text_in_coloured_pieces(sample: Sample, served: Served
 
 @given(
     st.lists(
-        st.sampled_from(['"""', "'", "\\", "def tea(n):", "# milk", "\n", "\n\n", "\r\n", " ", "\t", "\x00", "ü\u2028"])
+        st.sampled_from(
+            ['"""', "'", "\\", "def tea(n):", "# milk", "\n", "\n\n", "\r\n", " ", "\t", "\x00", "ü\u2028"]
+        )
     ).map("".join),
     st.integers(1, 60),
     st.sampled_from(["a.py", "a.html", "a.sh", "a.md", "a.unknown"]),
 )
 def test_colours_change_no_text(text: str, most: int, path: str) -> None:
-    """However much of a text is coloured, its pieces are the text, and the coloured lines those of the whole."""
+    """However much of a text is coloured, its pieces are the text, and coloured lines those of the whole."""
     lines, _ = contents.colours.coloured(text, path, most)
     whole, is_whole = contents.colours.coloured(text, path, len(text) + 1)
     plain = contents.colours.plain(text)
@@ -268,7 +270,7 @@ def test_a_damaged_content_is_said(sample: Sample, monkeypatch: pytest.MonkeyPat
 def test_large_texts_are_coloured_when_a_reader_waits(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a text of some size the first lines are coloured at first, of a larger one always; a huge one is cut."""
+    """Of a long text the first lines are coloured at first, of a longer one always; a huge one is cut."""
     text = (sample.root / "coffee.py").read_text()
     path, wanted = f"/api/content/{to_text(_id(text))}", {"path": "a.py"}
     with Store.open(sample.store) as store:

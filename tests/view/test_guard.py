@@ -285,9 +285,10 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(
 
     monkeypatch.setattr(protocol.Protocol, "connection_made", noting)
     with serving({"sample": sample.store}, host=host) as served:
-        with socket.create_connection((host, served.port), timeout=60) as connection:
-            connection.sendall(f"GET / HTTP/1.1\r\nHost: {served.host}\r\nConnection: close\r\n\r\n".encode())
-            assert parsed(read_all(connection)).status == 200
+        connection = socket.create_connection((host, served.port), timeout=60)
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: {served.host}\r\nConnection: close\r\n\r\n".encode())
+        assert parsed(read_all(connection)).status == 200
+        connection.close()
     assert at_once
     assert all(at_once)
 
