@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ID_SIZE = 32
 EMPTY_BLOB = bytes.fromhex("af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262")
 TEXT_PREFIX = "blake3:"
+_HEX = frozenset("0123456789abcdef")
 
 _TREE_CONTEXT = "locus 2026 tree v1"
 
@@ -44,7 +45,7 @@ def from_text(text: str) -> bytes:
     Raises: InvalidEvent when the text is not one (use `BlobStore.resolve` for what people type).
     """
     digits = text[len(TEXT_PREFIX) :]
-    if text.startswith(TEXT_PREFIX) and len(digits) == 64 and all(c in "0123456789abcdef" for c in digits):
+    if text.startswith(TEXT_PREFIX) and len(digits) == 64 and _HEX.issuperset(digits):
         return bytes.fromhex(digits)
     raise InvalidEvent(f"{text!r} is not a hash of the form blake3:<64 hex digits, lower case>")
 

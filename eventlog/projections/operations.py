@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eventlog.base import jsontext
+
 EVENT_TYPE = "restore"
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 
@@ -21,6 +23,10 @@ COLUMNS = (
     "position",
     "recorded_at",
 )
+# The same as SQL gives them; `of_rows` reads them.
+SELECT = (
+    f"SELECT {', '.join(COLUMNS)} FROM events WHERE event_type = '{EVENT_TYPE}' ORDER BY position"
+).replace(" recorded_at", " epoch_us(recorded_at)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,12 @@ def operations_in(events: Iterable[Mapping[str, Any]]) -> Operations:
     taken_back = _taken_back(done)
     whole = (o for o in done if o.kind == UNDO and o.whole and o.id not in taken_back)
     return Operations(done, taken_back, {name: undo for undo in whole for name in undo.of})
+
+
+def of_rows(rows: Iterable[Sequence[Any]]) -> Operations:
+    """Args: rows: of `SELECT`."""
+    events = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    return operations_in({**event, "payload": jsontext.object_of(event["payload"])} for event in events)
 
 
 def completed(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

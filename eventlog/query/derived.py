@@ -8,7 +8,6 @@ from collections.abc import Collection
 
 import duckdb
 
-from eventlog.base import jsontext
 from eventlog.projections import joins, operations
 from eventlog.query import added
 
@@ -56,15 +55,7 @@ def _present(con: duckdb.DuckDBPyConnection, events: str, wanted: Collection[str
 
 def _add_undone(con: duckdb.DuckDBPyConnection) -> None:
     """The names of the turns that are taken back, each with the event of the undo that did it."""
-    columns = [{"recorded_at": "epoch_us(recorded_at)"}.get(name, name) for name in operations.COLUMNS]
-    rows = con.execute(
-        f"SELECT {', '.join(columns)} FROM events WHERE event_type = '{operations.EVENT_TYPE}' "
-        "ORDER BY position"
-    ).fetchall()
-    restores = [dict(zip(operations.COLUMNS, row, strict=True)) for row in rows]
-    for event in restores:
-        event["payload"] = jsontext.object_of(event["payload"])
-    undone = operations.operations_in(restores).undone
+    undone = operations.of_rows(con.execute(operations.SELECT).fetchall()).undone
     con.execute(
         f"INSERT INTO {added.SCHEMA}.{joins.FOLDED} (name, undone_by) "
         "SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",

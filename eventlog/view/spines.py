@@ -7,10 +7,10 @@ from eventlog.base.display import microseconds
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import SIZE_UNKNOWN, SKIPPED, TreeEntry, plain_kind
+from eventlog.projections import operations
 from eventlog.query.lookup import TurnRef, turns_where
 from eventlog.replay.leaf_changes import LeafChange
 from eventlog.replay.spine import Spine
-from eventlog.undo.plan import operations_of
 from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStore
 
@@ -113,7 +113,7 @@ class _Tables:
 
 
 def _turns(viewed: ViewedStore, turns: Sequence[TurnRef]) -> list[dict[str, Any]]:
-    undone = operations_of(viewed.store)
+    undone = operations.of_rows(viewed.query(operations.SELECT, []).rows)
     listed = []
     for ref, row in zip(turns, viewed.turn_rows.rows(turns), strict=True):
         cost = row["cost_usd"]
