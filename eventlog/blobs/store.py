@@ -60,6 +60,7 @@ class BlobStore:
         self.store_id = files.store_id
         self.repository = files.layout.root.rpartition("/")[0]  # where git is asked for what it holds
         self._catalog = catalog or Catalog(files)
+        self.cached_bytes_max: int | None = None  # of decompressed groups; None: as a GroupReader has it
         self._groups: "GroupReader | None" = None  # not imported by processes that only write
         self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
 
@@ -197,9 +198,9 @@ class BlobStore:
         """Its own reader of groups, with those that it decompressed last. Used between two of its calls, by
         those that know locations; they hash what they read."""
         if self._groups is None:
-            from eventlog.blobs.groups import GroupReader
+            from eventlog.blobs.groups import CACHE_BYTES, GroupReader
 
-            self._groups = GroupReader(self.fs)
+            self._groups = GroupReader(self.fs, self.cached_bytes_max or CACHE_BYTES)
         return self._groups
 
     def kind_of(self, id: bytes) -> str:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Of decompressed contents, in each of the threads that answer.
+_CONTENTS_BYTES_MAX = 32 << 20
+
 _WITHHELD = "select title, payload from events where event_type = 'withheld' and title is not null"
 
 
@@ -90,6 +93,7 @@ class ViewedStore(Viewed):
         super().__init__(name, store.query, partial(figures.asking, store), partial(question.ask, store))
         self.store = store
         store.keep_sealed()
+        store.blobs.cached_bytes_max = _CONTENTS_BYTES_MAX
         self.turn_rows = TurnRows(store)
         self.words = MemoryIndex()  # of events that the store's own index lacks
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from eventlog import Recorder, Store
 from eventlog.base.errors import EventLogError
+from eventlog.blobs.groups import CACHE_BYTES
 from eventlog.erasure import erasure
 from eventlog.projections import excerpt, prefix, source
 from eventlog.view import answers
+from eventlog.view import stores as stores_module
 from eventlog.view.stores import ViewedStores, opened
 from tests.conftest import examples
 
@@ -225,3 +227,14 @@ def test_growth_opens_no_connection_of_its_own(log: Growing, monkeypatch: pytest
         log.do("call", 0)
         answers.answer(stores, "/api/page", {"turn": turns[2]})
         assert made
+
+
+def test_decompressed_contents_are_bounded_in_each_thread(
+    log: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both threads that answer have contents of their own: each keeps half of what one store keeps."""
+    assert 2 * stores_module._CONTENTS_BYTES_MAX <= CACHE_BYTES
+    monkeypatch.setattr(stores_module, "_CONTENTS_BYTES_MAX", 1)
+    with opened({"growing": str(log.path)}) as stores:
+        _everything(stores, random.Random(3))
+        assert stores.named(None).store.blobs.groups._cached <= 1
