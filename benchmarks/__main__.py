@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description="Measure Locus against its anchors.")
-    parser.add_argument("--small", action="store_true", help="a tenth of the work; ends within 3 minutes")
+    parser.add_argument("--small", action="store_true", help="a tenth of the work; takes a quarter of an hour, most of it preparations")
     parser.add_argument("--only", nargs="+", action="append", metavar="NAME", help="only these rows")
     parser.add_argument("--json", metavar="FILE", help="also write everything measured as JSON")
     parser.add_argument("--seed", type=int, default=1, help="of the synthetic events and repository (1)")
