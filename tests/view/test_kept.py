@@ -147,7 +147,7 @@ def log(tmp_path: Path) -> Iterator[Growing]:
 
 
 def test_a_step_asks_no_sql_while_the_log_grows(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a spine the page of a turn is made of what is kept, but for a session that has grown."""
+    """I21: after a spine the page of a turn is made of what is kept, but for a session that has grown."""
     with opened({"growing": str(log.path)}) as stores:
         turns = [turn["name"] for turn in answers.answer(stores, "/api/spine", {})["turns"]]
         store, asked = stores.named(None).store, list[str]()
@@ -175,7 +175,7 @@ def test_a_step_asks_no_sql_while_the_log_grows(log: Growing, monkeypatch: pytes
 
 
 def test_sealed_events_are_read_once_for_many_turns(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns share blocks of positions; a segment of another name is read again."""
+    """I14: turns share blocks of positions; a segment of another name is read again."""
     read = list[Any]()
     values = excerpt.Excerpt._values
 
