@@ -48,7 +48,7 @@ class NoFiles(NotFound):
 class Route(Generic[_Asked]):
     """How a path is answered. `is_long`: it may take long, and must not hold up the pages."""
 
-    answering: Callable[[_Asked, Parameters], Answer]
+    answering: Callable[[_Asked, Parameters], Mapping[str, Any]]
     parameters: tuple[str, ...] = ()
     is_long: bool = False
 
@@ -68,7 +68,7 @@ OF_EVENTS: dict[str, Route[Viewed]] = {
 }
 ROUTES: dict[str, Route[ViewedStore]] = {
     **OF_EVENTS,
-    "/api/spine": Route(spines.spine, ("session",)),
+    "/api/spine": Route(spines.spine, ("session", "after")),
     "/api/page": Route(pages.page, ("turn",)),
     "/api/event": Route(pages.event, ("id",)),
     "/api/compare": Route(changes.compare, ("a", "b"), is_long=True),

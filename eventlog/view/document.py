@@ -19,8 +19,11 @@ from typing import Any
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 _ENTRY, _SOURCE, _RECORDED = "main", "source", "recorded"
+# Modules of what no file can show: it answers nothing that was not asked in advance, and does not grow.
+_LIVE_ONLY = frozenset(("growth", "live", "search", "sql", "stores"))
 _IMPORT = re.compile(r"^import \{([^}]*)\} from '\./([a-z_]+)\.js';$", re.M)
-_EXPORT = re.compile(r"^export ((?:async function|function|const) (\w+))", re.M)
+_LOADED = re.compile(r"\bimport\('\./([a-z_]+)\.js'\)")
+_EXPORT = re.compile(r"^export ((?:async function|function|class|const) (\w+))", re.M)
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -78,14 +81,14 @@ def joined_script() -> str:
     """The modules of the client as one, with `recorded` in place of the one that asks a server.
 
     Each becomes a function that is called once and gives what the module exports; no module may import one
-    that imports it.
+    that imports it. What is loaded when it is needed is there from the beginning, or says that it is not.
     """
     seen: set[str] = set()
     return "\n".join(_with_imports(_ENTRY, seen)).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
 def _with_imports(name: str, seen: "set[str]") -> "Iterator[str]":
-    """The module after those which it imports, each once."""
+    """The module after those which it imports and before those which it loads when it needs them, each once."""
     if name in seen:
         return
     seen.add(name)
@@ -93,13 +96,21 @@ def _with_imports(name: str, seen: "set[str]") -> "Iterator[str]":
     for _, imported in _IMPORT.findall(code):
         yield from _with_imports(imported, seen)
     exported = ", ".join(of_name for _, of_name in _EXPORT.findall(code))
-    body = _EXPORT.sub(r"\1", _IMPORT.sub(_taken, code))
+    body = _LOADED.sub(_loaded, _EXPORT.sub(r"\1", _IMPORT.sub(_taken, code)))
     yield f"const module_{name} = (() => {{\n{body}\nreturn {{{exported}}};\n}})();"
+    for loaded in _LOADED.findall(code):
+        if loaded not in _LIVE_ONLY:
+            yield from _with_imports(loaded, seen)
 
 
 def _taken(match: "re.Match[str]") -> str:
     """What a module imports, from the value of the one that exports it."""
     return f"const {{{match[1].replace(' as ', ': ')}}} = module_{match[2]};"
+
+
+def _loaded(match: "re.Match[str]") -> str:
+    """What a module loads when it needs it, as a promise."""
+    return "module_source.absent()" if match[1] in _LIVE_ONLY else f"Promise.resolve(module_{match[1]})"
 
 
 def _packed(recording: Recording) -> str:

@@ -1,6 +1,6 @@
 """The answer `spine`: every path and content once, and the stops as numbers of these."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eventlog.base.display import microseconds
@@ -26,8 +26,14 @@ _NO_FILES = "files are not part of this page"
 TurnKey = tuple[str, int]
 
 
-def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
-    of_store = viewed.store.spine(parameters.text("session"))
+def spine(viewed: ViewedStore, parameters: Parameters) -> Mapping[str, Any]:
+    """All of it; or how it grew since the answer up to the position `after`, where that one is known."""
+    after = parameters.number("after", 0, 1 << 62) if parameters.text("after") else None
+    return viewed.spines.answer(_whole(viewed, parameters.text("session")), after)
+
+
+def _whole(viewed: ViewedStore, session: str | None) -> dict[str, Any]:
+    of_store = viewed.store.spine(session)
     turns = list(dict.fromkeys(stop.turn for stop in of_store.stops))
     numbers = {(turn.session_id, turn.turn): number for number, turn in enumerate(turns)}
     tables = _Tables(of_store)

@@ -1,0 +1,58 @@
+// The keys of the slider page.
+
+import {say} from './frame.js';
+import {nextChange} from './spine.js';
+
+export function sliderKeys(slider) {
+  const {position, moment} = slider;
+  const by = (n) => () => slider.stand(position.turn + n);
+  /** To the nearest turn that fits, in a direction. */
+  const jump = (direction, fits) => () => {
+    const {turns} = position.spine;
+    let turn = position.turn + direction;
+    while (turns[turn] && !fits(turns[turn])) turn += direction;
+    if (turns[turn]) slider.stand(turn);
+    else say('There is no other.');
+  };
+  const ofFile = (direction) => () => {
+    if (position.file === undefined) return say('Choose a file first.');
+    const turn = nextChange(position.spine, position.file, position.turn, direction);
+    if (turn === null) say('No other turn of this page changed the file.');
+    else slider.stand(turn);
+  };
+  const isPrompt = (turn) => turn.agent !== 'git';
+  const hasErrors = (turn) => turn.errors;
+  return {
+    j: ['next turn', by(1)], k: ['turn before', by(-1)], ArrowRight: ['next turn', by(1)], ArrowLeft: ['turn before', by(-1)],
+    J: ['next turn that changed this file', ofFile(1)], K: ['turn before that changed this file', ofFile(-1)],
+    n: ['next prompt', jump(1, isPrompt)], p: ['prompt before', jump(-1, isPrompt)],
+    e: ['next error', jump(1, hasErrors)], E: ['error before', jump(-1, hasErrors)],
+    g: ['first turn', () => slider.stand(0)], G: ['last turn', () => slider.stand(position.last)],
+    ' ': ['play', () => moment.play()], t: ['filter files', () => focusFilter(slider)],
+    d: ['change or text', () => slider.choose(position.path, position.mode === 'change' ? 'text' : 'change')],
+    c: ['mark as the side to compare', () => mark(slider)], x: ['fold results', () => fold(slider.reading)],
+    Escape: ['close the file', () => slider.closeFile()],
+  };
+}
+
+function focusFilter(slider) {
+  slider.showTab('files');
+  slider.tree.filter.focus();
+}
+
+function fold(reading) {
+  const calls = [...reading.querySelectorAll('details')];
+  const open = !calls.some((call) => call.open);
+  for (const call of calls) call.open = open;
+}
+
+/** Marks the moment as the side to compare with, or takes the mark away. */
+function mark(slider) {
+  const {position, moment} = slider;
+  position.marked = position.marked === position.moment ? null : position.moment;
+  say(position.marked ? `Marked ${position.marked}. Go to another moment: its changes are shown against this one.` : 'No moment is marked.');
+  moment.tellMarked();
+  slider.drawStrip();
+  slider.strip.stand(position.spine, position.turn);
+  slider.choose(position.path, position.mode, position.line);
+}

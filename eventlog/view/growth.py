@@ -1,0 +1,81 @@
+"""How a spine grew since an earlier answer: what differs, for a client that has the rest (docs/view.md).
+
+Two answers are compared, and the turns at the beginning that are the same in both are left out. So nothing
+has to be known of which events change what, and an event that changes the past costs the turns from there on.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, takewhile, zip_longest
+from typing import Any
+
+KEPT = 4  # answers that clients may have: one for each page that follows a session or the repository
+
+Answer = Mapping[str, Any]
+
+
+class GivenSpines:
+    """The newest answers `spine` that were given. One thread."""
+
+    def __init__(self) -> None:
+        # By session and position; None where two answers differ that have these in common.
+        self._answers: dict[tuple[str | None, int], Answer | None] = {}
+
+    def answer(self, now: Answer, after: int | None) -> Answer:
+        """`now`; or, where the answer up to the position `after` is known, how it grew since."""
+        before = None if after is None else self._answers.get((now["session"], after))
+        self._keep(now)
+        return now if before is None else grown(before, now)
+
+    def _keep(self, now: Answer) -> None:
+        key = now["session"], now["until"]
+        known = self._answers.pop(key, now)
+        self._answers[key] = now if known == now else None
+        if len(self._answers) > KEPT:
+            del self._answers[next(iter(self._answers))]
+
+
+def grown(before: Answer, now: Answer) -> dict[str, Any]:
+    """`now` without what `before` has, too. `from` says how much of `before` stays: numbers of turns, stops and
+    hashes; and how many paths there are now, of which `paths` names those that no stop that stays has.
+    """
+    numbers = {path: number for number, path in enumerate(now["paths"])}
+    # By its number in `before`, that of a path now; None where it is gone.
+    renumbered = [numbers.get(path) for path in before["paths"]]
+    turns = _same_turns(before, now, renumbered)
+    stops = next((n for n, stop in enumerate(now["stops"]) if stop["turn"] >= turns), len(now["stops"]))
+    kept = list(chain.from_iterable(now["changes"][:stops]))
+    used = {row[0] for row in kept} | {row[5] for row in kept if row[5] is not None}
+    hashes = max((row[1] for row in kept if row[1] is not None), default=-1) + 1
+    return {
+        **now,
+        "from": {"turns": turns, "stops": stops, "hashes": hashes, "paths": len(now["paths"])},
+        "paths": [[number, path] for number, path in enumerate(now["paths"]) if number not in used],
+        "hashes": now["hashes"][hashes:],
+        "turns": now["turns"][turns:],
+        "stops": now["stops"][stops:],
+        "changes": now["changes"][stops:],
+    }
+
+
+def _same_turns(before: Answer, now: Answer, renumbered: Sequence[int | None]) -> int:
+    """How many turns at the beginning are the same, with their stops and what these changed."""
+    turns = zip(before["turns"], now["turns"], strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], turns))
+    pairs = zip_longest(zip(before["stops"], before["changes"]), zip(now["stops"], now["changes"]))  # noqa: B905
+    for one, other in pairs:
+        if one is None or other is None or one[0] != other[0]:
+            return min([same, *(stop["turn"] for stop, _ in filter(None, (one, other)))])
+        if not _same_changes(before, now, one[1], other[1], renumbered):
+            return min(same, one[0]["turn"])
+    return same
+
+
+def _same_changes(
+    before: Answer, now: Answer, one: Sequence[Any], other: Sequence[Any], renumbered: Sequence[int | None]
+) -> bool:
+    return len(one) == len(other) and all(
+        [renumbered[a[0]], a[1], *a[2:5], None if a[5] is None else renumbered[a[5]]] == b
+        and (a[1] is None or before["hashes"][a[1]] == now["hashes"][a[1]])
+        for a, b in zip(one, other, strict=True)
+    )
+
