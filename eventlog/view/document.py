@@ -12,8 +12,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
+
+from eventlog.view import client_files
 
 # An answer's name below /api/ and its parameters; as the client spells it, JSON without spaces.
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -54,7 +55,7 @@ def key(name: str, **parameters: object) -> Key:
 
 def document(recording: Recording) -> bytes:
     """The whole document, in UTF-8."""
-    script, style = joined_script(), _client_file("style.css")
+    script, style = joined_script(), client_files.read("style.css")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -92,7 +93,7 @@ def _with_imports(name: str, seen: "set[str]") -> "Iterator[str]":
     if name in seen:
         return
     seen.add(name)
-    code = _client_file(f"{_RECORDED if name == _SOURCE else name}.js")
+    code = client_files.read(f"{_RECORDED if name == _SOURCE else name}.js")
     for _, imported in _IMPORT.findall(code):
         yield from _with_imports(imported, seen)
     exported = ", ".join(of_name for _, of_name in _EXPORT.findall(code))
@@ -135,6 +136,3 @@ def spell_key(of: Key) -> str:
 def _hash(inline: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}"
 
-
-def _client_file(name: str) -> str:
-    return (files("eventlog.view") / "client" / name).read_text(encoding="utf-8")

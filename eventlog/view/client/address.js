@@ -14,10 +14,14 @@ export function readAddress() {
   return {parts, query: url.searchParams, store};
 }
 
-/** All links begin with this store from now on, empty where there is one; those of a lake lead to what it has. */
-export function linkWithin(name, isLake) {
+/** All links begin with this store from now on; empty where there is one. */
+export function linkWithin(name) {
   links.prefix = name ? '/store/' + encodeURIComponent(name) : '';
-  if (isLake) links.toPage = inLake;
+}
+
+/** All links lead to what this gives of `(parts, query)` from now on. */
+export function linkBy(toPage) {
+  links.toPage = toPage;
 }
 
 /** The address of a page: `to(['turn', name], {file: path})`. */
@@ -34,17 +38,6 @@ export function writeAddress(address, added) {
   if (address === current) return;
   if (added) history.pushState(null, '', address);
   else history.replaceState(null, '', address);
-}
-
-/** A lake has events and no pages of them: of a session, a turn, an event or a file there is a question in SQL. */
-function inLake([kind, name], query) {
-  const text = (value) => "'" + value.replaceAll("'", "''") + "'";
-  const [session, turn] = kind === 'turn' ? name.split('@')[0].split('_') : [name];
-  const condition = {
-    s: () => `session_id = ${text(session)}`, turn: () => `session_id = ${text(session)} and turn_id = ${text(turn)}`,
-    event: () => `event_id = ${text(name)}`, file: () => `path = ${text(query.path)}`,
-  }[kind];
-  return condition ? [['sql'], {q: `select * from events where ${condition()} order by position`}] : [[kind, name].filter(isGiven), query];
 }
 
 function decoded(part) {

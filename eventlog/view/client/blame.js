@@ -5,7 +5,8 @@ import {ask} from './source.js';
 import {lineList} from './list.js';
 import {fileLink} from './changes.js';
 
-const LINKED_HEIGHT = 24; // what a finger needs
+// what a finger needs
+const LINKED_HEIGHT = 24;
 
 /** What the file pane shows of a place as `blame`. */
 export async function fileBlame(place) {

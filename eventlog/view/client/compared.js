@@ -3,7 +3,8 @@
 import {el, refill} from './dom.js';
 import {ask} from './source.js';
 import {complaint} from './frame.js';
-import {changeBox, changeLine, fileLink, rowsOfHunks} from './changes.js';
+import {changeLine, fileLink, rowsOfHunks} from './changes.js';
+import {changeBox} from './diffs.js';
 
 /** `file` as in the answer `compare`; its `load` opens it. `query` makes the link one to its change. */
 export function comparedFile(file, [a, b], signal, query) {

@@ -1,23 +1,11 @@
-// Contents of files, and a memory of answers.
+// Contents of files.
 
 import {ask} from './source.js';
+import {makeMemory} from './memory.js';
 import {bytes} from './words.js';
 
 const CONTENTS_KEPT = 40;
 const contents = makeMemory(CONTENTS_KEPT);
-
-/** Keeps the newest `size` answers by name: `get(name, make)` makes one, where it is not there. */
-export function makeMemory(size) {
-  const kept = new Map();
-  const get = async (name, make) => {
-    if (!kept.has(name)) {
-      kept.set(name, await make());
-      if (kept.size > size) kept.delete(kept.keys().next().value);
-    }
-    return kept.get(name);
-  };
-  return {get, forget: (name) => kept.delete(name)};
-}
 
 /** A content by its hash. With `coloured` it has the colours of a long text, too, which take time. */
 export async function contentOf(hash, path, signal, coloured) {

@@ -1,39 +1,41 @@
 // One file at a moment: its text, what changed, who wrote each line, all its versions.
 
-import {el, oneLine, refill} from './dom.js';
+import {el, makeChoice, oneLine, refill} from './dom.js';
 import {ask} from './source.js';
 import {LINE_HEIGHT, lineList} from './list.js';
 import {complaint} from './frame.js';
-import {bytes} from './words.js';
+import {KIND_WORDS} from './spine.js';
+import {bytes, listed} from './words.js';
 import {drawChangedLine, rowsOfHunks} from './changes.js';
 import {contentOf, contentWords} from './contents.js';
 
+const OTHERS = ' J and K go to turns that changed it.';
 const COLOURED_MAX = 1 << 20;
-const MODES = {text: ['Text', fileText], change: ['Change', fileChange],
-  blame: ['Blame', async (place) => (await import('./blame.js')).fileBlame(place)],
-  history: ['History', async (place) => (await import('./versions.js')).fileHistory(place)]};
-const KIND_WORDS = {x: ' · executable', l: ' · symlink', m: ' · submodule', d: ' · empty directory'};
-const TOKENS = {k: 'tk', s: 'ts', c: 'tc', m: 'tm', n: 'tn', g: 'tk'};
-const NAMED = new Set(['nf', 'nc', 'nb', 'nd', 'nt', 'na', 'fm', 'nn']);
+const MODES = {
+  text: fileText, change: fileChange,
+  blame: async (place) => (await import('./blame.js')).fileBlame(place),
+  history: async (place) => (await import('./versions.js')).fileHistory(place),
+};
+const TOKENS = {k: 'tk', s: 'ts', c: 'tc', m: 'tm', g: 'tk'};
 
-/** `{node, show(place)}`; `place` as `Position.filePlace` gives it. `choose(mode, line)` is called by its buttons. */
+/** `{node, show(place), askAhead(hash, path, signal)}`; `place` as `Position.filePlace` gives it. `choose(mode, line)` is called by its buttons. */
 export function makeFilePane(choose) {
   const title = el('h2.path');
   const facts = el('span.dim');
-  const modes = Object.entries(MODES).map(([mode, [name]]) => el('button', {'data-mode': mode, onclick: () => choose(mode, null)}, name));
+  const modes = makeChoice('mode', 'What is shown of the file', {text: 'Text', change: 'Change', blame: 'Blame', history: 'History'}, (mode) => choose(mode, null));
   const body = el('div.filebody', {onclick: ({target}) => target.dataset.line && choose('text', Number(target.dataset.line))});
   const node = el('section.file', {'aria-label': 'File'},
-    el('div.filehead', title, el('div.modes', {role: 'group', 'aria-label': 'What is shown of the file'}, modes), facts), body);
+    el('div.filehead', title, modes.node, facts), body);
   let drawn = {};
   const show = async (place) => {
     const {path, mode, line, entry} = place;
     refill(title, place.old ? oneLine(place.old, 200) + ' → ' : null, oneLine(path, 300));
-    for (const button of modes) button.setAttribute('aria-pressed', String(button.dataset.mode === mode));
-    refill(facts, entry ? bytes(entry[2]) + (KIND_WORDS[entry[3]] || '') : 'not there at this moment');
+    modes.press(mode);
+    refill(facts, entry ? listed(bytes(entry[2]), KIND_WORDS[entry[3]]) : 'not there at this moment');
     const wanted = {at: [path, mode, line].join('\n'), of: mode === 'text' && place.hash ? place.hash : place.moment + place.before};
     if (wanted.at === drawn.at && wanted.of === drawn.of) return;
     try {
-      const shown = await MODES[mode][1](place);
+      const shown = await MODES[mode](place);
       if (place.signal.aborted) return;
       const top = wanted.at === drawn.at && drawn.list ? drawn.list.node.scrollTop : Math.max((line || 0) - 4, 0) * LINE_HEIGHT;
       refill(body, shown.nodes);
@@ -46,7 +48,7 @@ export function makeFilePane(choose) {
       refill(body, complaint(failure));
     }
   };
-  return {node, show};
+  return {node, show, askAhead: contentOf};
 }
 
 async function fileText(place) {
@@ -64,14 +66,14 @@ async function fileText(place) {
 }
 
 function tokenNode([kind, text]) {
-  const name = NAMED.has(kind) ? 'tn' : kind && kind[0] !== 'n' ? TOKENS[kind[0]] : '';
+  const name = /^(n[abcdfnt]|fm)$/.test(kind) ? 'tn' : kind && TOKENS[kind[0]];
   return name ? el('span.' + name, text) : text;
 }
 
 /** Why there is no text to ask for; null where there is one. */
 function absence({reason, entry, withheld, deleted, hash}) {
   if (reason) return 'Not captured: ' + reason;
-  if (!entry) return 'This file is not there at this moment' + (deleted ? ': this turn deleted it.' : '.') + ' J and K go to turns that changed it.';
+  if (!entry) return 'This file is not there at this moment' + (deleted ? ': this turn deleted it.' : '.') + OTHERS;
   if (entry[3] === 'd') return 'An empty directory.';
   if (entry[3] === 'm') return 'A submodule: its files are in another repository.';
   if (withheld) return 'Withheld: ' + withheld;
@@ -83,7 +85,7 @@ async function fileChange(place) {
   const answer = await ask('change', {a: place.before, b: place.after, path: place.path}, place.signal);
   const rows = rowsOfHunks(answer.hunks || []);
   const against = el('p.dim.against', place.beforeWords);
-  if (!rows.length) return {nodes: [against, el('p.empty', answer.why || 'Nothing of this file changed here. J and K go to turns that changed it.')]};
+  if (!rows.length) return {nodes: [against, el('p.empty', answer.why || 'Nothing of this file changed here.' + OTHERS)]};
   const shown = lineList('Change of the file', rows, drawChangedLine, (row) => row[3].length + 8);
   shown.nodes.unshift(against);
   return shown;

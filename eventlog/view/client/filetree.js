@@ -1,15 +1,14 @@
 // The tree of files: a list of which only what can be seen are elements, as a tree for assistive programs.
 
-import {el, oneLine, refill} from './dom.js';
+import {el, oneLine, refill, showWords} from './dom.js';
 import {makeList} from './list.js';
 import {operationMark} from './changes.js';
-import {nameOf, rowsOf} from './spine.js';
+import {KIND_WORDS, nameOf, rowsOf} from './spine.js';
 import {plusMinus, whole} from './words.js';
 
 const ROW_HEIGHT = 24;
 const ROWS_OPENED = 34;
 const ROWS_OF_PAGE = 20;
-const KIND_WORDS = {x: 'executable', l: 'symlink', m: 'submodule', d: 'empty', s: 'not captured'};
 
 /** `{node, filter, show(seen), redraw()}`; `seen`: spine, marks, counts, path (the chosen one or null), grey. */
 export function makeTree(openFile) {
@@ -70,8 +69,7 @@ export function makeTree(openFile) {
     seen = now;
     if (!wanted.open.size) openSome(wanted.open, seen.spine.folders.root);
     refill(title, 'Files (' + whole(seen.spine.files.present) + ')');
-    refill(why, seen.grey);
-    why.hidden = !seen.grey;
+    showWords(why, seen.grey);
     node.classList.toggle('grey', Boolean(seen.grey));
     const file = seen.path === before.path ? undefined : seen.spine.number.get(seen.path);
     for (let f = seen.spine.folders.of[file]; f; f = f.parent) wanted.open.add(f.path);

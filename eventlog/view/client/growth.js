@@ -9,11 +9,27 @@ export async function grow(slider) {
   try {
     const part = await ask('spine', {session, after: answer.until}, signal);
     const whole = part.from ? joined(answer, part) : part;
-    if (whole.until >= slider.position.answer.until) await slider.goOn(whole, part.from ? part.from.turns : 0);
+    if (whole.until >= slider.position.answer.until) await goOn(slider, whole, part.from ? part.from.turns : 0);
   } catch (failure) {
     if (failure.what === undefined && failure.name !== 'AbortError') throw failure;
     // What could not be asked for is asked for with the next event.
   }
+}
+
+/** Goes on with a longer spine, of which the turns from a number on differ. */
+async function goOn(slider, answer, first) {
+  const {position, pages, reading} = slider;
+  const {turn, side, last, spine} = position;
+  const isAtEnd = turn >= last;
+  const name = spine.turns.length ? position.name : null;
+  for (const {name: changed} of spine.turns.slice(first)) pages.forget(changed);
+  slider.take(answer);
+  const stayed = position.find(name);
+  const added = position.last - last;
+  if (!isAtEnd) slider.fresh += Math.max(added, 0);
+  const {scrollTop} = reading;
+  await slider.stand(isAtEnd || stayed < 0 ? position.last : stayed, {side, address: isAtEnd && added > 0});
+  if (!added || !isAtEnd) reading.scrollTop = scrollTop;
 }
 
 /** The spine as it is now, from an earlier one and the part that differs (docs/view.md). */

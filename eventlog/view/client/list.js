@@ -1,6 +1,7 @@
-// A list of which only the rows that can be seen are elements. All rows have one height.
+// Long lists: of which only the rows that can be seen are elements, all of one height; or of which there is a part at first.
 
 import {el} from './dom.js';
+import {count, whole} from './words.js';
 
 export const LINE_HEIGHT = 20;
 const ROWS_BESIDE = 6;
@@ -46,4 +47,13 @@ export function lineList(label, rows, draw, width, height = LINE_HEIGHT) {
     list.node.scrollTop = top;
   };
   return {nodes: [list.node], list, fill};
+}
+
+/** The elements of the first rows, and a button in whose place the next ones come. */
+export function inParts(rows, size, draw, word) {
+  const nodes = rows.slice(0, size).map(draw);
+  const rest = rows.slice(size);
+  if (!rest.length) return nodes;
+  const more = el('button', {onclick: () => more.replaceWith(...inParts(rest, size, draw, word).flat(Infinity))}, word ? 'Show ' + count(rest.length, 'more ' + word) : 'Show ' + whole(rest.length) + ' more');
+  return [...nodes, more];
 }

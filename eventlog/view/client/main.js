@@ -1,10 +1,10 @@
 // Begins: takes the token, builds the frame, and shows the page of the address; links are followed in place.
 // The modules of a page are loaded when somebody goes there.
 
-import {refill} from './dom.js';
+import {el, refill} from './dom.js';
 import {ask, chooseStore, isRecorded, recordedPlaces, takeToken} from './source.js';
-import {linkWithin, readAddress, to, writeAddress} from './address.js';
-import {complaint, makeFrame, namePage, say} from './frame.js';
+import {linkBy, linkWithin, readAddress, to, writeAddress} from './address.js';
+import {complaint, makeFrame, namePage} from './frame.js';
 import {listenToKeys, useKeys} from './keys.js';
 
 const slider = () => import('./slider.js');
@@ -14,33 +14,38 @@ const PAGES = {
   decisions: () => import('./decisions.js'), sql: () => import('./sql.js'),
 };
 const WITH_NAME = ['s', 'turn', 'event'];
-const app = {main: null, page: null, shown: 0, missed: null};
+const app = {main: null, page: null, isLive: false, shown: 0, missed: null};
 
 async function begin() {
   await takeToken();
-  const address = readAddress();
-  let stores;
   try {
-    ({stores} = await ask('stores'));
+    await makeApp(await ask('stores'));
   } catch (failure) {
     refill(makeFrame(null, []), complaint(failure));
     document.body.dataset.ready = 'failed';
     return;
   }
-  const name = stores.length > 1 ? address.store || stores[0].name : '';
-  chooseStore(name);
-  linkWithin(name, Boolean(stores[0].lake));
-  if (name && !address.store) writeAddress(to([]), false);
-  app.main = makeFrame(stores[0], recordedPlaces() || stores[0].pages);
-  if (name) (await import('./stores.js')).nameStores(stores, name);
   listenToKeys(() => go(to(['search'])));
   addEventListener('popstate', moved);
   if (isRecorded) addEventListener('hashchange', moved);
   document.addEventListener('click', clicked);
   await show();
-  if (isRecorded || stores[0].lake) return;
-  const {follow} = await import('./live.js');
-  follow(app.page.until, heard);
+  if (app.isLive) (await import('./live.js')).follow(app.page.until, heard);
+}
+
+/** The frame, around the store that the address names, the first one, or a lake. */
+async function makeApp({stores}) {
+  const [first] = stores;
+  const {store} = readAddress();
+  const name = stores.length > 1 ? store || first.name : '';
+  chooseStore(name);
+  linkWithin(name);
+  if (name && !store) writeAddress(to([]), false);
+  const project = name ? (await import('./stores.js')).storeChoice(stores, name) : el('span.project', first.project);
+  const lake = first.lake ? await import('./lake.js') : null;
+  if (lake) linkBy(lake.linkInLake);
+  app.main = makeFrame(project, recordedPlaces() || first.pages, lake && ((command, place) => lake.commandInLake(first, command, place)));
+  app.isLive = !lake && !isRecorded;
 }
 
 /** A live event; one that comes while a page is being made counts once it is there. */
@@ -81,13 +86,11 @@ async function show() {
   refill(app.main);
   window.scrollTo(0, 0);
   page.busy();
-  useKeys({});
+  useKeys([], null);
   try {
-    const {show: showPage} = await moduleOf(page);
-    await showPage(page);
+    await (await moduleOf(page)).show(page);
   } catch (failure) {
     if (failure.name === 'AbortError' || app.page !== page) return;
-    if (failure.what === undefined) say('The page failed: ' + failure.message);
     namePage('Not shown', 'locus doctor', '');
     refill(app.main, complaint(failure));
   }

@@ -11,7 +11,9 @@ export class Position {
   /** `session` is null for all turns of the repository; `marked` is a moment to compare with, or null. */
   constructor(session) {
     this.session = session;
-    this.query = session ? {} : {in: 'repo'}; // of all links to turns
+    // of all links to turns
+    this.query = session ? {} : {in: 'repo'};
+    this.home = session ? 'Sessions' : 'Repository';
     this.marked = null;
   }
 
@@ -71,13 +73,13 @@ export class Position {
   filePlace(signal) {
     if (this.path === null) return null;
     const {spine, file, path, mode, line, query, moment} = this;
-    const entry = spine.files.entries[file] || null;
+    const entry = spine.files.entries[file];
     const mark = this.marks.get(file);
     const hash = entry && entry[1];
     return {
-      path, mode, line, query, signal, moment, entry, hash: hash === null ? null : spine.hashes[hash], withheld: spine.withheld[hash],
+      path, mode, line, query, signal, moment, entry, hash: spine.hashes[hash], withheld: spine.withheld[hash],
       reason: entry && entry[3] === 's' ? spine.reasons[file] || 'the reason is not known' : null,
-      deleted: Boolean(mark && mark.operation === 'D'), old: this.oldPath(mark), after: moment, ...this.sides(mark),
+      deleted: mark && mark.operation === 'D', old: this.oldPath(mark), after: moment, ...this.sides(mark),
     };
   }
 

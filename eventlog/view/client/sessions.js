@@ -27,7 +27,7 @@ export async function show(page) {
     .map((name) => ({name, label: name[0].toUpperCase() + name.slice(1), choices: choices[name] || []}));
   const fields = [{name: 'q', label: 'Words', type: 'search'}, ...chosen, {name: 'day', label: 'Day', type: 'date'}];
   refill(page.main, el('h1', 'Sessions'), filters(page, fields, change), list);
-  page.keys({t: ['filter sessions', () => page.main.querySelector('input').focus()]});
+  page.keys(['t'], () => ({t: ['filter sessions', () => page.main.querySelector('input').focus()]}));
   page.live = () => page.later('live', LIVE_MS, () => change({}));
   nameSessions(wanted);
   refill(list, sessionNodes(page, first, wanted));

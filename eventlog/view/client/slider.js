@@ -1,26 +1,26 @@
 // The slider page: the turns of a session or of the repository, and below them everything of one moment.
 
-import {el, refill} from './dom.js';
+import {el, makeChoice, refill} from './dom.js';
 import {ask} from './source.js';
 import {complaint, namePage} from './frame.js';
 import {Position} from './position.js';
 import {MomentHead} from './moment.js';
 import {makeStrip} from './strip.js';
 import {makeTree} from './filetree.js';
-import {makeFilePane} from './filepane.js';
 import {turnNodes} from './turnpane.js';
-import {sliderKeys} from './sliderkeys.js';
-import {contentOf, makeMemory} from './contents.js';
+import {makeMemory} from './memory.js';
 import {fileCommand, shellWord} from './commands.js';
 import {remember, remembered} from './words.js';
 import {writeAddress} from './address.js';
 
-const REST_MS = 60; // a step after rest is loaded at once, one of many after this
+// a step after rest is loaded at once, one of many after this
+const REST_MS = 60;
 const NEIGHBOURS_MS = 150;
 const ADDRESS_MS = 120;
 const LIVE_MS = 150;
 const PAGES_KEPT = 60;
 const OPENED_AT_REST = 6;
+const KEYS = [...'jkJKnpeEgG tdcx', 'ArrowRight', 'ArrowLeft', 'Escape'];
 const TREE_WORDS = {none: 'No tree is recorded of this moment; these are the files of the moment before.', partial: 'Only the files that tool calls name.'};
 
 /** The page of `/s/SESSION`, `/repo` and `/turn/NAME`. */
@@ -32,8 +32,8 @@ export async function show(page) {
   const turn = name === null ? slider.position.last : slider.position.find(name);
   if (turn < 0 && name) throw {what: 'The turn ' + name + ' is not among the turns of this page.'};
   slider.showTab(slider.position.path === null ? 'turn' : 'file');
-  page.keys(sliderKeys(slider));
-  page.revisit = (address) => slider.revisit(address);
+  page.keys(KEYS, async () => (await import('./sliderkeys.js')).sliderKeys(slider));
+  page.revisit = async (address) => (await import('./sliderkeys.js')).revisit(slider, address);
   page.live = () => page.later('live', LIVE_MS, async () => (await import('./growth.js')).grow(slider));
   await slider.stand(turn, {side, address: false});
 }
@@ -57,24 +57,19 @@ class Slider {
     this.counts = new Map();
     this.fresh = 0;
     this.steppedAt = 0;
-    const go = (turn, how) => this.stand(turn, how);
-    this.strip = makeStrip(go);
-    this.moment = new MomentHead(page, this.position, go);
+    this.strip = makeStrip((turn) => this.stand(turn));
+    this.moment = new MomentHead(this);
     this.tree = makeTree((path) => this.openFile(path));
-    this.pane = makeFilePane((mode, line) => this.choose(this.position.path, mode, line));
     this.overview = el('section.file.overview', {'aria-label': 'What the turn changed', tabindex: '0'});
     this.reading = el('section.turn', {'aria-label': 'Turn', tabindex: '0'});
-    this.panes = el('div.panes', this.tree.node, this.overview, this.pane.node, this.reading);
-    this.tabs = el('div.tabs', {role: 'group', 'aria-label': 'What is shown'}, ['Turn', 'Files', 'File'].map((name) => {
-      const tab = name.toLowerCase();
-      return el('button', {'data-tab': tab, onclick: () => this.showTab(tab)}, name);
-    }));
-    refill(page.main, this.moment.node, this.strip.node, this.moment.doubt, this.tabs, this.panes);
+    this.panes = el('div.panes', this.tree.node, this.overview, this.reading);
+    this.tabs = makeChoice('tab', 'What is shown', {turn: 'Turn', files: 'Files', file: 'File'}, (name) => this.showTab(name));
+    refill(page.main, this.moment.node, this.strip.node, this.moment.doubt, this.tabs.node, this.panes);
   }
 
   showTab(name) {
     this.panes.dataset.tab = name;
-    for (const button of this.tabs.children) button.setAttribute('aria-pressed', String(button.dataset.tab === name));
+    this.tabs.press(name);
   }
 
   /** Puts a spine under the page. */
@@ -96,20 +91,13 @@ class Slider {
   async stand(turn, {side = 'end', address = true} = {}) {
     const {position} = this;
     position.stand(turn, side);
-    if (position.last < 0) return this.showNothing();
+    if (position.last < 0) return (await import('./overview.js')).showNothing(this);
     if (position.turn === position.last) this.fresh = 0;
     this.counts = new Map();
     this.draw();
     if (address) this.page.later('address', ADDRESS_MS, () => writeAddress(position.address, false));
     if (position.session && position.turn > position.find(remembered('seen-' + position.session))) remember('seen-' + position.session, position.name);
     await this.load();
-  }
-
-  showNothing() {
-    refill(this.moment.title, this.position.session ? 'No turn is recorded of this session' : 'No turn is recorded yet');
-    refill(this.overview, el('p.empty', 'locus hooks install records what agents do from now on, locus import what they did before.'));
-    this.pane.node.hidden = true;
-    namePage('No turns', 'locus log', this.position.session ? 'Sessions' : 'Repository');
   }
 
   /** Everything of the moment that is known without asking. */
@@ -120,7 +108,7 @@ class Slider {
     this.moment.show(this.fresh);
     this.tree.show({spine, marks, counts: this.counts, path: position.path, grey: TREE_WORDS[stop ? stop.source : 'none']});
     const place = position.filePlace();
-    namePage(spine.turns[turn].title || position.name, place ? fileCommand(place) : 'locus show ' + shellWord(position.name), position.session ? 'Sessions' : 'Repository');
+    namePage(spine.turns[turn].title || position.name, place ? fileCommand(place) : 'locus show ' + shellWord(position.name), position.home);
   }
 
   /** Chooses another file, or how it is shown; a file is a step that the back button takes back. */
@@ -141,39 +129,14 @@ class Slider {
     this.choose(path, isChanged && mode === 'text' ? 'change' : !isChanged && mode === 'change' ? 'text' : mode);
   }
 
+  async play() {
+    (await import('./play.js')).play(this, this.moment.playButton);
+  }
+
   closeFile() {
     if (this.position.path === null) return;
     this.showTab('turn');
     this.choose(null);
-  }
-
-  async revisit({parts: [kind, moment], query}) {
-    const {position, page} = this;
-    const [name, side] = (moment || '').split('@');
-    const turn = position.find(name);
-    if (kind !== 'turn' || turn < 0 || (query.get('in') === 'repo') !== (position.session === null)) return false;
-    page.later('address');
-    position.chooseBy(query);
-    this.showTab(position.path === null ? 'turn' : 'file');
-    this.steppedAt = 0;
-    await this.stand(turn, {side, address: false});
-    return true;
-  }
-
-  /** Goes on with a longer spine, of which the turns from a number on differ. */
-  async goOn(answer, first) {
-    const {position} = this;
-    const {turn, side, last, spine} = position;
-    const isAtEnd = turn >= last;
-    const name = spine.turns.length ? position.name : null;
-    for (const {name: changed} of spine.turns.slice(first)) this.pages.forget(changed);
-    this.take(answer);
-    const stayed = position.find(name);
-    const added = position.last - last;
-    if (!isAtEnd) this.fresh += Math.max(added, 0);
-    const {scrollTop} = this.reading;
-    await this.stand(isAtEnd || stayed < 0 ? position.last : stayed, {side, address: isAtEnd && added > 0});
-    if (!added || !isAtEnd) this.reading.scrollTop = scrollTop;
   }
 
   // -- what must be asked for: the newest moment counts ------------------------------------------
@@ -212,8 +175,8 @@ class Slider {
       this.reading.scrollTop = 0;
       if (counts.size) this.tree.redraw();
       if (position.path !== null) return;
-      const {overviewNodes} = await import('./overview.js');
-      if (!signal.aborted) refill(this.overview, overviewNodes(position, counts, signal));
+      const {showOverview} = await import('./overview.js');
+      if (!signal.aborted) showOverview(this, signal);
     } catch (failure) {
       if (failure.name !== 'AbortError') refill(this.reading, complaint(failure));
     }
@@ -221,9 +184,17 @@ class Slider {
 
   async loadFile(signal) {
     const place = this.position.filePlace(signal);
-    this.pane.node.hidden = !place;
+    if (place && !this.pane) await this.makePane();
+    if (this.pane) this.pane.node.hidden = !place;
     this.overview.hidden = Boolean(place);
-    if (place) await this.pane.show(place);
+    if (place && !signal.aborted) await this.pane.show(place);
+  }
+
+  async makePane() {
+    const {makeFilePane} = await import('./filepane.js');
+    if (this.pane) return;
+    this.pane = makeFilePane((mode, line) => this.choose(this.position.path, mode, line));
+    this.overview.after(this.pane.node);
   }
 
   /** Lines of what the turn changed, and the turns beside it, before somebody goes there. */
@@ -234,9 +205,10 @@ class Slider {
       try {
         await this.turnPage(spine.turns[beside].name, signal);
         const change = path !== null && mode === 'text' && (spine.changes[spine.ofTurn[beside].end] || []).find(([changed]) => changed === file);
-        if (change && change[1] !== null) await contentOf(spine.hashes[change[1]], path, signal);
+        if (change && change[1] !== null) await this.pane.askAhead(spine.hashes[change[1]], path, signal);
       } catch {
-        return; // it is asked for again when somebody goes there
+        // it is asked for again when somebody goes there
+        return;
       }
     }
   }

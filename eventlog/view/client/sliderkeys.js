@@ -1,10 +1,12 @@
-// The keys of the slider page.
+// What the keys of the slider page and the button “back” do.
 
+import {el} from './dom.js';
 import {say} from './frame.js';
-import {nextChange} from './spine.js';
+import {pathsOf} from './spine.js';
+import {to} from './address.js';
 
 export function sliderKeys(slider) {
-  const {position, moment} = slider;
+  const {position} = slider;
   const by = (n) => () => slider.stand(position.turn + n);
   /** To the nearest turn that fits, in a direction. */
   const jump = (direction, fits) => () => {
@@ -16,7 +18,7 @@ export function sliderKeys(slider) {
   };
   const ofFile = (direction) => () => {
     if (position.file === undefined) return say('Choose a file first.');
-    const turn = nextChange(position.spine, position.file, position.turn, direction);
+    const turn = nextChange(position, direction);
     if (turn === null) say('No other turn of this page changed the file.');
     else slider.stand(turn);
   };
@@ -28,7 +30,7 @@ export function sliderKeys(slider) {
     n: ['next prompt', jump(1, isPrompt)], p: ['prompt before', jump(-1, isPrompt)],
     e: ['next error', jump(1, hasErrors)], E: ['error before', jump(-1, hasErrors)],
     g: ['first turn', () => slider.stand(0)], G: ['last turn', () => slider.stand(position.last)],
-    ' ': ['play', () => moment.play()], t: ['filter files', () => focusFilter(slider)],
+    ' ': ['play', () => slider.play()], t: ['filter files', () => focusFilter(slider)],
     d: ['change or text', () => slider.choose(position.path, position.mode === 'change' ? 'text' : 'change')],
     c: ['mark as the side to compare', () => mark(slider)], x: ['fold results', () => fold(slider.reading)],
     Escape: ['close the file', () => slider.closeFile()],
@@ -51,8 +53,34 @@ function mark(slider) {
   const {position, moment} = slider;
   position.marked = position.marked === position.moment ? null : position.moment;
   say(position.marked ? `Marked ${position.marked}. Go to another moment: its changes are shown against this one.` : 'No moment is marked.');
-  moment.tellMarked();
+  const link = el('a.compare', {href: '#', onclick: () => link.setAttribute('href', to(['turn', position.marked + '..' + position.moment]))},
+    `Compare ${position.marked} with this moment`);
+  moment.compare = position.marked && link;
+  moment.tell();
   slider.drawStrip();
   slider.strip.stand(position.spine, position.turn);
   slider.choose(position.path, position.mode, position.line);
+}
+
+/** The nearest turn after (+1) or before (-1) this one that changed the chosen file; null where there is none. */
+function nextChange({spine, file, turn}, direction) {
+  const changes = (stop) => stop !== null && spine.stops[stop].base >= 0 && spine.changes[stop].some((change) => pathsOf(change).includes(file));
+  for (let n = turn + direction; spine.turns[n]; n += direction) {
+    if (changes(spine.ofTurn[n].start) || changes(spine.ofTurn[n].end)) return n;
+  }
+  return null;
+}
+
+/** Goes to another address of the same page; gives whether it is one. */
+export async function revisit(slider, {parts: [kind, moment], query}) {
+  const {position, page} = slider;
+  const [name, side] = (moment || '').split('@');
+  const turn = position.find(name);
+  if (kind !== 'turn' || turn < 0 || (query.get('in') === 'repo') !== (position.session === null)) return false;
+  page.later('address');
+  position.chooseBy(query);
+  slider.showTab(position.path === null ? 'turn' : 'file');
+  slider.steppedAt = 0;
+  await slider.stand(turn, {side, address: false});
+  return true;
 }

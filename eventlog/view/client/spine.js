@@ -1,5 +1,8 @@
 // The spine in the browser (docs/view.md): the tree of any stop, from what each stop changed. No requests.
 
+/** Kinds of files that are not plain. */
+export const KIND_WORDS = {x: 'executable', l: 'symlink', m: 'submodule', d: 'empty directory', s: 'not captured'};
+
 /**
  * The answer `spine`, with the tree of the stop `at`, -1 for none: `files` has an entry, as a change, or null for
  * each path, and how many there are; `folders` count those below them.
@@ -8,12 +11,8 @@ export function makeSpine(answer) {
   const folders = makeFolders(answer.paths);
   const files = {entries: [], present: 0};
   const spine = {
-    ...answer, folders, files, at: -1, ofTurn: stopsOfTurns(answer), stopsOfPath: new Map(),
-    number: new Map(answer.paths.map((path, n) => [path, n])),
+    ...answer, folders, files, at: -1, ofTurn: stopsOfTurns(answer), number: new Map(answer.paths.map((path, n) => [path, n])),
   };
-  answer.changes.forEach((changes, stop) => {
-    if (answer.stops[stop].base >= 0) for (const path of new Set(changes.flatMap(pathsOf))) listOf(spine.stopsOfPath, path).push(stop);
-  });
   const clear = () => {
     files.entries = new Array(answer.paths.length).fill(null);
     files.present = 0;
@@ -46,7 +45,7 @@ export function makeSpine(answer) {
 }
 
 /** The paths that a change sets: its own, and the one that a file was renamed from. */
-function pathsOf([path, , , , operation, old]) {
+export function pathsOf([path, , , , operation, old]) {
   return operation === 'R' && old !== null ? [path, old] : [path];
 }
 
@@ -66,17 +65,12 @@ export function marksAt(spine, stop) {
   const {start} = spine.ofTurn[turn];
   const marks = new Map();
   for (const number of at === 'start' || start === null ? [stop] : [start, stop]) {
-    if (spine.stops[number].base < 0) continue; // these are all files, and nobody changed them here
+    // these are all files, and nobody changed them here
+    if (spine.stops[number].base < 0) continue;
     const between = spine.stops[number].at === 'start';
     for (const [path, , , , operation, old] of spine.changes[number]) marks.set(path, {operation, between, old});
   }
   return marks;
-}
-
-/** The nearest stop at which `path` changed, after (+1) or before (-1) the turn; null where there is none. */
-export function nextChange(spine, path, turn, direction) {
-  const turns = (spine.stopsOfPath.get(path) || []).map((stop) => spine.stops[stop].turn).filter((other) => (other - turn) * direction > 0);
-  return (direction > 0 ? turns[0] : turns.at(-1)) ?? null;
 }
 
 /** The folders of paths: `root`, all by their paths, and the one of each path by its number. */
@@ -129,9 +123,4 @@ function foldersAbove(spine, files) {
   const folders = new Set();
   for (const file of files) for (let f = spine.folders.of[file]; f && !folders.has(f); f = f.parent) folders.add(f);
   return folders;
-}
-
-function listOf(map, key) {
-  if (!map.has(key)) map.set(key, []);
-  return map.get(key);
 }

@@ -4,7 +4,8 @@ import {el, oneLine, refill, svg} from './dom.js';
 import {count} from './words.js';
 
 const HEIGHT = 28;
-const BORDERS_MAX = 400; // more sessions could not be told apart
+// more sessions could not be told apart
+const BORDERS_MAX = 400;
 const WIDE = 100;
 
 /** `{node, show(spine, seen, marked), stand(spine, turn)}`; `go(turn)` is called as the slider is moved. */

@@ -1,8 +1,9 @@
 // A turn to read: the prompt, words, calls with folded results, and changes (docs/reading.md).
 
-import {el, oneLine} from './dom.js';
+import {el, oneLine, refill} from './dom.js';
 import {compact, count, dollars, duration, listed, plusMinus, time, whole} from './words.js';
-import {changeBox, changeLine, fileLink, inParts, rowsOfDiff} from './changes.js';
+import {changeLine, fileLink} from './changes.js';
+import {inParts} from './list.js';
 import {to} from './address.js';
 
 const BLOCKS_AT_ONCE = 300;
@@ -22,9 +23,9 @@ export function turnNodes(page, query) {
 function turnHead({anchor, turn, session_id: session, status, undone_at: undone}) {
   const a = anchor || {};
   const tokens = (a.prompt_tokens || 0) + (a.completion_tokens || 0);
-  const facts = listed(a.agent, (a.models || []).join(', '), a.duration_ms && duration(a.duration_ms * 1000), a.tool_calls && count(a.tool_calls, 'call'),
-    a.errors && count(a.errors, 'error'), tokens && compact(tokens) + ' tokens', a.cost_usd ? dollars(a.cost_usd) : a.unpriced_calls && 'no price', status);
-  return el('div.turnhead', el('p.dim', time(a.started_at), ' · ', facts), undone && el('p.doubt', 'Taken back at ', time(undone)),
+  const facts = listed((a.models || []).join(', '), a.duration_ms && duration(a.duration_ms * 1000), a.tool_calls && count(a.tool_calls, 'call'),
+    tokens && compact(tokens) + ' tokens', a.cost_usd ? dollars(a.cost_usd) : a.unpriced_calls && 'no price', status);
+  return el('div.turnhead', el('p.dim', facts), undone && el('p.doubt', 'Taken back at ', time(undone)),
     el('p.dim', el('a', {href: to(['s', session])}, 'Session ' + session), ' · ', el('a', {href: to(['turn', turn], {in: 'repo'})}, 'in the repository')));
 }
 
@@ -96,7 +97,16 @@ function changeNodes(changes, page, query) {
   const more = changes.length - CHANGES_LISTED;
   return [changes.slice(0, CHANGES_LISTED).map((change) => {
     const link = fileLink(page.turn, change.path, 'change', query);
-    if (!change.diff) return el('p', changeLine(change, link));
-    return el('details.diff', el('summary', changeLine(change)), changeBox(rowsOfDiff(change.diff), change.path), el('p', el('a', {href: link}, 'Open the file')));
+    return change.diff ? diffNode(change, link) : el('p', changeLine(change, link));
   }), more > 0 && el('p.dim', `and ${count(more, 'more file')}: the tree marks them`)];
+}
+
+/** The recorded lines of a change, which are drawn when they are opened. */
+function diffNode(change, link) {
+  const body = el('div');
+  const draw = async () => {
+    const {changeBox, rowsOfDiff} = await import('./diffs.js');
+    refill(body, changeBox(rowsOfDiff(change.diff), change.path));
+  };
+  return el('details.diff', {ontoggle: () => body.firstChild || draw()}, el('summary', changeLine(change)), body, el('p', el('a', {href: link}, 'Open the file')));
 }

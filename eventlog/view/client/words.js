@@ -3,8 +3,7 @@
 import {el} from './dom.js';
 
 const settings = {utc: remembered('utc') === 'yes'};
-const zoneFormat = new Intl.DateTimeFormat('en-GB', {timeZoneName: 'short'});
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+const clocks = {};
 
 /** A value that this browser keeps for this address; null where there is none or none may be kept. */
 export function remembered(key) {
@@ -111,13 +110,13 @@ function writeTime(node, us) {
 
 function timeText(us, utc) {
   const date = new Date(us / 1000);
-  const part = (name) => date['get' + (utc ? 'UTC' : '') + name]();
-  const year = part('FullYear');
-  const clock = [part('Hours'), part('Minutes')].map((n) => String(n).padStart(2, '0')).join(':');
-  const day = part('Date') + ' ' + MONTHS[part('Month')] + (year === new Date().getFullYear() ? '' : ' ' + year);
-  return day + ' ' + clock + ' ' + (utc ? 'UTC' : zoneName(date));
+  const isThisYear = date.getFullYear() === new Date().getFullYear();
+  return clock(utc ? 'UTC' : undefined, isThisYear ? undefined : 'numeric').format(date).replace(',', '');
 }
 
-function zoneName(date) {
-  return zoneFormat.formatToParts(date).find((p) => p.type === 'timeZoneName').value;
+function clock(timeZone, year) {
+  const key = timeZone + ' ' + year;
+  clocks[key] ??= new Intl.DateTimeFormat('en-GB', {
+    day: 'numeric', month: 'short', year, hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZone, timeZoneName: 'short'});
+  return clocks[key];
 }
