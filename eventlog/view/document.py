@@ -89,7 +89,7 @@ def joined_script() -> str:
 
 
 def _with_imports(name: str, seen: "set[str]") -> "Iterator[str]":
-    """The module after those which it imports and before those which it loads when it needs them, each once."""
+    """The module, after those which it imports and before those which it loads later, each once."""
     if name in seen:
         return
     seen.add(name)
@@ -135,4 +135,3 @@ def spell_key(of: Key) -> str:
 
 def _hash(inline: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}"
-

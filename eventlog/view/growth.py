@@ -35,9 +35,7 @@ class GivenSpines:
 
 
 def grown(before: Answer, now: Answer) -> dict[str, Any]:
-    """`now` without what `before` has, too. `from` says how much of `before` stays: numbers of turns, stops and
-    hashes; and how many paths there are now, of which `paths` names those that no stop that stays has.
-    """
+    """`now` without what `before` has, too; its members: docs/view.md."""
     numbers = {path: number for number, path in enumerate(now["paths"])}
     # By its number in `before`, that of a path now; None where it is gone.
     renumbered = [numbers.get(path) for path in before["paths"]]
@@ -78,4 +76,3 @@ def _same_changes(
         and (a[1] is None or before["hashes"][a[1]] == now["hashes"][a[1]])
         for a, b in zip(one, other, strict=True)
     )
-
