@@ -48,7 +48,7 @@ class NoFiles(NotFound):
 class Route(Generic[_Asked]):
     """How a path is answered. `is_long`: it may take long, and must not hold up the pages."""
 
-    answering: Callable[[_Asked, Parameters], Mapping[str, Any]]
+    answering: Callable[[_Asked, Parameters], Answer]
     parameters: tuple[str, ...] = ()
     is_long: bool = False
 

@@ -4,13 +4,13 @@ Two answers are compared, and the turns at the beginning that are the same in bo
 has to be known of which events change what, and an event that changes the past costs the turns from there on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, takewhile, zip_longest
 from typing import Any
 
 KEPT = 4  # answers that clients may have: one for each page that follows a session or the repository
 
-Answer = Mapping[str, Any]
+Answer = dict[str, Any]
 
 
 class GivenSpines:
@@ -34,7 +34,7 @@ class GivenSpines:
             del self._answers[next(iter(self._answers))]
 
 
-def grown(before: Answer, now: Answer) -> dict[str, Any]:
+def grown(before: Answer, now: Answer) -> Answer:
     """`now` without what `before` has, too; its members: docs/view.md."""
     numbers = {path: number for number, path in enumerate(now["paths"])}
     # By its number in `before`, that of a path now; None where it is gone.
@@ -62,9 +62,9 @@ def _same_turns(before: Answer, now: Answer, renumbered: Sequence[int | None]) -
     pairs = zip_longest(zip(before["stops"], before["changes"]), zip(now["stops"], now["changes"]))  # noqa: B905
     for one, other in pairs:
         if one is None or other is None or one[0] != other[0]:
-            return min([same, *(stop["turn"] for stop, _ in filter(None, (one, other)))])
+            return min([same, *(int(stop["turn"]) for stop, _ in filter(None, (one, other)))])
         if not _same_changes(before, now, one[1], other[1], renumbered):
-            return min(same, one[0]["turn"])
+            return min(same, int(one[0]["turn"]))
     return same
 
 

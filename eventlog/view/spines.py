@@ -1,6 +1,6 @@
 """The answer `spine`: every path and content once, and the stops as numbers of these."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventlog.base.display import microseconds
@@ -26,7 +26,7 @@ _NO_FILES = "files are not part of this page"
 TurnKey = tuple[str, int]
 
 
-def spine(viewed: ViewedStore, parameters: Parameters) -> Mapping[str, Any]:
+def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     """All of it; or how it grew since the answer up to the position `after`, where that one is known."""
     after = parameters.number("after", 0, 1 << 62) if parameters.text("after") else None
     return viewed.spines.answer(_whole(viewed, parameters.text("session")), after)
