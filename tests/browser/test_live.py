@@ -81,7 +81,7 @@ def test_a_spine_that_grows_is_the_one_asked_for_anew(
     assert [turn["title"] for turn in grow("a new turn")["turns"]][-1] == "Go on"
     agent.write("live.txt", "two\n")
     grow("a turn that goes on")
-    agent.bash("mv live.txt a-first-path.txt")
+    agent.bash("mv notes.txt a-first-path.txt")
     agent.stop("Moved.")
     assert any(row[4] == "R" for row in grow("a rename")["changes"][-1])
     agent.prompt("Delete it")
