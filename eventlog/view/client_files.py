@@ -11,8 +11,8 @@ _COMMENT = re.compile(r"^[ ]*(?://|/?\*).*\n|^[ ]+", re.M)
 
 def names() -> list[str]:
     """Of all files, sorted."""
-    found = (file.name for file in resources.files(__package__).joinpath("client").iterdir())
-    return sorted(name for name in found if os.path.splitext(name)[1] in _KINDS)
+    every = (file.name for file in resources.files(__package__).joinpath("client").iterdir())
+    return sorted(name for name in every if os.path.splitext(name)[1] in _KINDS)
 
 
 def read(name: str) -> str:

@@ -4,11 +4,11 @@ Two answers are compared, and the turns at the beginning that are the same in bo
 has to be known of which events change what, and an event that changes the past costs the turns from there on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, takewhile, zip_longest
 from typing import Any
 
-KEPT = 4  # answers that clients may have: one for each page that follows a session or the repository
+ANSWERS_MAX = 4  # answers that clients may have: one for each page that follows a session or the repository
 
 Answer = dict[str, Any]
 
@@ -30,20 +30,17 @@ class GivenSpines:
         key = now["session"], now["until"]
         known = self._answers.pop(key, now)
         self._answers[key] = now if known == now else None
-        if len(self._answers) > KEPT:
+        if len(self._answers) > ANSWERS_MAX:
             del self._answers[next(iter(self._answers))]
 
 
 def grown(before: Answer, now: Answer) -> Answer:
     """`now` without what `before` has, too; its members: docs/view.md."""
-    numbers = {path: number for number, path in enumerate(now["paths"])}
-    # By its number in `before`, that of a path now; None where it is gone.
-    renumbered = [numbers.get(path) for path in before["paths"]]
-    turns = _same_turns(before, now, renumbered)
+    turns = _same_turns(before, now)
     stops = next((n for n, stop in enumerate(now["stops"]) if stop["turn"] >= turns), len(now["stops"]))
-    kept = list(chain.from_iterable(now["changes"][:stops]))
-    used = {row[0] for row in kept} | {row[5] for row in kept if row[5] is not None}
-    hashes = max((row[1] for row in kept if row[1] is not None), default=-1) + 1
+    staying = list(chain.from_iterable(now["changes"][:stops]))
+    used = {row[0] for row in staying} | {row[5] for row in staying if row[5] is not None}
+    hashes = max((row[1] for row in staying if row[1] is not None), default=-1) + 1
     return {
         **now,
         "from": {"turns": turns, "stops": stops, "hashes": hashes, "paths": len(now["paths"])},
@@ -55,24 +52,25 @@ def grown(before: Answer, now: Answer) -> Answer:
     }
 
 
-def _same_turns(before: Answer, now: Answer, renumbered: Sequence[int | None]) -> int:
+def _same_turns(before: Answer, now: Answer) -> int:
     """How many turns at the beginning are the same, with their stops and what these changed."""
     turns = zip(before["turns"], now["turns"], strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], turns))
-    pairs = zip_longest(zip(before["stops"], before["changes"]), zip(now["stops"], now["changes"]))  # noqa: B905
-    for one, other in pairs:
-        if one is None or other is None or one[0] != other[0]:
-            return min([same, *(int(stop["turn"]) for stop, _ in filter(None, (one, other)))])
-        if not _same_changes(before, now, one[1], other[1], renumbered):
-            return min(same, int(one[0]["turn"]))
+    numbers = {path: number for number, path in enumerate(now["paths"])}
+    pairs = zip_longest(_stops(before, [numbers.get(path) for path in before["paths"]]), _stops(now, None))
+    for earlier, later in pairs:
+        if earlier != later:
+            return min([same, *(int(stop["turn"]) for stop, _ in filter(None, (earlier, later)))])
     return same
 
 
-def _same_changes(
-    before: Answer, now: Answer, one: Sequence[Any], other: Sequence[Any], renumbered: Sequence[int | None]
-) -> bool:
-    return len(one) == len(other) and all(
-        [renumbered[a[0]], a[1], *a[2:5], None if a[5] is None else renumbered[a[5]]] == b
-        and (a[1] is None or before["hashes"][a[1]] == now["hashes"][a[1]])
-        for a, b in zip(one, other, strict=True)
-    )
+def _stops(answer: Answer, numbers: Sequence[int | None] | None) -> Iterator[tuple[Answer, list[Any]]]:
+    """Each stop with its changes: paths by other numbers where these are given, contents by their hashes."""
+    hashes = answer["hashes"]
+    for stop, changes in zip(answer["stops"], answer["changes"], strict=True):
+        rows = []
+        for path, hash, *middle, old in changes:
+            if numbers is not None:
+                path, old = numbers[path], None if old is None else numbers[old]
+            rows.append((path, None if hash is None else hashes[hash], *middle, old))
+        yield stop, rows

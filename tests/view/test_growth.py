@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.view.growth import KEPT, GivenSpines, grown
+from eventlog.view.growth import ANSWERS_MAX, GivenSpines, grown
 from tests.view.test_shortened import histories, spine_of
 
 
@@ -78,15 +78,15 @@ def test_what_is_said_of_a_turn_anew_is_sent(history: Any, data: st.DataObject) 
 def test_who_has_an_answer_that_is_not_known_gets_all() -> None:
     """Of another process, too old, or one of two that have their position in common."""
     given = GivenSpines()
-    answers = [answer_of([[{"a": "0"}]] * n, n) for n in range(1, KEPT + 3)]
+    answers = [answer_of([[{"a": "0"}]] * n, n) for n in range(1, ANSWERS_MAX + 3)]
     assert given.answer(answers[0], None) == answers[0]
     assert "from" in given.answer(answers[1], 1)
     assert given.answer(answers[1], 7) == answers[1]
     for later in answers[2:]:
         given.answer(later, None)
     assert "from" not in given.answer(answers[-1], 1)
-    assert "from" in given.answer(answers[-1], KEPT + 2)
+    assert "from" in given.answer(answers[-1], ANSWERS_MAX + 2)
 
-    other = answer_of([[{"b": "1"}]], KEPT + 2)
-    assert "from" in given.answer(other, KEPT + 2)
-    assert given.answer(other, KEPT + 2) == other
+    other = answer_of([[{"b": "1"}]], ANSWERS_MAX + 2)
+    assert "from" in given.answer(other, ANSWERS_MAX + 2)
+    assert given.answer(other, ANSWERS_MAX + 2) == other

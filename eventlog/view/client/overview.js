@@ -30,8 +30,8 @@ async function askResume(head, session, signal) {
   head.resume = null;
   if (!session) return;
   try {
-    const {sessions: [found]} = await ask('sessions', {session}, signal);
-    head.resume = found && found.resume && el('span.resume', el('span.dim', 'Go on with this conversation: '), commandBox(found.resume));
+    const {sessions: [row]} = await ask('sessions', {session}, signal);
+    head.resume = row && row.resume && el('span.resume', el('span.dim', 'Go on with this conversation: '), commandBox(row.resume));
     head.tell();
   } catch {
     // The page is whole without it.
