@@ -167,6 +167,7 @@ class Slider {
     try {
       const read = await this.turnPage(position.name, signal);
       if (signal.aborted) return;
+      counts.clear();
       for (const {path, added, removed} of read.blocks.flatMap((block) => block.changes || [])) {
         const [before, gone] = counts.get(path) || [0, 0];
         if (added !== null) counts.set(path, [before + added, gone + (removed || 0)]);

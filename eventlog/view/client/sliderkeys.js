@@ -58,7 +58,6 @@ function mark(slider) {
   moment.compare = position.marked && link;
   moment.tell();
   slider.drawStrip();
-  slider.strip.stand(position.spine, position.turn);
   slider.choose(position.path, position.mode, position.line);
 }
 
