@@ -33,7 +33,7 @@ def _turn(agent: Agent, prompt: str, text: str) -> None:
 
 
 def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, Agent]") -> None:
-    """A turn that hooks record lengthens the slider, without a reload."""
+    """P1: a turn that hooks record lengthens the slider, without a reload; only what is new is asked for."""
     sample, agent = live
     reader = reading(sample.work).open(f"/s/{sample.session}")
     assert reader.text("h1") == "Begin live"

@@ -30,7 +30,7 @@ def scripts(reader: Visitor) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_loads_no_more_than_it_needs(reading: Reading, sample: Sample, name: str) -> None:
-    """Also with what it prepares once the reader rests; the list of modules is that of the page."""
+    """P7: also with what it prepares once the reader rests; a module that nobody needs is not loaded."""
     reader = reading(sample.work)
     loaded = scripts(reader)
     reader.open(addresses(sample)[name])

@@ -125,7 +125,7 @@ def test_a_document_has_what_it_may_load() -> None:
 
 
 def test_the_client_is_small() -> None:
-    """Of the scripts only what a browser gets of `locus view`."""
+    """P7: of the scripts only what a browser gets of `locus view`."""
     scripts = "".join(client_files.read(name) for name in MODULES if name != "recorded.js").encode()
     assert len(scripts) <= SCRIPT_MAX
     assert len(_text("style.css").encode()) <= STYLE_MAX

@@ -76,7 +76,7 @@ def test_what_is_said_of_a_turn_anew_is_sent(history: Any, data: st.DataObject) 
 
 
 def test_who_has_an_answer_that_is_not_known_gets_all() -> None:
-    """Of another process, too old, or one of two that have their position in common."""
+    """P1: of another process, too old, or one of two that have their position in common."""
     given = GivenSpines()
     answers = [answer_of([[{"a": "0"}]] * n, n) for n in range(1, ANSWERS_MAX + 3)]
     assert given.answer(answers[0], None) == answers[0]
