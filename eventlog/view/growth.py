@@ -23,10 +23,10 @@ class GivenSpines:
     def answer(self, now: Answer, after: int | None) -> Answer:
         """`now`; or, where the answer up to the position `after` is known, how it grew since."""
         before = None if after is None else self._answers.get((now["session"], after))
-        self._keep(now)
+        self._note(now)
         return now if before is None else grown(before, now)
 
-    def _keep(self, now: Answer) -> None:
+    def _note(self, now: Answer) -> None:
         key = now["session"], now["until"]
         known = self._answers.pop(key, now)
         self._answers[key] = now if known == now else None
