@@ -6,11 +6,14 @@ be written. Else the answer says how many events it does not cover (P7).
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.paths import is_within
@@ -213,25 +216,18 @@ class _Admitting:
         self._filters = filters
         self._numbers: dict[tuple[int, int], frozenset[int] | None] = {}
 
-    def __call__(self, source: RankedIndex, positions: "Sequence[int]") -> "Iterable[int]":
+    def __call__(self, source: RankedIndex, positions: "pa.Int64Array") -> "pa.Int64Array":
         wanted = self._filters
         if wanted == Filters():
             return positions
-        return list(self._fitting(source, positions))
-
-    def _fitting(self, source: RankedIndex, positions: "Sequence[int]") -> "Iterator[int]":
-        types, sessions, paths = (
-            self._named(source, kind) for kind in (blocks.TYPE, blocks.SESSION, blocks.PATH)
-        )
-        since = self._filters.since
-        for position, block, number in source.blocks.each(positions):
-            if (
-                (types is None or block.types[number] in types)
-                and (sessions is None or block.sessions[number] in sessions)
-                and (paths is None or block.paths[number] in paths)
-                and (since is None or block.times[number] >= since)
-            ):
-                yield position
+        rows = source.blocks.rows(positions, times=wanted.since is not None)
+        for kind, column in ((blocks.TYPE, "type"), (blocks.SESSION, "session"), (blocks.PATH, "path")):
+            numbers = self._named(source, kind)
+            if numbers is not None:
+                rows = rows.filter(pc.is_in(rows[column], value_set=pa.array(numbers, pa.uint32())))
+        if wanted.since is not None:
+            rows = rows.filter(pc.greater_equal(rows["time"], wanted.since))
+        return rows["position"].combine_chunks()
 
     def _named(self, source: RankedIndex, kind: int) -> "frozenset[int] | None":
         """The numbers of the names that pass, None where all do."""
@@ -265,8 +261,9 @@ def _near(
     candidates = []
     for source in sources:
         near = {p: cosine for p, cosine in meaning.nearest(source.con, model, text, count) if cosine > 0}
-        indexed = [position for position, _, _ in source.blocks.each(sorted(near))]
-        candidates += [RankedHit(-near[p], p, None, source) for p in admitted(source, indexed)]
+        rows = source.blocks.rows(pa.array(sorted(near), pa.int64()))
+        shown = admitted(source, rows["position"].combine_chunks()).to_pylist()
+        candidates += [RankedHit(-near[p], p, None, source) for p in shown]
     return sorted(candidates, key=lambda candidate: (candidate.score, -candidate.position))
 
 
@@ -330,9 +327,6 @@ class _HitBuilder:
 
     def _read(self, positions: "Sequence[int]") -> None:
         """Read the events at some positions, each segment once."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         from eventlog.log.rows import rows_of
 
         wanted = pa.array(sorted(set(positions) - self._rows.keys()), pa.int64())
