@@ -326,15 +326,16 @@ class _HitBuilder:
         return [hit for group in groups.values() for hit in self._hit(group)]
 
     def _read(self, positions: "Sequence[int]") -> None:
-        """Read the events at some positions, each segment once."""
+        """Read the events at some positions: each row group with any once, as far as its last of them."""
         from eventlog.log.rows import rows_of
 
-        wanted = pa.array(sorted(set(positions) - self._rows.keys()), pa.int64())
-        for low, high in _runs(self._view, wanted.to_pylist()):
-            for batch in self._view.batches(low, high, columns=(*_COLUMNS, "payload")):
-                fits = pc.is_in(batch["position"].cast(pa.int64()), wanted)
-                for row in rows_of(batch.filter(fits)):
-                    self._rows[int(str(row["position"]))] = row
+        wanted = frozenset(positions) - self._rows.keys()
+        if not wanted:
+            return
+        for batch in self._view.batches(
+            min(wanted), max(wanted) + 1, columns=(*_COLUMNS, "payload"), positions=wanted
+        ):
+            self._rows.update((int(str(row["position"])), row) for row in rows_of(batch))
 
     def _hit(self, group: _Group) -> "Iterator[Hit]":
         """The hit, none where the log no longer shows the event."""
@@ -404,15 +405,3 @@ class _HitBuilder:
         body = document.body_of(self._payloads.fill_json(str(row["payload"] or "")), title)
         heads = " ".join(str(text) for text in (title, row["tool"], row["error_type"]) if text)
         return [body, heads, str(row["path"] or "")]
-
-
-def _runs(view: "LogView", positions: "Sequence[int]") -> "Iterator[tuple[int, int]]":
-    """Ranges that hold the ascending positions: one for each segment with any, one for the tail."""
-    left = list(positions)
-    for entry in view.manifest.segments:
-        in_segment = [position for position in left if position < entry.end]
-        if in_segment:
-            yield in_segment[0], in_segment[-1] + 1
-            del left[: len(in_segment)]
-    if left:
-        yield left[0], left[-1] + 1
