@@ -4,7 +4,7 @@ import dataclasses
 
 import click
 
-from eventlog.retention import retention
+from eventlog.retention import indexed
 
 from ..access import open_store
 from ..all_stores import in_all_stores
@@ -31,7 +31,7 @@ def command(as_json: bool) -> None:
             # The log still counts a session as active whose process is gone and that is not closed yet.
             active = intent.listed_without_stale(store, intent.now_us(store))
             status = dataclasses.replace(store.status(), active_sessions=len(active))
-        retained = retention.indexed_retention(store)
+        retained = indexed.indexed_retention(store)
     if as_json:
         retention_counts = {
             "released_sessions": len(retained.released),

@@ -408,6 +408,8 @@ def slices(
     group = file.metadata.row_group(row_group)
     rows_left = group.num_rows
     matches_left = rows_left if mask is None else sum(chunk.true_count for chunk in mask.chunks)
+    if not matches_left:
+        return
     try:
         batches = file.iter_batches(_rows_of_slice(group, names), [row_group], names, use_threads=False)
         while matches_left and (batch := next(batches, None)) is not None:
