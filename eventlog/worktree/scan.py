@@ -32,8 +32,8 @@ from eventlog.worktree.rows import (
     join,
     tables_of,
 )  # fmt: skip
-from eventlog.worktree.rules import IGNORE_FILE, TooLate, TreeRules
-from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, is_late
+from eventlog.worktree.rules import IGNORE_FILE, TreeRules
+from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, TooLate, is_late
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
@@ -99,6 +99,7 @@ class Scan:
         self._suspects: "dict[bytes | None, set[bytes]]" = {}
         self.next_row = 0  # where the next full look begins
         self.rules_left = False  # there was no time to read what git tracks
+        self.awaits_contents = False  # of the cache: so many that nothing is looked at
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
@@ -120,6 +121,19 @@ class Scan:
         self.next_row = compared.next_row
         self._suspects = suspects.names
         return watched_same and not self._suspects
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the caller has a deadline, and leaves contents to another process."""
+        return self._deadline is not None and self.contents is not None
+
+    def leave_all(self) -> None:
+        """Look at nothing until the contents that the cache lacks are stored."""
+        assert self.cache is not None
+        self.awaits_contents = True
+        self.next_row = self.cache.next_row
+        self.rules.keep_watched()
+        self._leave([b""])
 
     def examine(self, paths: "Iterable[bytes]") -> bool:
         """Stat these paths and the directories on the way to them. True when none has changed.
@@ -166,17 +180,18 @@ class Scan:
         Args: trusts_ids: whether the contents that the cache names are known to be in the store.
         Raises: RulesChanged, only when not `full`.
         """
-        if full and not self.rules.index_fits() and (self.cache is None or trusts_ids):
-            self._put_off_rules()
-            full = self.cache is None
-            self._deadline = 0.0  # nothing can be read without it
+        if full:
+            try:
+                self.rules.prepare_full(may_put_off=self.cache is None or trusts_ids)
+            except TooLate:
+                self._put_off_rules()
+                full = self.cache is None
+                self._deadline = 0.0  # nothing can be read without it
         self._full = full
         self._trusts_ids = trusts_ids
         self._unread, self._held = [], []
         top = Directory(None, b"")
         root = self._load_root(top) if self.cache is not None else self._new(top, b"")
-        if full and not self.rules_left:
-            self.rules.prepare_full()
         root.listing = full or b"" in top.suspects
         if not full:
             self._reach_changes(root)
