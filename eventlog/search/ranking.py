@@ -31,7 +31,7 @@ _WEIGHT = """
     CASE WHEN i.col = 'body' THEN 10 WHEN i.col = 'title' THEN 60 WHEN i.col = 'path' THEN 40 ELSE 7 END"""
 _UNIT_WEIGHT, _PIECES_WEIGHT = 10, 7
 _WEIGHT_BITS = 6
-_PLACES = f"""
+_BEGINNINGS = f"""
     group_concat(CASE WHEN i.doc < {FIRST_TEXT} THEN (i.doc << {_WEIGHT_BITS}) + {_WEIGHT} END),
     group_concat(CASE WHEN i.doc >= {FIRST_TEXT} THEN i.doc || ',' || i.at || ',' || {_WEIGHT} END)"""
 
@@ -395,7 +395,7 @@ def _instances(con: sqlite3.Connection, phrase: Phrase) -> "tuple[list[int], lis
             for n, part in enumerate(parts[1:], 1)
         )
         values = (*values, _expression(tokens, is_prefix))
-    in_events, in_files = con.execute(f"SELECT {_PLACES} FROM {begins} i {more}", values).fetchone()
+    in_events, in_files = con.execute(f"SELECT {_BEGINNINGS} FROM {begins} i {more}", values).fetchone()
     return orjson.loads(f"[{in_events or ''}]"), orjson.loads(f"[{in_files or ''}]")
 
 

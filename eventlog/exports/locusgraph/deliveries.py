@@ -185,17 +185,15 @@ def endpoints(store: Store) -> list[Endpoint]:
 def read(store: Store, endpoint: Endpoint) -> Delivered:
     """The fold of the endpoint's receipts in the log, read without starting DuckDB."""
     delivered = Delivered()
+    ours = [endpoint.consumer, _OWN_AGENT, OPERATION]
     with store.view() as view:
         for event in view.iterate(event_types=(CURSOR,), columns=_COLUMNS):
-            if (event["title"], event["agent"], event["operation"]) != (
-                endpoint.consumer,
-                _OWN_AGENT,
-                OPERATION,
-            ):
+            if [event[name] for name in ("title", "agent", "operation")] != ours:
                 continue
             receipt = jsontext.decode(str(event["payload"]))
             if isinstance(receipt, dict):
-                delivered.take(receipt, event["recorded_at"])
+                at = event["recorded_at"]
+                delivered.take(receipt, at if isinstance(at, int) else None)
     return delivered
 
 
