@@ -1,6 +1,6 @@
 """Answers of questions, within their limits: rows as Python values, or an Arrow table. Any thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,11 +9,15 @@ import duckdb
 
 from eventlog.base.errors import QueryError, Unsupported
 from eventlog.projections import source
+from eventlog.query.safe import Statement
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow as pa
+
+
+Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +86,63 @@ def _absent(method: str, library: str) -> Unsupported:
     )
 
 
-def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
-    """A function that makes a Result of a relation."""
+class Answerable:
+    """A statement that safe mode allowed, bound on its connection and not run yet.
 
-    def rows(relation: duckdb.DuckDBPyRelation) -> Result:
-        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
-        rows_read = _python_rows(relation, types, limits.rows_max + 1)
-        if len(rows_read) > limits.rows_max:
+    A relation of DuckDB would bind the statement again with each step that is added, and with each name that
+    it is asked for. So the relation only gives the columns, and one statement around the question runs.
+    """
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, statement: Statement, parameters: Parameters) -> None:
+        """Raises: duckdb.Error (the statement cannot be bound)."""
+        self._con = con
+        self._parameters = parameters
+        self._relation = con.sql(statement.sql, params=parameters)
+        self._is_explained = statement.is_explained
+        self.columns = tuple(self._relation.columns)
+        self.types = tuple(map(str, self._relation.types))
+        self._sql = statement.sql
+
+    def rows(self, count: int) -> "list[tuple[Any, ...]]":
+        """At most `count` rows as Python values."""
+        if self._is_explained:  # has run, and is no part of a SELECT
+            return self._relation.limit(count).fetchall()
+        text = self._limited(", ".join(_unzoned(self.types)), count)
+        rows = self._con.execute(text, self._parameters).fetchall()
+        zoned = [i for i, kind in enumerate(self.types) if _ZONED in kind]
+        return _with_zones(rows, zoned) if zoned else rows
+
+    def arrow(self, count: int) -> "pa.Table":
+        """At most `count` rows as an Arrow table."""
+        relation = self._relation.limit(count)
+        if not self._is_explained:
+            relation = self._con.sql(self._limited("*", count), params=self._parameters)
+        return relation.to_arrow_table().rename_columns(list(self.columns))
+
+    def _limited(self, columns: str, count: int) -> str:
+        """The statement that runs; ours is a line before the question's (`safe.explain_error`)."""
+        return f"SELECT {columns} FROM (\n{self._sql}\n) LIMIT {count}"
+
+
+def rows_within(limits: Limits) -> "Callable[[Answerable], Result]":
+    """A function that makes a Result of an answerable statement."""
+
+    def rows(question: Answerable) -> Result:
+        rows_read = question.rows(limits.rows_max + 1)
+        truncated = len(rows_read) > limits.rows_max
+        if truncated:
             _check_truncation(limits)
-            return Result(columns, types, rows_read[: limits.rows_max], truncated=True)
-        return Result(columns, types, rows_read)
+            del rows_read[limits.rows_max :]
+        return Result(question.columns, question.types, rows_read, truncated)
 
     return rows
 
 
-def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Table]":
-    """A function that makes an Arrow table of a relation."""
+def arrow_within(limits: Limits) -> "Callable[[Answerable], pa.Table]":
+    """A function that makes an Arrow table of an answerable statement."""
 
-    def arrow(relation: duckdb.DuckDBPyRelation) -> "pa.Table":
-        table = relation.limit(limits.rows_max + 1).to_arrow_table().rename_columns(relation.columns)
+    def arrow(question: Answerable) -> "pa.Table":
+        table = question.arrow(limits.rows_max + 1)
         if table.num_rows > limits.rows_max:
             _check_truncation(limits)
             return table.slice(0, limits.rows_max)
@@ -120,29 +162,23 @@ def _check_truncation(limits: Limits) -> None:
 _ZONED, _PLAIN = "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"
 
 
-def _python_rows(
-    relation: duckdb.DuckDBPyRelation, types: "tuple[str, ...]", count: int
-) -> "list[tuple[Any, ...]]":
-    """At most `count` rows as Python values.
+def _unzoned(types: "tuple[str, ...]") -> "Iterator[str]":
+    """The columns of a statement by their places, times without their zone, which is always UTC.
 
-    DuckDB needs the package pytz to make an aware datetime. So times come without their zone, which
-    is always UTC, and get it here.
+    DuckDB needs the package pytz to make an aware datetime; `_with_zones` does without.
     """
-    zoned = [i for i, kind in enumerate(types) if _ZONED in kind]
-    if not zoned:
-        return relation.limit(count).fetchall()
-    columns = [
-        f"#{i + 1}::{kind.replace(_ZONED, _PLAIN)}" if i in zoned else f"#{i + 1}"
-        for i, kind in enumerate(types)
-    ]
-    unzoned = relation.limit(count).project(", ".join(columns)).fetchall()
-    rows = []
-    for row in unzoned:
+    for place, kind in enumerate(types, 1):
+        yield f"#{place}::{kind.replace(_ZONED, _PLAIN)}" if _ZONED in kind else f"#{place}"
+
+
+def _with_zones(rows: "list[tuple[Any, ...]]", zoned: "list[int]") -> "list[tuple[Any, ...]]":
+    aware = []
+    for row in rows:
         values = list(row)
         for i in zoned:
             values[i] = _in_utc(values[i])
-        rows.append(tuple(values))
-    return rows
+        aware.append(tuple(values))
+    return aware
 
 
 def _in_utc(value: Any) -> Any:
