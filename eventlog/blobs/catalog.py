@@ -211,6 +211,10 @@ class Catalog:
         """How many live packs no idx covers."""
         return len(self._tables)
 
+    def recent_entries(self) -> int:
+        """How many entries those packs have."""
+        return sum(len(tables) for tables in self._tables.values())
+
     def all_tables(self) -> "list[PackTables]":
         """The tables of every live pack that can be read."""
         return list(self._readable_tables())

@@ -255,6 +255,11 @@ class BlobStore:
         self.refresh()
         return self._catalog.recent_count()
 
+    def recent_entries(self) -> int:
+        """How many entries those packs have: each costs every process that opens the store a little."""
+        self.refresh()
+        return self._catalog.recent_entries()
+
     def tables(self) -> "list[PackTables]":
         """The tables of every live pack that can be read, as of now."""
         self.refresh()

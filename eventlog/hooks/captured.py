@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from eventlog.blobs.deferred import DeferredFile
     from eventlog.blobs.store import BlobStore
     from eventlog.blobs.writer import BlobWriter
     from eventlog.hooks.closing import Closing, Ends
@@ -249,7 +250,7 @@ class DirectoryCapture:
         for which a hook has too little time."""
         from eventlog.hooks import deferred_lists
 
-        layout, root, starter = self._context.layout, self._directory.root, self._starter
+        layout, root = self._context.layout, self._directory.root
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
             if capture.pending_count and (checkpoint.tree is None or capture.rules_left):
@@ -257,12 +258,31 @@ class DirectoryCapture:
 
                 unfinished.note(layout, self._directory.key, root)
                 is_open = True
-            if starter.start is None or not is_open:
-                return
-            if capture.new_deferred or not deferred_lists.is_being_done(self._context.fs, layout):
-                starter.started = starter.start(deferred_lists.Job(layout, root, capture.new_deferred))
+            if is_open:
+                self._start(capture.new_deferred)
         except OSError as error:
             self._context.note(error)  # the next capture finds them open
+
+    def leave_first(self) -> None:
+        """Have the process beside the hooks make the first capture: this hook had too little time."""
+        layout, key = self._context.layout, self._directory.key
+        if state.read_checkpoint(layout, key).tree is not None:
+            return
+        from eventlog.hooks import unfinished
+
+        try:
+            unfinished.note(layout, key, self._directory.root)
+            self._start([])
+        except OSError as error:
+            self._context.note(error)  # the next hook tries it
+
+    def _start(self, new: "list[DeferredFile]") -> None:
+        """Start the process beside the hooks unless one will see what is open. Raises: OSError."""
+        from eventlog.hooks import deferred_lists
+
+        layout, starter = self._context.layout, self._starter
+        if starter.start is not None and (new or not deferred_lists.is_being_done(self._context.fs, layout)):
+            starter.started = starter.start(deferred_lists.Job(layout, self._directory.root, new))
 
     # -- its events ----------------------------------------------------------------------------
 

@@ -329,6 +329,8 @@ def _append(
             raise reason from reason.__cause__
     except Exception as error:
         reason = error
+        if isinstance(error, TimeoutError):
+            capture.leave_first()
     events = [*events, *_missed_snapshot(context, capture)]
     _mark(events, "busy" if isinstance(reason, LockTimeout) else "failed")
     writer.append_plain(events)

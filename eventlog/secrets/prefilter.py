@@ -12,7 +12,7 @@ from eventlog.secrets.table import COMMANDS, KEYS_OF, OPTIONS, OTHERS, PASSWORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 DIGIT = b"0123456789"
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -61,24 +61,21 @@ _WHOLE = (*PASSWORDS, *OTHERS, *(word + KEY for word in KEYS_OF))
 _NAMES = tuple({_together(name) for name in (*_WHOLE, b"sig", b"kty", b"thin")}
                | {_together(name).rstrip(b"t") for name in _WHOLE})  # fmt: skip
 _LASTS = frozenset((name + tabs)[-3:] for name in (*_NAMES, b"value") for tabs in (b"", b"t", b"tt", b"ttt"))
-_BY_LAST = {last: tuple(n for n in _NAMES if n[-2:] == last) for last in {name[-2:] for name in _NAMES}}
 
 
-def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes, ...]]]":
-    """Beginnings by their first word when a sign ends it, also after an escape, else by three bytes."""
-    by_word: "dict[bytes, tuple[bytes, ...]]" = {}
-    by_front: "dict[bytes, tuple[bytes, ...]]" = {}
-    for beginning in RULES:
-        if beginning in APART or len(beginning) < 3:
-            continue
-        words = beginning.translate(_AS_WORDS).split()
-        if beginning.isalnum():
-            by_front[beginning[:3]] = (*by_front.get(beginning[:3], ()), beginning)
-        else:
-            word = words[1] if beginning.startswith(b"k_") else words[0]
-            for escaped in (word, *(letter + word for letter in _LETTERS)):
-                by_word[escaped] = (*by_word.get(escaped, ()), beginning)
-    return by_word, by_front
+def _grouped(pairs: "Iterable[tuple[bytes, bytes]]") -> "dict[bytes, tuple[bytes, ...]]":
+    groups: "dict[bytes, tuple[bytes, ...]]" = {}
+    for key, value in pairs:
+        groups[key] = (*groups.get(key, ()), value)
+    return groups
+
+
+_BY_LAST = _grouped([(name[-2:], name) for name in _NAMES])
+
+
+def _first_word(beginning: bytes) -> bytes:
+    words = beginning.translate(_AS_WORDS).split()
+    return words[1] if beginning.startswith(b"k_") else words[0]
 
 
 _ESCAPED = frozenset(b"nrtbf")
@@ -86,8 +83,13 @@ _X, _XU = ord("x"), frozenset(b"xu")
 _DIGIT_BYTES = frozenset(bytes([c]) for c in DIGIT)
 _DIGITS, _HEX = frozenset(DIGIT), frozenset(b"0123456789abcdefABCDEF")
 _LETTERS = (b"n", b"r", b"t", b"b", b"f")  # of escapes
-BY_WORD, BY_FRONT = _firsts()
-_WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
+# Beginnings by their first word when a sign ends it, else by three bytes.
+_INSIDE = [beginning for beginning in RULES if beginning not in APART and len(beginning) > 2]
+BY_WORD = _grouped([(_first_word(beginning), beginning) for beginning in _INSIDE if not beginning.isalnum()])
+BY_FRONT = _grouped([(beginning[:3], beginning) for beginning in _INSIDE if beginning.isalnum()])
+# Also after an escape.
+_WORDS = frozenset([*BY_WORD, *[letter + word for letter in _LETTERS for word in BY_WORD]])
+_FRONTS = frozenset(BY_FRONT)
 
 
 def may_hold(data: bytes) -> bool:
@@ -275,10 +277,10 @@ def beginnings(data: bytes, runs: bytes, words: "set[bytes]", escapes: "set[byte
         escaped = [word[word.find(b"m") + 1 :] for word in words if word[0] in _DIGITS and b"m" in word[:5]]
         first_words |= _WORDS.intersection(escaped)
         fronts.update([word[:3] for word in escaped])
-    candidates = [beginning for word in first_words for beginning in BY_WORD[word] if beginning in runs]
-    candidates += [
-        beginning for front in fronts & _FRONTS for beginning in BY_FRONT[front] if beginning in runs
-    ]
+    groups = [BY_WORD.get(word, ()) for word in first_words]
+    groups += [BY_WORD.get(word[1:], ()) for word in first_words if word[:1] in _LETTERS]
+    groups += [BY_FRONT[front] for front in fronts & _FRONTS]
+    candidates = [beginning for group in groups for beginning in group if beginning in runs]
     if b"SK" in runs:
         candidates.append(b"SK")
     return candidates
@@ -288,8 +290,8 @@ def beginnings(data: bytes, runs: bytes, words: "set[bytes]", escapes: "set[byte
 _TEXT = frozenset((9, 10, 13, *range(32, 127)))
 _SEXTETS = UPPER + LOWER + DIGIT + b"+/"
 FIRST = bytes(sorted({_SEXTETS[a >> 2] for a in _TEXT}))
-SECOND = bytes(sorted({_SEXTETS[(a & 3) << 4 | b >> 4] for a in _TEXT for b in _TEXT}))
-THIRD = bytes(sorted({_SEXTETS[(b & 15) << 2 | c >> 6] for b in _TEXT for c in _TEXT}))
+SECOND = bytes(sorted({_SEXTETS[a << 4 | b] for a in range(4) for b in {c >> 4 for c in _TEXT}}))
+THIRD = bytes(sorted({_SEXTETS[a << 2 | b] for a in range(16) for b in {c >> 6 for c in _TEXT}}))
 BASE64_LEAST = 20
 _IS_FIRST = bytes(ord("x") if c in FIRST else 32 for c in range(256))
 _ALL_FIRST = b"x" * (BASE64_LEAST // 4)

@@ -71,13 +71,15 @@ class HeldByGit:
             self._doubtful += (directory + b"/" if directory else b"",)
 
 
-def index_of(repository: "RepositoryPaths", root: bytes, settings: "Settings") -> "GitIndex | None":
-    """The index of a repository below `root`; None where git has to be asked."""
+def index_of(
+    repository: "RepositoryPaths", root: bytes, settings: "Settings", deadline: "float | None" = None
+) -> "GitIndex | None":
+    """The index of a repository below `root`; None where git has to be asked. Raises: TooLate."""
     if _last(settings, b"core.worktree") is not None:
         return None  # it may be about another directory
     is_sha256 = _last(settings, b"extensions.objectformat") == b"sha256"
     prefix = b"" if root == repository.top else os.path.relpath(root, repository.top) + b"/"
-    return git_index.read(repository.git_dir + b"/index", 32 if is_sha256 else 20, prefix)
+    return git_index.read(repository.git_dir + b"/index", 32 if is_sha256 else 20, prefix, deadline)
 
 
 def held_by_git(

@@ -12,6 +12,8 @@ import os
 import stat
 from struct import Struct
 
+from eventlog.worktree.stat_all import TooLate, is_late
+
 TYPE_CHECKING = False
 
 SIZE_MAX = 64 << 20  # some 600,000 entries
@@ -20,7 +22,7 @@ _HEAD = Struct(">4sII")
 # ctime s, ns, mtime s, ns, device, inode, mode, uid, gid, size; then the object's id and the flags
 _STAT = Struct(">10I")
 _STAT_SIZE = _STAT.size
-_MODE_AT, _FILE_SIZE_AT = 24, 36
+_MODE_AT = 24
 _INT = Struct(">I")
 _FLAGS = Struct(">H")
 
@@ -36,6 +38,9 @@ _NS = 1_000_000_000
 _OTHER_CLOCK_NS = 2 * _NS
 
 
+_ENTRIES_BETWEEN = 4096  # two readings of the clock
+
+
 class Unreadable(Exception):
     """These bytes are no index, or one that only git understands."""
 
@@ -43,17 +48,26 @@ class Unreadable(Exception):
 class GitIndex:
     """The entries at and below one directory of a work tree. Paths are relative to that directory."""
 
-    __slots__ = ("_data", "_device", "_hash_size", "_offsets", "_written_ns", "tracked")
+    __slots__ = ("_data", "_deadline", "_device", "_hash_size", "_offsets", "_written_ns", "tracked")
 
-    def __init__(self, data: bytes, written: os.stat_result, hash_size: int, prefix: bytes = b"") -> None:
+    def __init__(
+        self,
+        data: bytes,
+        written: os.stat_result,
+        hash_size: int,
+        prefix: bytes = b"",
+        deadline: "float | None" = None,
+    ) -> None:
         """Args:
             written: the stat of the index file, from before it was read.
             hash_size: bytes of an object's id, 20 or 32.
             prefix: the directory's path in the work tree, with a slash at its end; empty for its top.
-        Raises: Unreadable.
+            deadline: monotonic time.
+        Raises: Unreadable, TooLate.
         """
         self._data = data
         self._hash_size = hash_size
+        self._deadline = deadline
         self._device = written.st_dev
         self._written_ns = written.st_mtime_ns
         self._offsets: "dict[bytes, int]" = {}  # of the entries that may prove something
@@ -105,45 +119,43 @@ class GitIndex:
     def _each_entry(self, count: int, version: int, end: int, prefix: bytes) -> int:
         """Read all entries; the offset where they end."""
         data, fixed = self._data, _STAT_SIZE + self._hash_size
-        unpack_flags, unpack_int = _FLAGS.unpack_from, _INT.unpack_from
+        unpack = Struct(f">{_MODE_AT}xI8xI{self._hash_size}xH").unpack_from  # mode, size, flags
         tracked, offsets = self.tracked, self._offsets
         prefix_size = len(prefix)
         offset = _HEAD.size
         path, stage = b"", 0
         # The one loop whose length is that of the index.
-        for _ in range(count):
-            previous = path, stage
+        for number in range(count):
+            if not number % _ENTRIES_BETWEEN and is_late(self._deadline):
+                raise TooLate
+            previous, previous_stage = path, stage
             name_start = offset + fixed + 2
             if name_start >= end:
                 raise Unreadable("it is cut short")
-            flags = unpack_flags(data, name_start - 2)[0]
+            mode, size, flags = unpack(data, offset)
             extended_flags = 0
             if flags & _EXTENDED:
-                extended_flags = unpack_flags(data, name_start)[0]
+                extended_flags = _FLAGS.unpack_from(data, name_start)[0]
                 name_start += 2
                 if version == 2 or extended_flags & _UNKNOWN_FLAGS:
                     raise Unreadable("an entry has flags that are not known")
             if version == 4:
                 path, next_offset = _compressed_path(data, name_start, end, path)
             else:
-                name_end = name_start + (flags & _LENGTH)
-                if flags & _LENGTH == _LENGTH:
-                    name_end = data.find(b"\0", name_end)
+                length = flags & _LENGTH
+                name_end = name_start + length if length < _LENGTH else data.find(b"\0", name_start + length)
                 path = data[name_start:name_end]
                 next_offset = offset + (name_end - offset + 8) // 8 * 8
                 if name_end < 0 or next_offset > end or data[name_end]:
                     raise Unreadable("a path is not where it should end")
             stage = flags & _STAGE
-            if (path, stage) <= previous or not path:
+            if path <= previous and (path < previous or not path or stage <= previous_stage):
                 raise Unreadable("its entries are not in order")
-            mode = unpack_int(data, offset + _MODE_AT)[0]
             if mode not in _MODES:
                 raise Unreadable(f"an entry has the mode {mode:o}")
-            if path.startswith(prefix):
-                name = path[prefix_size:] if prefix_size else path
-                link = data[offset + _STAT_SIZE : offset + fixed].hex() if mode == _GITLINK else None
-                tracked[name] = link
-                size = unpack_int(data, offset + _FILE_SIZE_AT)[0]
+            if not prefix_size or path.startswith(prefix):
+                name = path[prefix_size:]
+                tracked[name] = data[offset + _STAT_SIZE : offset + fixed].hex() if mode == _GITLINK else None
                 # Git writes the size 0 where it doubts the entry; an empty file is quickly read.
                 if size and not (flags & (_ASSUME_VALID | _STAGE) or extended_flags):
                     offsets[name] = offset
@@ -167,8 +179,13 @@ def _compressed_path(data: bytes, offset: int, end: int, previous: bytes) -> "tu
     return previous[: len(previous) - cut] + data[offset + 1 : name_end], name_end + 1
 
 
-def read(path: bytes, hash_size: int, prefix: bytes = b"") -> "GitIndex | None":
-    """The index at `path`; None when there is none, or it cannot be read, or only git understands it."""
+def read(
+    path: bytes, hash_size: int, prefix: bytes = b"", deadline: "float | None" = None
+) -> "GitIndex | None":
+    """The index at `path`; None when there is none, or it cannot be read, or only git understands it.
+
+    Raises: TooLate.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -185,7 +202,7 @@ def read(path: bytes, hash_size: int, prefix: bytes = b"") -> "GitIndex | None":
             written.st_size,
         ):
             return None  # git replaces the file; a program that writes into it is not git
-        return GitIndex(data, written, hash_size, prefix)
+        return GitIndex(data, written, hash_size, prefix, deadline)
     except (OSError, Unreadable):
         return None
     finally:

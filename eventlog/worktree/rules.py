@@ -15,7 +15,7 @@ from eventlog.worktree import git
 from eventlog.worktree.git import GitFailed
 from eventlog.worktree.kept_ignored import is_kept
 from eventlog.worktree.rows import MISSING, UNPROVEN, YES, pack_stat
-from eventlog.worktree.stat_all import is_late
+from eventlog.worktree.stat_all import TooLate, is_late
 from eventlog.worktree.userfiles import lines_of
 
 TYPE_CHECKING = False
@@ -38,10 +38,6 @@ _OTHER_CLOCK_NS = 2_000_000_000
 # Reading git's index takes about this long for each byte of it.
 _INDEX_S_PER_BYTE = 4e-8
 _INDEX_SIZE_READ = 1 << 20  # a smaller one is always read
-
-
-class TooLate(Exception):
-    """What git tracks has changed, and there is no time to read that."""
 
 
 class TreeRules:
@@ -145,8 +141,13 @@ class TreeRules:
             return True
         return time.monotonic() + size * _INDEX_S_PER_BYTE < self._deadline or size < _INDEX_SIZE_READ
 
-    def prepare_full(self) -> None:
-        """Ask git everything anew; when it cannot be asked, `warning` says so."""
+    def prepare_full(self, *, may_put_off: bool) -> None:
+        """Ask git everything anew; when it cannot be asked, `warning` says so.
+
+        Raises: TooLate, only when that may be put off: there is no time to read the index.
+        """
+        if may_put_off and not self.index_fits():
+            raise TooLate
         self._patterns = self._ignore_files = None
         # Its stat is taken before it is read: a later change shows next time.
         self._watched = {self._own_file: self._proof(self._own_file)}
@@ -160,7 +161,8 @@ class TreeRules:
             files = [self._index, *git.rule_files(self._repository, self._root, settings)]
             # As above: before git reads them again.
             self._watched.update((path, self._proof(path)) for path in files)
-            index = git_held.index_of(self._repository, self._root, settings)
+            deadline = self._deadline if may_put_off else None
+            index = git_held.index_of(self._repository, self._root, settings, deadline)
             if index is not None:
                 self._take_tracked(index.tracked)
             elif self._git_tracked is None or self.warning is not None:

@@ -32,8 +32,8 @@ from eventlog.worktree.rows import (
     join,
     tables_of,
 )  # fmt: skip
-from eventlog.worktree.rules import IGNORE_FILE, TooLate, TreeRules
-from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, is_late
+from eventlog.worktree.rules import IGNORE_FILE, TreeRules
+from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, TooLate, is_late
 from eventlog.worktree.userfiles import StoreThere, is_temporary
 
 TYPE_CHECKING = False
@@ -166,17 +166,18 @@ class Scan:
         Args: trusts_ids: whether the contents that the cache names are known to be in the store.
         Raises: RulesChanged, only when not `full`.
         """
-        if full and not self.rules.index_fits() and (self.cache is None or trusts_ids):
-            self._put_off_rules()
-            full = self.cache is None
-            self._deadline = 0.0  # nothing can be read without it
+        if full:
+            try:
+                self.rules.prepare_full(may_put_off=self.cache is None or trusts_ids)
+            except TooLate:
+                self._put_off_rules()
+                full = self.cache is None
+                self._deadline = 0.0  # nothing can be read without it
         self._full = full
         self._trusts_ids = trusts_ids
         self._unread, self._held = [], []
         top = Directory(None, b"")
         root = self._load_root(top) if self.cache is not None else self._new(top, b"")
-        if full and not self.rules_left:
-            self.rules.prepare_full()
         root.listing = full or b"" in top.suspects
         if not full:
             self._reach_changes(root)

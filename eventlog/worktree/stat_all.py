@@ -276,6 +276,10 @@ def _stat_deep(entries: "Entries", path: bytes) -> bytes:
         return MISSING
 
 
+class TooLate(Exception):
+    """There is no time to read what git tracks."""
+
+
 def is_late(deadline: "float | None") -> bool:
     """Whether a deadline, in monotonic time, has passed."""
     return deadline is not None and time.monotonic() >= deadline

@@ -147,6 +147,19 @@ class Reads(UserFiles):
         return data
 
 
+def test_an_idx_is_made_of_many_contents(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I34: the hooks after a first capture do not each read the table of its contents."""
+    monkeypatch.setattr(stored_contents, "_ENTRIES_WITHOUT_IDX", 20)
+    desk.write("first", LARGE)
+    desk.look()
+    assert desk.store_all() == [] and desk.store.blobs.recent_count() > 0, "few need none"
+    for number in range(20):
+        desk.write(f"large{number}", LARGE, b"%d" % number)
+    desk.look()
+    assert desk.store_all() == [] and desk.store.blobs.recent_count() == 0
+    assert set(desk.stored()) == {b"first", *(b"large%d" % number for number in range(20))}
+
+
 def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """I32: the smallest first; whoever dies leaves finished batches, and the next one goes on after them."""
     monkeypatch.setattr(stored_contents, "BATCH_BYTES", LARGE)
