@@ -21,6 +21,7 @@ import duckdb
 from eventlog.base.errors import Corruption, QueryError
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
+from eventlog.projections.prepared import PreparedFold
 from eventlog.query import functions as of_files
 from eventlog.query import instances, safe, views
 from eventlog.query.binding import Binding, Bound, Snapshot, asking_on
@@ -119,9 +120,10 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
     """The answer of a new connection. Raises: _IndexError, and as `run`."""
     limits, answering = question.limits, snapshot.answering
     spare = None if snapshot.has_files else instances.take(limits)
-    con = spare or source.connect()
+    con = source.connect() if spare is None else spare.con
     binding = snapshot.binding(con, use_index=use_index, timeout_s=limits.timeout_s)
     bound = binding.bound
+    bound.fold = None if spare is None else spare.fold
     functions: of_files.Functions | None = None
     statement = answerable = None
     is_bound = is_cacheable = False
@@ -167,7 +169,9 @@ def _end(snapshot: Snapshot, binding: Binding, limits: Limits, *, is_cacheable: 
         snapshot.view.prefix.give_back()
     is_cacheable = is_cacheable and not binding.waits and binding.rows <= _CACHED_ROWS_MAX
     if snapshot.cache is not None and is_cacheable:
-        binding.bound.locked_to = None if snapshot.has_files else limits
+        if not snapshot.has_files:
+            fold = binding.bound.fold or PreparedFold(binding.con)
+            binding.bound.instance = instances.Instance(binding.con, limits, fold)
         snapshot.cache.put(snapshot.key(limits), binding.bound)
     else:
         binding.bound.close()

@@ -163,12 +163,12 @@ _ZONED, _PLAIN = "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"
 
 
 def _unzoned(types: "tuple[str, ...]") -> "Iterator[str]":
-    """The columns of a statement by their places, times without their zone, which is always UTC.
+    """The columns of a statement by their numbers, times without their zone, which is always UTC.
 
     DuckDB needs the package pytz to make an aware datetime; `_with_zones` does without.
     """
-    for place, kind in enumerate(types, 1):
-        yield f"#{place}::{kind.replace(_ZONED, _PLAIN)}" if _ZONED in kind else f"#{place}"
+    for number, kind in enumerate(types, 1):
+        yield f"#{number}::{kind.replace(_ZONED, _PLAIN)}" if _ZONED in kind else f"#{number}"
 
 
 def _with_zones(rows: "list[tuple[Any, ...]]", zoned: "list[int]") -> "list[tuple[Any, ...]]":
