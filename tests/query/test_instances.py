@@ -193,6 +193,18 @@ def test_the_fold_of_the_next_logs_is_planned_once(
     assert len(connections) == 1
 
 
+def test_a_log_that_is_not_folded_sees_no_fold_of_another(tmp_path: Path) -> None:
+    """P5: what the plan of the fold made is gone with the log, also where the next one needs no fold."""
+    folded = "SELECT count(*) FROM prepared.folded"
+    with _log(tmp_path / "a", "first") as store:
+        store.query(QUESTIONS[1])
+    with _log(tmp_path / "b", "second") as store:
+        store.query(QUESTIONS[1])
+        assert store.query(folded).rows == [(1,)]
+    with _log(tmp_path / "c", "third") as store:
+        assert store.query(folded).rows == [(0,)]
+
+
 def test_a_large_log_has_plans_of_its_own(tmp_path: Path, called: "Counter[str]") -> None:
     """I21: many events are not copied as the values of a parameter."""
     with _log(tmp_path / "a", "first") as store:
