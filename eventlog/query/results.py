@@ -1,6 +1,6 @@
 """Answers of questions, within their limits: rows as Python values, or an Arrow table. Any thread."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -86,42 +86,72 @@ def _absent(method: str, library: str) -> Unsupported:
     )
 
 
+# Columns and types of statements that were bound before, by their text and the kinds of their parameters.
+_shapes: "dict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]]" = {}
+_SHAPES_MAX = 256
+
+
 class Answerable:
-    """A statement that safe mode allowed, bound on its connection and not run yet.
+    """A statement that safe mode allowed, on a connection that has what it names, and not run yet.
 
     A relation of DuckDB would bind the statement again with each step that is added, and with each name that
-    it is asked for. So the relation only gives the columns, and one statement around the question runs.
+    it is asked for. So a relation only gives the columns, once in a process, and one statement around the
+    question runs.
     """
 
     def __init__(self, con: duckdb.DuckDBPyConnection, statement: Statement, parameters: Parameters) -> None:
         """Raises: duckdb.Error (the statement cannot be bound)."""
         self._con = con
+        self._statement = statement
         self._parameters = parameters
-        self._relation = con.sql(statement.sql, params=parameters)
-        self._is_explained = statement.is_explained
-        self.columns = tuple(self._relation.columns)
-        self.types = tuple(map(str, self._relation.types))
-        self._sql = statement.sql
+        self._key = statement.sql, _kinds_of(parameters)
+        self.columns, self.types = _shapes.get(self._key, ((), ()))
+        self._relation = None if self.columns else self._bound()
+
+    def _bound(self) -> duckdb.DuckDBPyRelation:
+        """The statement as DuckDB binds it, and the columns and types that it says."""
+        relation = self._con.sql(self._statement.sql, params=self._parameters)
+        self.columns, self.types = tuple(relation.columns), tuple(map(str, relation.types))
+        return relation
 
     def rows(self, count: int) -> "list[tuple[Any, ...]]":
         """At most `count` rows as Python values."""
-        if self._is_explained:  # has run, and is no part of a SELECT
+        if self._relation is not None and self._statement.is_explained:  # has run, and is no part of a SELECT
             return self._relation.limit(count).fetchall()
-        text = self._limited(", ".join(_unzoned(self.types)), count)
-        rows = self._con.execute(text, self._parameters).fetchall()
+        self._con.execute(self._limited(_unzoned(self.columns, self.types), count), self._parameters)
+        if self._relation is None and not self._is_as_known():
+            self._con.abort()
+            self._relation = self._bound()
+            return self.rows(count)
+        rows = self._con.fetchall()
+        self._remember()
         zoned = [i for i, kind in enumerate(self.types) if _ZONED in kind]
         return _with_zones(rows, zoned) if zoned else rows
 
+    def _remember(self) -> None:
+        """Let the next question of this text run at once, where columns and parameters can be compared."""
+        if self._key[1] is not None and _are_named(self.columns):
+            if len(_shapes) >= _SHAPES_MAX:
+                _shapes.clear()
+            _shapes[self._key] = self.columns, self.types
+
+    def _is_as_known(self) -> bool:
+        """Whether what runs has the columns of the statement when it was bound."""
+        found = [(str(column[0]), str(column[1])) for column in self._con.description or ()]
+        return found == list(zip(self.columns, map(_plain, self.types), strict=True))
+
     def arrow(self, count: int) -> "pa.Table":
         """At most `count` rows as an Arrow table."""
-        relation = self._relation.limit(count)
-        if not self._is_explained:
+        relation = self._bound() if self._relation is None else self._relation
+        if self._statement.is_explained:
+            relation = relation.limit(count)
+        else:
             relation = self._con.sql(self._limited("*", count), params=self._parameters)
         return relation.to_arrow_table().rename_columns(list(self.columns))
 
     def _limited(self, columns: str, count: int) -> str:
         """The statement that runs; ours is a line before the question's (`safe.explain_error`)."""
-        return f"SELECT {columns} FROM (\n{self._sql}\n) LIMIT {count}"
+        return f"SELECT {columns} FROM (\n{self._statement.sql}\n) LIMIT {count}"
 
 
 def rows_within(limits: Limits) -> "Callable[[Answerable], Result]":
@@ -162,13 +192,37 @@ def _check_truncation(limits: Limits) -> None:
 _ZONED, _PLAIN = "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"
 
 
-def _unzoned(types: "tuple[str, ...]") -> "Iterator[str]":
-    """The columns of a statement by their numbers, times without their zone, which is always UTC.
+def _unzoned(columns: "tuple[str, ...]", types: "tuple[str, ...]") -> str:
+    """The select list of a statement with times without their zone, which is always UTC.
 
     DuckDB needs the package pytz to make an aware datetime; `_with_zones` does without.
     """
-    for number, kind in enumerate(types, 1):
-        yield f"#{number}::{kind.replace(_ZONED, _PLAIN)}" if _ZONED in kind else f"#{number}"
+    if not _are_named(columns):
+        kinds = [f"::{_plain(kind)}" if _ZONED in kind else "" for kind in types]
+        return ", ".join(f"#{number}{kind}" for number, kind in enumerate(kinds, 1))
+    names = ['"{}"'.format(name.replace('"', '""')) for name in columns]
+    zoned = [(name, _plain(kind)) for name, kind in zip(names, types, strict=True) if _ZONED in kind]
+    return f"* REPLACE ({', '.join(f'{name}::{kind} AS {name}' for name, kind in zoned)})" if zoned else "*"
+
+
+def _are_named(columns: "tuple[str, ...]") -> bool:
+    """Whether each column has a name of its own."""
+    return len(set(map(str.lower, columns))) == len(columns)
+
+
+def _kinds_of(parameters: Parameters) -> "tuple[Any, ...] | None":
+    """What tells parameters of other types from these; None where that lies within a value."""
+    names: tuple[str, ...] = ()
+    if isinstance(parameters, Mapping):
+        names, parameters = tuple(parameters), list(parameters.values())
+    if any(isinstance(value, (list, tuple, dict)) for value in parameters or ()):
+        return None
+    return *names, *map(type, parameters or ())
+
+
+def _plain(kind: str) -> str:
+    """A type whose times have no zone."""
+    return kind.replace(_ZONED, _PLAIN)
 
 
 def _with_zones(rows: "list[tuple[Any, ...]]", zoned: "list[int]") -> "list[tuple[Any, ...]]":
