@@ -137,8 +137,8 @@ class Answerable:
 
     def _is_as_known(self) -> bool:
         """Whether what runs has the columns of the statement when it was bound."""
-        found = [(str(column[0]), str(column[1])) for column in self._con.description or ()]
-        return found == list(zip(self.columns, map(_plain, self.types), strict=True))
+        columns = [(str(column[0]), str(column[1])) for column in self._con.description or ()]
+        return columns == list(zip(self.columns, map(_plain, self.types), strict=True))
 
     def arrow(self, count: int) -> "pa.Table":
         """At most `count` rows as an Arrow table."""
