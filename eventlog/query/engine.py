@@ -134,7 +134,9 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
             session = None if called else statement.session_id(question.parameters)
             binding.bind(statement, of_files.VIEWS if called else (), session)
             if called and answering is not None:
-                functions = of_files.Functions(answering(asking_on(con.cursor())))
+                beside = con.cursor()
+                beside.execute("USE memory")  # an instance that another log had before has more databases
+                functions = of_files.Functions(answering(asking_on(beside)))
                 functions.bind(con, called)
             is_bound = True
             if spare is None:

@@ -193,6 +193,16 @@ def test_the_fold_of_the_next_logs_is_planned_once(
     assert len(connections) == 1
 
 
+def test_functions_of_files_ask_the_log_that_has_the_instance(tmp_path: Path) -> None:
+    """I21: they ask on a connection of their own, on an instance with the fold of small logs, too."""
+    asked = "SELECT count(*) FROM history_of('first.py')"
+    for number in range(4):
+        with _log(tmp_path / str(number), "first.py") as store:
+            store.query(QUESTIONS[1])
+            assert store.query(asked).rows == [(1,)]
+            store.query(QUESTIONS[1])
+
+
 def test_a_log_that_is_not_folded_sees_no_fold_of_another(tmp_path: Path) -> None:
     """P5: what the plan of the fold made is gone with the log, also where the next one needs no fold."""
     folded = "SELECT count(*) FROM prepared.folded"
