@@ -92,6 +92,8 @@ def _shown_progress(progress: Progress) -> SendProgress:
     """Shows the progress of sending on stderr."""
 
     class Shown(SendProgress):
+        shows_share = True
+
         def going(self, report: SendReport) -> None:
             done = report.tried + report.known
             progress(done, max(done, report.expected))

@@ -22,7 +22,7 @@ from eventlog.recorder.retrieval import context_state
 from eventlog.recorder.sessions import chain
 from eventlog.replay.certainty import TELLS_OF_FILES, status_words
 from eventlog.replay.diffs import diff_of
-from eventlog.retention import retention
+from eventlog.retention import indexed
 
 from .. import complete
 from ..access import open_store
@@ -184,7 +184,7 @@ def session_and_turns(
     heads = ("TURN", f"STARTED ({zone()})", "EVENTS", "TITLE")
     shown = "\n" + table(heads, cells, right=(2,), drop=("EVENTS", "STARTED")) if cells else ""
     report = completeness(store, session_id)
-    contents = retention_fields(retention.indexed_retention(store), session_id)
+    contents = retention_fields(indexed.indexed_retention(store), session_id)
     statement = pairs(
         [
             ("session", about.name),

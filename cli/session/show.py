@@ -5,7 +5,7 @@ import click
 from eventlog.memory import intent
 from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
 from eventlog.recorder.sessions import chain
-from eventlog.retention import retention
+from eventlog.retention import indexed
 
 from .. import complete
 from ..access import open_store
@@ -32,7 +32,7 @@ def ls(want_all: bool, agent: str | None, as_json: bool) -> None:
     with open_store() as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
-        retained = retention.indexed_retention(store)
+        retained = indexed.indexed_retention(store)
         if as_json:
             fields_by_session = {row.session_id: intent.fields(row) for row in rows}
             result = store.query(

@@ -4,8 +4,7 @@ import dataclasses
 
 import click
 
-from eventlog.memory import intent
-from eventlog.retention import retention
+from eventlog.retention import indexed
 
 from ..access import open_store
 from ..all_stores import in_all_stores
@@ -25,10 +24,14 @@ _UNFINISHED = (
 def command(as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
     with open_store() as store:
-        # The log still counts a session as active whose process is gone and that is not closed yet.
-        active = intent.listed_without_stale(store, intent.now_us(store))
-        status, retained = store.status(), retention.indexed_retention(store)
-        status = dataclasses.replace(status, active_sessions=len(active))
+        status = store.status()
+        if status.active_sessions:
+            from eventlog.memory import intent  # nobody else here needs what it imports
+
+            # The log still counts a session as active whose process is gone and that is not closed yet.
+            active = intent.listed_without_stale(store, intent.now_us(store))
+            status = dataclasses.replace(store.status(), active_sessions=len(active))
+        retained = indexed.indexed_retention(store)
     if as_json:
         retention_counts = {
             "released_sessions": len(retained.released),

@@ -5,6 +5,7 @@ there, a mark gives the reason. One thread.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eventlog.base import jsontext
@@ -36,9 +37,12 @@ class PayloadTexts:
 
     @staticmethod
     def of(view: "LogView", blobs: "BlobStore", *, size_max: "int | None" = None) -> "PayloadTexts":
-        """The texts that may leave the store: of no content that is withheld in the view."""
-        withheld = withheld_in(view)
-        return PayloadTexts(blobs, lambda content: content not in withheld, size_max=size_max)
+        """The texts that may leave the store: of no content that is withheld in the view.
+
+        The view is asked when the first text is: most payloads have none.
+        """
+        withheld = cache(lambda: withheld_in(view))
+        return PayloadTexts(blobs, lambda content: content not in withheld(), size_max=size_max)
 
     def fill(self, payload: Any) -> Any:
         """The payload with its texts; the same object where none was moved."""

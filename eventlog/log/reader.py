@@ -228,10 +228,14 @@ class LogView:
         session_id: "str | frozenset[str] | None" = None,
         turn: "int | None" = None,
         event_id: str = "",
+        positions: "frozenset[int] | None" = None,
     ) -> "Iterator[pa.RecordBatch]":
-        """What `iterate` gives, as Arrow record batches in the types of `segment.SCHEMA`."""
+        """What `iterate` gives, as Arrow record batches in the types of `segment.SCHEMA`.
+
+        Args: positions: only these.
+        """
         names = checked_columns(columns)
-        wanted = Selection(since, until, event_types, session_id, turn, event_id)
+        wanted = Selection(since, until, event_types, session_id, turn, event_id, positions)
         yield from self.sealed_batches(wanted, names)
         for chunk in self._tail_chunks_in(wanted):
             yield from selected(chunk.table(), wanted, names)
@@ -292,17 +296,7 @@ class LogView:
                     continue
                 if wanted.event_types is not None and not file.has_types(group, wanted.event_types):
                     continue
-                mask = wanted.mask(file.read(tests, group))
-                matches_left = sum(chunk.true_count for chunk in mask.chunks)
-                start = 0
-                for batch in file.slices(names, group) if matches_left else ():
-                    fits = mask.slice(start, batch.num_rows).combine_chunks()
-                    start += batch.num_rows
-                    if fits.true_count:
-                        yield batch.filter(fits)
-                    matches_left -= fits.true_count
-                    if not matches_left:
-                        break
+                yield from file.slices(names, group, wanted.mask(file.read(tests, group)))
 
     # -- the tail ----------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class Selection:
     session_id: "str | frozenset[str] | None" = None  # one, or any of several
     turn: "int | None" = None
     event_id: str = ""  # a prefix
+    positions: "frozenset[int] | None" = None
 
     def meets(self, part: "SegmentEntry | Chunk") -> bool:
         """Whether a part of the log has positions of those asked for."""
@@ -53,6 +54,7 @@ class Selection:
             and (self.session_id is None or row["session_id"] in self._sessions)
             and (self.turn is None or row["turn"] == self.turn)
             and str(row["event_id"]).startswith(self.event_id)
+            and (self.positions is None or position in self.positions)
         )
 
     @property
@@ -62,7 +64,7 @@ class Selection:
     def columns(self, base: int, end: int) -> list[str]:
         """The columns that decide whether events of [base, end) are wanted; none when all are."""
         names = []
-        if self.since > base or (self.until is not None and self.until < end):
+        if self.since > base or (self.until is not None and self.until < end) or self.positions is not None:
             names.append("position")
         if self.event_types is not None:
             names.append("event_type")
@@ -86,6 +88,8 @@ class Selection:
                 tests.append(pc.greater_equal(column, self.since))
                 if self.until is not None:
                     tests.append(pc.less(column, self.until))
+                if self.positions is not None:
+                    tests.append(pc.is_in(column, value_set=pa.array(self.positions, pa.int64())))
             elif name == "event_type":
                 tests.append(pc.is_in(column, value_set=pa.array(self.event_types or (), pa.string())))
             elif name == "event_id":

@@ -393,25 +393,37 @@ def types_in(coded: "pq.ParquetFile", path: str, row_group: int) -> frozenset[st
 
 
 def slices(
-    file: "pq.ParquetFile", path: str, columns: "Sequence[str] | None", row_group: int
+    file: "pq.ParquetFile",
+    path: str,
+    columns: "Sequence[str] | None",
+    row_group: int,
+    mask: "pa.ChunkedArray | None" = None,
 ) -> "Iterator[pa.RecordBatch]":
-    """What `read_columns` gives of one row group, some rows at a time.
+    """What `read_columns` gives of one row group, some rows at a time; with a mask the rows that it names.
 
     Memory: a page of each of these columns, compressed all of them, and some _SLICE_BYTES. One thread: two
     take a third more processor time, and each keeps memory of its own. Raises: Corruption.
     """
     names = _names_to_read(columns)
-    rows_left = file.metadata.row_group(row_group).num_rows
+    group = file.metadata.row_group(row_group)
+    rows_left = group.num_rows
+    matches_left = rows_left if mask is None else sum(chunk.true_count for chunk in mask.chunks)
+    if not matches_left:
+        return
     try:
-        rows = _rows_of_slice(file.metadata.row_group(row_group), names)
-        batches = file.iter_batches(rows, [row_group], names, use_threads=False)
-        while (batch := next(batches, None)) is not None:
+        batches = file.iter_batches(_rows_of_slice(group, names), [row_group], names, use_threads=False)
+        while matches_left and (batch := next(batches, None)) is not None:
+            fits = None if mask is None else mask.slice(group.num_rows - rows_left, batch.num_rows)
             rows_left -= batch.num_rows
-            yield from _as_of_log(pa.Table.from_batches([batch]), names).to_batches()
+            # Most of a slice may go: so before any work on it.
+            wanted = pa.Table.from_batches([batch])
+            wanted = wanted if fits is None else wanted.filter(fits)
+            matches_left -= wanted.num_rows
+            yield from _as_of_log(wanted, names).to_batches() if wanted.num_rows else ()
         pa.default_memory_pool().release_unused()  # else it keeps several times what a slice needs
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(error, path) from error
-    if rows_left:  # pyarrow may end at a damaged page as at the last one
+    if matches_left:  # pyarrow may end at a damaged page as at the last one
         raise Corruption(path, f"the segment's pages end {rows_left} rows before their group does")
 
 

@@ -145,10 +145,12 @@ class SegmentFile:
         with translate_os_errors(self.path, _READ):
             return read_columns(self._file, self.path, columns, row_group)
 
-    def slices(self, columns: "Sequence[str] | None", row_group: int) -> "Iterator[pa.RecordBatch]":
-        """The same of one row group, some rows at a time. Raises: Corruption."""
+    def slices(
+        self, columns: "Sequence[str] | None", row_group: int, mask: "pa.ChunkedArray | None" = None
+    ) -> "Iterator[pa.RecordBatch]":
+        """The same of one row group, or of its rows that a mask names, some at a time. Raises: Corruption."""
         with translate_os_errors(self.path, _READ):
-            yield from slices(self._file, self.path, columns, row_group)
+            yield from slices(self._file, self.path, columns, row_group, mask)
 
 
 def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterable[pa.Table]") -> SegmentEntry:

@@ -35,7 +35,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 _ALL_COLUMNS = ", ".join(f'"{name}"' for name in COLUMN_NAMES)
 _ALL_OF_SEGMENTS = _ALL_COLUMNS.replace('"payload"', "coalesce(payload, anchor_payload) AS payload")
-_ANCHOR_OF_TABLE = f"CASE WHEN event_type IN {ANCHOR_TYPES} THEN payload END AS anchor_payload"
+ANCHOR_OF_TABLE = f"CASE WHEN event_type IN {ANCHOR_TYPES} THEN payload END AS anchor_payload"
 _NO_EVENTS = ", ".join(f'NULL::{SQL_TYPE_OF[kind]} AS "{name}"' for name, kind in COLUMNS)
 
 
@@ -108,7 +108,7 @@ def events_with_anchors(
     reads none of the other payloads.
     """
     of_segments = f"{_ALL_OF_SEGMENTS}, anchor_payload"
-    return _events(segment_paths, tail, of_segments, f"{_ALL_COLUMNS}, {_ANCHOR_OF_TABLE}", where)
+    return _events(segment_paths, tail, of_segments, f"{_ALL_COLUMNS}, {ANCHOR_OF_TABLE}", where)
 
 
 def after(layout: Layout, entries: "Sequence[SegmentEntry]", position: int) -> "tuple[list[str], str | None]":

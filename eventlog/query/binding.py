@@ -23,6 +23,7 @@ from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, joins, lives, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
+from eventlog.projections.prepared import EVENTS_MAX, PreparedFold
 from eventlog.query import added, costs, derived, instances, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.connection_cache import ConnectionCache
@@ -163,13 +164,14 @@ class Bound:
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     has_people: bool = False  # whether the tables of `added.bind_people` are there
     idle_hours: "float | None" = None  # from the settings of the store
-    locked_to: "Limits | None" = None  # where another log without files may have the instance next
+    fold: "PreparedFold | None" = None  # of an instance that another log had before
+    instance: "instances.Instance | None" = None  # which another log without files may have next
 
     def close(self) -> None:
-        if self.locked_to is None:
+        if self.instance is None:
             self.con.close()
         else:
-            instances.give_back(self.con, self.locked_to)
+            instances.give_back(self.instance)
 
     def add(
         self,
@@ -331,6 +333,9 @@ class Binding:
         if not named:
             return
         bound = self.bound
+        if statement.lists_catalog and bound.fold is not None:
+            bound.fold.drop()  # a list of tables is that of any log
+            bound.fold = None
         extras = self._extras(statement)
         unfolded = self._unfolded(named, extras)
         self._prepare(sought=bool(unfolded or self.view.tail_count_raw))
@@ -427,6 +432,9 @@ class Binding:
         """The projections of `wanted`, folded, and those that come with them."""
         generation = self.bound.generation
         tail, known = self.bound.tail, self.bound.folded.keys()
+        again, is_small = self.bound.fold, self.view.tail_count_raw <= EVENTS_MAX
+        if again is not None and tail is not None and not known and is_small:
+            return again.of(tail)
         if generation is None:
             self._ensure_all()
             every = f"({source.events_with_anchors(self.bound.files, tail)})"

@@ -11,20 +11,21 @@ none shares a connection.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import duckdb
 
 from eventlog.base.errors import Corruption, QueryError
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
+from eventlog.projections.prepared import PreparedFold
 from eventlog.query import functions as of_files
 from eventlog.query import instances, safe, views
 from eventlog.query.binding import Binding, Bound, Snapshot, asking_on
-from eventlog.query.results import Limits, Result, arrow_within, rows_within
+from eventlog.query.results import Answerable, Limits, Parameters, Result, arrow_within, rows_within
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +50,6 @@ _INTERRUPT_AGAIN_S = 0.05
 
 # A connection that may hold data of more events than these in memory is not cached.
 _CACHED_ROWS_MAX = 20_000
-Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Question(Generic[_Answer]):
     sql: str
     parameters: Parameters
     limits: Limits
-    read: "Callable[[duckdb.DuckDBPyRelation], _Answer]"
+    read: "Callable[[Answerable], _Answer]"
 
 
 def run(
@@ -106,7 +106,7 @@ def _ask_again(snapshot: Snapshot, bound: Bound, question: "_Question[_Answer]")
             statement = safe.check(bound.con, question.sql)
             if binding.can_add(statement):
                 binding.bind(statement, session=statement.session_id(question.parameters))
-                answer = (question.read(bound.con.sql(statement.sql, params=question.parameters)),)
+                answer = (question.read(Answerable(bound.con, statement, question.parameters)),)
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
     except source.ERRORS:
@@ -120,11 +120,12 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
     """The answer of a new connection. Raises: _IndexError, and as `run`."""
     limits, answering = question.limits, snapshot.answering
     spare = None if snapshot.has_files else instances.take(limits)
-    con = spare or source.connect()
+    con = source.connect() if spare is None else spare.con
     binding = snapshot.binding(con, use_index=use_index, timeout_s=limits.timeout_s)
     bound = binding.bound
+    bound.fold = None if spare is None else spare.fold
     functions: of_files.Functions | None = None
-    statement = relation = None
+    statement = answerable = None
     is_bound = is_cacheable = False
     try:
         with deadline(con, limits.timeout_s):
@@ -133,13 +134,15 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
             session = None if called else statement.session_id(question.parameters)
             binding.bind(statement, of_files.VIEWS if called else (), session)
             if called and answering is not None:
-                functions = of_files.Functions(answering(asking_on(con.cursor())))
+                beside = con.cursor()
+                beside.execute("USE memory")  # an instance that another log had before has more databases
+                functions = of_files.Functions(answering(asking_on(beside)))
                 functions.bind(con, called)
             is_bound = True
             if spare is None:
                 safe.lock(con, bound.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
-            relation = con.sql(statement.sql, params=question.parameters)
-            answer = question.read(relation)
+            answerable = Answerable(con, statement, question.parameters)
+            answer = question.read(answerable)
         is_cacheable = not called and not statement.lists_catalog
         return answer
     except duckdb.InterruptException as error:
@@ -154,7 +157,9 @@ def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: 
         if bound.generation is not None and source.may_be_damage(error, of_ours=not is_bound):
             raise _IndexError from error
         if isinstance(error, duckdb.Error):
-            raise safe.explain_error(error, views.NAMES, question.sql, statement, relation) from error
+            raise safe.explain_error(
+                error, views.NAMES, question.sql, statement, is_bound=answerable is not None
+            ) from error
         raise store_error from error
     finally:
         _end(snapshot, binding, limits, is_cacheable=is_cacheable)
@@ -166,7 +171,9 @@ def _end(snapshot: Snapshot, binding: Binding, limits: Limits, *, is_cacheable: 
         snapshot.view.prefix.give_back()
     is_cacheable = is_cacheable and not binding.waits and binding.rows <= _CACHED_ROWS_MAX
     if snapshot.cache is not None and is_cacheable:
-        binding.bound.locked_to = None if snapshot.has_files else limits
+        if not snapshot.has_files:
+            fold = binding.bound.fold or PreparedFold(binding.con)
+            binding.bound.instance = instances.Instance(binding.con, limits, fold)
         snapshot.cache.put(snapshot.key(limits), binding.bound)
     else:
         binding.bound.close()

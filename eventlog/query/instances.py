@@ -2,15 +2,18 @@
 
 To start an instance, to lock and to stop it takes longer than an answer about a log of a few events. What one
 was locked to stays: its limits, and that it reads no file. So it serves logs that are a tail alone, with the
-same limits. Our statements alone made what is in it, since others only select; each database of it is dropped
-before another log comes in.
+same limits. Our statements alone made what is in it, since others only select; before another log comes in
+each database of it is dropped, or emptied: that of the fold, whose plan is kept (projections/prepared.py).
 
 A process holds at most one such instance; any thread may call. It does not survive a fork, before which
 connection_cache.py stops it.
 """
 
+from dataclasses import dataclass
+
 import duckdb
 
+from eventlog.projections.prepared import PreparedFold
 from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.results import Limits
 
@@ -20,22 +23,36 @@ _EMPTY = (
     "ATTACH ':memory:' AS memory; USE memory; DETACH emptied"
 )
 
-_spare: "ConnectionCache[duckdb.DuckDBPyConnection]" = ConnectionCache()
+
+@dataclass(slots=True)
+class Instance:
+    """An instance that is locked to limits and to no file."""
+
+    con: duckdb.DuckDBPyConnection
+    limits: Limits
+    fold: PreparedFold
+
+    def close(self) -> None:
+        self.con.close()
 
 
-def take(limits: Limits) -> "duckdb.DuckDBPyConnection | None":
-    """An instance that is locked to these limits and to no file, now the caller's; None without one."""
+_spare: "ConnectionCache[Instance]" = ConnectionCache()
+
+
+def take(limits: Limits) -> "Instance | None":
+    """An instance that is locked to these limits, now the caller's; None without one."""
     return _spare.take(_key(limits))
 
 
-def give_back(con: duckdb.DuckDBPyConnection, limits: Limits) -> None:
-    """Empty an instance that is locked to these limits and to no file, for the next to take it."""
+def give_back(instance: Instance) -> None:
+    """Empty an instance, for the next to take it."""
     try:
-        con.execute(_EMPTY)
+        instance.con.execute(_EMPTY)
+        instance.fold.clear()
     except duckdb.Error:
-        con.close()
+        instance.close()
     else:
-        _spare.put(_key(limits), con)
+        _spare.put(_key(instance.limits), instance)
 
 
 def release() -> None:

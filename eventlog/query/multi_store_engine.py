@@ -17,6 +17,7 @@ from eventlog.projections import fold, settled, source
 from eventlog.query import added, binding, engine, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.people import EVERYBODY
+from eventlog.query.results import Answerable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +65,7 @@ def _answer(
     parameters: engine.Parameters,
     limits: engine.Limits,
     answering: Answering,
-    read: "Callable[[duckdb.DuckDBPyRelation], Any]",
+    read: "Callable[[Answerable], Any]",
 ) -> Any:
     with source.connect() as con, engine.deadline(con, limits.timeout_s):
         statement = safe.check(con, sql)
@@ -73,7 +74,7 @@ def _answer(
         named |= of_files.VIEWS if called else set()
         extras = binding.extras_meant(statement)
         made: of_files.Functions | None = None
-        relation = None
+        answerable = None
         bound = False
         try:
             for number, store in enumerate(sources):
@@ -90,8 +91,8 @@ def _answer(
             bound = True
             files = [path for store in sources for path in store.snapshot.view.segment_paths]
             safe.lock(con, files, memory_bytes=limits.memory_bytes, threads=limits.threads)
-            relation = con.sql(statement.sql, params=parameters)
-            return read(relation)
+            answerable = Answerable(con, statement, parameters)
+            return read(answerable)
         except duckdb.InterruptException as error:
             raise engine.too_long(limits) from error
         except source.ERRORS as error:
@@ -104,7 +105,8 @@ def _answer(
                 if not isinstance(store_error, QueryError):
                     raise store_error from error
             if isinstance(error, duckdb.Error):
-                raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
+                is_bound = answerable is not None
+                raise safe.explain_error(error, views.NAMES, sql, statement, is_bound=is_bound) from error
             raise QueryError(str(error)) from error
 
 

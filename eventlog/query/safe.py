@@ -118,6 +118,11 @@ class Statement:
     functions: frozenset[str] = frozenset()  # names of all functions it calls, in lower case
     session: "str | None" = None  # the parameter with the only session that it asks for, if there is one
 
+    @property
+    def is_explained(self) -> bool:
+        """Whether it asks for the plan of a SELECT."""
+        return self.sql[:7].lower() == "explain"
+
     def session_id(self, parameters: "Sequence[Any] | Mapping[str, Any] | None") -> "str | None":
         """The only session that the statement asks for; None where it may ask for more."""
         if self.session is None or not parameters:
@@ -270,16 +275,16 @@ def explain_error(
     view_names: Sequence[str],
     question: str,
     statement: "Statement | None" = None,
-    relation: "duckdb.DuckDBPyRelation | None" = None,
+    is_bound: bool = False,
 ) -> QueryError:
     """A QueryError with DuckDB's own message, and a list of the views where it missed a table.
 
-    Args: asked: the text of the question, to which DuckDB's line number refers; statement: the result of its
-    check; relation: of the statement, when it could be bound and failed while it was read.
+    Args: question: the text in which lines are counted; statement: the result of its check; is_bound: whether
+    it failed while it was read (`results.Answerable`).
     """
     message = _trimmed(error)
     if statement is not None:
-        message = _in_text(message, question, statement.sql, relation)
+        message = _in_text(message, question, statement.sql, is_bound)
     if isinstance(error, duckdb.CatalogException) and "Table with name" in message:
         message += f"\n{_hint(view_names)}"
     return QueryError(message)
@@ -289,17 +294,16 @@ def explain_error(
 _EXCERPT = re.compile(r"^LINE (\d+): ", re.M)
 
 
-def _in_text(message: str, question: str, text: str, relation: "duckdb.DuckDBPyRelation | None") -> str:
-    """The message with the line's number counted in the text `asked`.
+def _in_text(message: str, question: str, text: str, is_bound: bool) -> str:
+    """The message with the line's number counted in the text `question`.
 
-    DuckDB counts in the text that it executes: the statement without the text before it and, while a relation
-    is read, within DuckDB's own query that limits its rows.
+    DuckDB counts in the text that it executes: the statement without the text before it and, once that is
+    bound, below a line of ours.
     """
     excerpt = _EXCERPT.search(message)
     if excerpt is None:
         return message
-    executed = text if relation is None else relation.limit(1).sql_query()
-    moved = _lines_before(text, question) - _lines_before(text, executed)
+    moved = _lines_before(text, question) - is_bound
     head = f"LINE {int(excerpt[1]) + moved}: "
     line, _, caret = message[excerpt.end() :].partition("\n")
     wider = len(head) - len(excerpt[0])

@@ -13,7 +13,7 @@ from eventlog.base.errors import Conflict, LockTimeout, Refused
 from eventlog.base.locks import GC, Lock, acquire
 from eventlog.base.names import event_id_of, turn_id_of
 from eventlog.base.types import Event
-from eventlog.log.retained import HOLD, PIN, RELEASE, RETENTION, UNPIN, Retention, retention_in, retention_of
+from eventlog.log.retained import HOLD, PIN, RELEASE, RETENTION, UNPIN, Retention, retention_in
 from eventlog.projections.lives import MAY_GO_ON
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import sessions
@@ -163,17 +163,6 @@ def states(store: Store) -> list[SessionState]:
         is_left = last_at is not None and now - last_at > _LEFT_AFTER_S * 1_000_000 and agent != "git"
         states_.append(SessionState(session_id, title, turns, last_at, bool(goes_on) and not is_left))
     return states_
-
-
-def indexed_retention(store: Store) -> Retention:
-    """What is released and pinned, by the index; without collections."""
-    names = ("position", "event_type", "operation", "recorded_at", "payload")
-    rows = store.query(
-        "select position, event_type, operation, epoch_us(recorded_at), payload from events "
-        "where event_type = $1 order by position",
-        [RETENTION],
-    ).rows
-    return retention_of(dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _retained(store: Store) -> Retention:

@@ -7,15 +7,17 @@ be as large as its words.
 import sqlite3
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 TYPE, SESSION, PATH = 1, 2, 3  # kinds of names
+
+_COLUMNS = 5  # of the facts of a block
 
 # Stands for an unknown time.
 _NEVER = -(1 << 63)
@@ -58,41 +60,78 @@ class Blocks:
 
     def __init__(self, con: sqlite3.Connection) -> None:
         self._con = con
-        self._read: dict[int, Block] = {}
+        self._read: dict[int, pa.RecordBatch] = {}
+        self._times_read: dict[int, pa.Array] = {}
 
     @cached_property
-    def _firsts(self) -> "list[int]":
-        return [row[0] for row in self._con.execute("SELECT first FROM events ORDER BY first")]
+    def _spans(self) -> "list[tuple[int, int]]":
+        return self._con.execute("SELECT first, last FROM events ORDER BY first").fetchall()
 
-    def each(self, positions: "Sequence[int]") -> "Iterator[tuple[int, Block, int]]":
-        """(position, block, index in it) of ascending positions; nothing for those in no block."""
-        block = None
-        for position in positions:
-            if block is None or position > block.positions[-1]:
-                block = self._block(position)
-            if block is not None:
-                index = bisect_left(block.positions, position)
-                if index < len(block.positions) and block.positions[index] == position:
-                    yield position, block, index
+    def rows(self, positions: "pa.Int64Array", *, times: bool = False) -> "pa.Table":
+        """`position`, `size`, `type`, `session` and `path` of ascending positions, with `times` also `time`;
+        nothing for those in no block.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-    def _block(self, position: int) -> "Block | None":
-        number = bisect_left(self._firsts, position + 1) - 1
-        if number < 0:
-            return None
-        first = self._firsts[number]
+        firsts = list(self._firsts_of(positions))
+        table = pa.Table.from_batches(map(self._block, firsts), _schema())
+        if times:
+            table = table.append_column("time", pa.chunked_array(map(self._times, firsts), pa.int64()))
+        at = pc.index_in(positions, value_set=table["position"].combine_chunks())
+        return table.take(at.drop_null())
+
+    def _firsts_of(self, positions: "pa.Int64Array") -> "Iterator[int]":
+        """The blocks that may hold some of the positions."""
+        numbers = memoryview(positions.buffers()[1] or b"").cast("q")
+        numbers = numbers[positions.offset : positions.offset + len(positions)]
+        passed = 0
+        for first, last in self._spans:
+            start = bisect_left(numbers, first, passed)
+            if start == len(numbers):
+                break
+            passed = bisect_left(numbers, last + 1, start)
+            if passed > start:
+                yield first
+
+    def _block(self, first: int) -> "pa.RecordBatch":
         if first not in self._read:
             self._read[first] = self._load(first)
         return self._read[first]
 
-    def _load(self, first: int) -> Block:
-        facts, times = self._con.execute(
-            "SELECT facts, times FROM events WHERE first = ?", [first]
-        ).fetchone()
-        numbers = array("I", _unpacked(facts))
-        count = len(numbers) // 5
-        parts = [numbers[n * count : (n + 1) * count] for n in range(5)]
-        positions = array("q", (first + offset for offset in parts[0]))
-        return Block(positions, parts[1], parts[2], parts[3], parts[4], _sums(array("q", _unpacked(times))))
+    def _load(self, first: int) -> "pa.RecordBatch":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        (facts,) = self._con.execute("SELECT facts FROM events WHERE first = ?", [first]).fetchone()
+        data = _unpacked(facts)
+        count = len(data) // (4 * _COLUMNS)
+        buffer = pa.py_buffer(data)
+        columns = [
+            pa.Array.from_buffers(pa.uint32(), count, [None, buffer], offset=number * count)
+            for number in range(_COLUMNS)
+        ]
+        columns[0] = pc.add(columns[0].cast(pa.int64()), first)
+        return pa.RecordBatch.from_arrays(columns, schema=_schema())
+
+    def _times(self, first: int) -> "pa.Array":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if first not in self._times_read:
+            (times,) = self._con.execute("SELECT times FROM events WHERE first = ?", [first]).fetchone()
+            data = _unpacked(times)
+            differences = pa.Array.from_buffers(pa.int64(), len(data) // 8, [None, pa.py_buffer(data)])
+            self._times_read[first] = pc.cumulative_sum(differences)  # in 64 bits, as they were made
+        return self._times_read[first]
+
+
+@cache
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    numbers = [(name, pa.uint32()) for name in ("size", "type", "session", "path")]
+    return pa.schema([("position", pa.int64()), *numbers])
 
 
 class Names:
@@ -125,15 +164,6 @@ class Names:
 
 def _differences(values: "array[int]") -> "array[int]":
     return array("q", (_wrapped(b - a) for a, b in zip([0, *values[:-1]], values, strict=True)))
-
-
-def _sums(differences: "array[int]") -> "array[int]":
-    out = array("q")
-    value = 0
-    for difference in differences:
-        value = _wrapped(value + difference)
-        out.append(value)
-    return out
 
 
 def _wrapped(value: int) -> int:

@@ -6,11 +6,14 @@ be written. Else the answer says how many events it does not cover (P7).
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventlog.base.errors import EventLogError
 from eventlog.base.paths import is_within
@@ -213,25 +216,18 @@ class _Admitting:
         self._filters = filters
         self._numbers: dict[tuple[int, int], frozenset[int] | None] = {}
 
-    def __call__(self, source: RankedIndex, positions: "Sequence[int]") -> "Iterable[int]":
+    def __call__(self, source: RankedIndex, positions: "pa.Int64Array") -> "pa.Int64Array":
         wanted = self._filters
         if wanted == Filters():
             return positions
-        return list(self._fitting(source, positions))
-
-    def _fitting(self, source: RankedIndex, positions: "Sequence[int]") -> "Iterator[int]":
-        types, sessions, paths = (
-            self._named(source, kind) for kind in (blocks.TYPE, blocks.SESSION, blocks.PATH)
-        )
-        since = self._filters.since
-        for position, block, number in source.blocks.each(positions):
-            if (
-                (types is None or block.types[number] in types)
-                and (sessions is None or block.sessions[number] in sessions)
-                and (paths is None or block.paths[number] in paths)
-                and (since is None or block.times[number] >= since)
-            ):
-                yield position
+        rows = source.blocks.rows(positions, times=wanted.since is not None)
+        for kind, column in ((blocks.TYPE, "type"), (blocks.SESSION, "session"), (blocks.PATH, "path")):
+            numbers = self._named(source, kind)
+            if numbers is not None:
+                rows = rows.filter(pc.is_in(rows[column], value_set=pa.array(numbers, pa.uint32())))
+        if wanted.since is not None:
+            rows = rows.filter(pc.greater_equal(rows["time"], wanted.since))
+        return rows["position"].combine_chunks()
 
     def _named(self, source: RankedIndex, kind: int) -> "frozenset[int] | None":
         """The numbers of the names that pass, None where all do."""
@@ -265,8 +261,9 @@ def _near(
     candidates = []
     for source in sources:
         near = {p: cosine for p, cosine in meaning.nearest(source.con, model, text, count) if cosine > 0}
-        indexed = [position for position, _, _ in source.blocks.each(sorted(near))]
-        candidates += [RankedHit(-near[p], p, None, source) for p in admitted(source, indexed)]
+        rows = source.blocks.rows(pa.array(sorted(near), pa.int64()))
+        shown = admitted(source, rows["position"].combine_chunks()).to_pylist()
+        candidates += [RankedHit(-near[p], p, None, source) for p in shown]
     return sorted(candidates, key=lambda candidate: (candidate.score, -candidate.position))
 
 
@@ -329,18 +326,16 @@ class _HitBuilder:
         return [hit for group in groups.values() for hit in self._hit(group)]
 
     def _read(self, positions: "Sequence[int]") -> None:
-        """Read the events at some positions, each segment once."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+        """Read the events at some positions: each row group with any once, as far as its last of them."""
         from eventlog.log.rows import rows_of
 
-        wanted = pa.array(sorted(set(positions) - self._rows.keys()), pa.int64())
-        for low, high in _runs(self._view, wanted.to_pylist()):
-            for batch in self._view.batches(low, high, columns=(*_COLUMNS, "payload")):
-                fits = pc.is_in(batch["position"].cast(pa.int64()), wanted)
-                for row in rows_of(batch.filter(fits)):
-                    self._rows[int(str(row["position"]))] = row
+        wanted = frozenset(positions) - self._rows.keys()
+        if not wanted:
+            return
+        for batch in self._view.batches(
+            min(wanted), max(wanted) + 1, columns=(*_COLUMNS, "payload"), positions=wanted
+        ):
+            self._rows.update((int(str(row["position"])), row) for row in rows_of(batch))
 
     def _hit(self, group: _Group) -> "Iterator[Hit]":
         """The hit, none where the log no longer shows the event."""
@@ -410,15 +405,3 @@ class _HitBuilder:
         body = document.body_of(self._payloads.fill_json(str(row["payload"] or "")), title)
         heads = " ".join(str(text) for text in (title, row["tool"], row["error_type"]) if text)
         return [body, heads, str(row["path"] or "")]
-
-
-def _runs(view: "LogView", positions: "Sequence[int]") -> "Iterator[tuple[int, int]]":
-    """Ranges that hold the ascending positions: one for each segment with any, one for the tail."""
-    left = list(positions)
-    for entry in view.manifest.segments:
-        in_segment = [position for position in left if position < entry.end]
-        if in_segment:
-            yield in_segment[0], in_segment[-1] + 1
-            del left[: len(in_segment)]
-    if left:
-        yield left[0], left[-1] + 1

@@ -278,9 +278,9 @@ def _fill(
         with _transaction(con, meta):
             indexer.put_withheld(withheld_hashes(view, meta.withheld_until))
             meta.withheld_until = end
-            if elsewhere is None:
+            if elsewhere is None and (packs := _packs(store)) != meta.packs:
                 indexer.put_awaited(view, contents=_size(con) < SIZE_MAX // 2)
-                meta.packs = _packs(store)
+                meta.packs = packs
         while True:
             left = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
             why = None if elsewhere is not None else _reason_to_end(con, store)

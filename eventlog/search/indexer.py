@@ -156,12 +156,14 @@ class Indexer:
         self, part: "pa.RecordBatch", kinds: "list[str]", rows: "list[tuple[int, str, str, str, str]]"
     ) -> None:
         block = Block()
-        number, count, meta = self._names.number, self._tokenizer.count, self._meta
+        number, meta = self._names.number, self._meta
         sessions, times = part["session_id"].to_pylist(), times_of(part)
-        for kind, session, time, (position, *texts) in zip(kinds, sessions, times, rows, strict=True):
-            if any(texts):
-                size = _FACETS + sum(map(count, filter(None, texts)))
-                path = number(PATH, texts[1])
+        counts = self._tokenizer.counts(["\n".join(row[1:]) for row in rows])
+        for kind, session, time, words, row in zip(kinds, sessions, times, counts, rows, strict=True):
+            position, head, path_text, body, pieces = row
+            if head or path_text or body or pieces:
+                size = _FACETS + words
+                path = number(PATH, path_text)
                 block.add(position, size, number(TYPE, kind), number(SESSION, session), path, time)
                 meta.rows += 1
                 meta.tokens += size

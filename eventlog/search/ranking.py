@@ -5,13 +5,16 @@ version of a file were a row with its whole text. A version is the sum of its pa
 phrase names its first and last version. Reads one connection; writes nothing. One thread.
 """
 
-import heapq
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventlog.search.blocks import Blocks
 from eventlog.search.passages import PHRASE_WORDS
@@ -27,6 +30,15 @@ _IDF_MIN = 1e-6
 _WEIGHT = """
     CASE WHEN i.col = 'body' THEN 10 WHEN i.col = 'title' THEN 60 WHEN i.col = 'path' THEN 40 ELSE 7 END"""
 _UNIT_WEIGHT, _PIECES_WEIGHT = 10, 7
+_WEIGHT_BITS = 6
+_BEGINNINGS = f"""
+    group_concat(CASE WHEN i.doc < {FIRST_TEXT} THEN (i.doc << {_WEIGHT_BITS}) + {_WEIGHT} END),
+    group_concat(CASE WHEN i.doc >= {FIRST_TEXT} THEN i.doc || ',' || i.at || ',' || {_WEIGHT} END)"""
+
+_NO_NUMBERS = pa.array([], pa.int64())
+_HITS = pa.schema(
+    [("score", pa.float64()), ("position", pa.int64()), ("path", pa.int64()), ("content", pa.int64())]
+)  # `path` 0: the event itself
 
 _END = FIRST_TEXT  # after every position that a log can have
 
@@ -61,12 +73,19 @@ class _Line:
 class _PhraseMatches:
     """Where a phrase stands: how much it counts in events, and in each version of some lines."""
 
-    events: "dict[int, int]"
+    positions: "pa.Int64Array"  # of events, each once
+    weights: "pa.Int64Array"
     lines: "dict[int, list[int]]"
 
     @cached_property
     def count(self) -> int:
-        return len(self.events) + sum(len(counts) - counts.count(0) for counts in self.lines.values())
+        versions = sum(len(counts) - counts.count(0) for counts in self.lines.values())
+        return len(self.positions) + versions
+
+    def weights_at(self, positions: "pa.Int64Array") -> "pa.Int64Array":
+        """How much it counts in each of these events."""
+        at = pc.index_in(positions, value_set=self.positions)
+        return pc.fill_null(self.weights.take(at), 0)
 
 
 class RankedIndex:
@@ -125,7 +144,7 @@ class RankedIndex:
 
 
 # From ascending positions, those that may be shown.
-Admitted = Callable[[RankedIndex, "Sequence[int]"], "Iterable[int]"]
+Admitted = Callable[[RankedIndex, "pa.Int64Array"], "pa.Int64Array"]
 
 
 def ranked(
@@ -139,9 +158,15 @@ def ranked(
     terms = [(unwanted, matches) for unwanted, matches in terms if matches or not unwanted]
     score = _Score(source.meta, [match for unwanted, matches in terms if not unwanted for match in matches])
     matcher = _Matcher(terms, wanted.any_word)
-    event_hits = _events(source, matcher, score, admitted)
-    both = chain(event_hits, _versions(source, matcher, score, admitted)) if contents else event_hits
-    return heapq.nsmallest(count, both, key=lambda hit: (hit.score, -hit.position))
+    hits = _events(source, matcher, score, admitted)
+    if contents:
+        hits = pa.concat_tables([hits, _versions(source, matcher, score, admitted)])
+    keys = [("score", "ascending"), ("position", "descending"), ("path", "ascending")]
+    best = hits.take(pc.select_k_unstable(hits, k=count, sort_keys=keys)) if len(hits) else hits
+    return [
+        RankedHit(score, position, path or None, source, content if path else None)
+        for score, position, path, content in zip(*(column.to_pylist() for column in best), strict=True)
+    ]
 
 
 class _Score:
@@ -153,15 +178,15 @@ class _Score:
         self._base = _K1 * (1 - _B)
         self._share = _K1 * _B * meta.rows / max(1, meta.tokens)
 
-    def of(self, size: int, counts: "Iterable[int]") -> float:
-        """The score of a text of this size with these weights of the phrases; lower is better."""
-        least = self._base + self._share * size
-        total = 0.0
-        for idf, count in zip(self._idf, counts, strict=True):
-            if count:
-                frequency = count / _UNIT_WEIGHT
-                total += idf * (frequency * (_K1 + 1) / (frequency + least))
-        return -total
+    def of(self, sizes: "pa.Array", counts: "Iterable[pa.Array]") -> "pa.DoubleArray":
+        """The scores of texts of these sizes with these weights of each phrase; lower is better."""
+        least = pc.add(pc.multiply(sizes.cast(pa.float64()), self._share), self._base)
+        total = pa.repeat(0.0, len(sizes))
+        for idf, weights in zip(self._idf, counts, strict=True):
+            frequency = pc.divide(weights.cast(pa.float64()), float(_UNIT_WEIGHT))
+            part = pc.divide(pc.multiply(frequency, _K1 + 1), pc.add(frequency, least))
+            total = pc.add(total, pc.multiply(part, idf))
+        return pc.negate(total)
 
 
 def _idf(rows: int, count: int) -> float:
@@ -176,10 +201,13 @@ class _Matcher:
         self._unwanted = [spellings for unwanted, spellings in terms if unwanted]
         self._any = any_word
 
-    def events(self) -> "set[int]":
-        return self._of([[set(match.events) for match in spellings] for spellings in self._wanted]) - {
-            position for spellings in self._unwanted for match in spellings for position in match.events
-        }
+    def events(self) -> "pa.Int64Array":
+        """The positions of such events, ascending."""
+        terms = [_any_of(match.positions for match in spellings) for spellings in self._wanted]
+        positions = _any_of(terms) if self._any else reduce(_both_of, terms)
+        for match in chain.from_iterable(self._unwanted):
+            positions = positions.filter(pc.invert(pc.is_in(positions, value_set=match.positions)))
+        return positions.take(pc.sort_indices(positions))
 
     def lines(self) -> "set[int]":
         """Lines that may have such versions."""
@@ -205,19 +233,26 @@ class _Matcher:
         return set().union(*sets) if self._any else set.intersection(*sets)
 
 
-def _events(
-    source: RankedIndex, matcher: _Matcher, score: _Score, admitted: Admitted
-) -> "Iterator[RankedHit]":
-    shown = admitted(source, sorted(matcher.events()))
-    counts_by_phrase = [phrase.events for phrase in score.phrases]
-    for position, block, number in source.blocks.each(list(shown)):
-        counts = [events.get(position, 0) for events in counts_by_phrase]
-        yield RankedHit(score.of(block.sizes[number], counts), position, None, source)
+def _any_of(parts: "Iterable[pa.Int64Array]") -> "pa.Int64Array":
+    arrays = list(parts)
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays([_NO_NUMBERS, *arrays]).unique()
 
 
-def _versions(
-    source: RankedIndex, matcher: _Matcher, score: _Score, admitted: Admitted
-) -> "Iterator[RankedHit]":
+def _both_of(a: "pa.Int64Array", b: "pa.Int64Array") -> "pa.Int64Array":
+    return a.filter(pc.is_in(a, value_set=b))
+
+
+def _events(source: RankedIndex, matcher: _Matcher, score: _Score, admitted: Admitted) -> "pa.Table":
+    rows = source.blocks.rows(admitted(source, matcher.events()))
+    positions = rows["position"].combine_chunks()
+    counts = (phrase.weights_at(positions) for phrase in score.phrases)
+    scores = score.of(rows["size"].combine_chunks(), counts)
+    none = pa.repeat(0, len(positions))
+    return pa.table([scores, positions, none, none], schema=_HITS)
+
+
+def _versions(source: RankedIndex, matcher: _Matcher, score: _Score, admitted: Admitted) -> "pa.Table":
+    rows: list[tuple[int, ...]] = []
     for number, line in source.lines(sorted(matcher.lines())).items():
         meant = {
             line.positions[index]: index
@@ -225,39 +260,53 @@ def _versions(
             if line.contents[index] not in source.withheld
         }
         counts_by_phrase = [phrase.lines.get(number) for phrase in score.phrases]
-        for position in admitted(source, list(meant)):
+        for position in admitted(source, pa.array(meant, pa.int64())).to_pylist():
             index = meant[position]
             counts = [0 if weights is None else weights[index] for weights in counts_by_phrase]
-            value = score.of(line.sizes[index], counts)
-            yield RankedHit(value, position, line.path, source, line.contents[index])
+            rows.append((position, line.path, line.contents[index], line.sizes[index], *counts))
+    columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
+    if not columns:
+        return _HITS.empty_table()
+    positions, paths, contents, sizes, *weights_by_phrase = columns
+    return pa.table([score.of(sizes, weights_by_phrase), positions, paths, contents], schema=_HITS)
 
 
 def _find(source: RankedIndex, phrase: Phrase) -> _PhraseMatches:
     """The events and the versions that hold a phrase."""
-    events: dict[int, int] = {}
     spans: dict[int, list[Span]] = {}
-    for doc, weight in _in_rows(source, phrase, spans).items():
-        if doc < FIRST_TEXT:
-            events[doc] = weight
-        else:
-            for line in source.lines_of(doc - FIRST_PATH):
-                spans.setdefault(line, []).append((OPEN, _END, weight))
+    in_events, in_files = _instances(source.con, phrase)
+    for doc, weight in _in_paths(source, in_files, spans).items():
+        for line in source.lines_of(doc - FIRST_PATH):
+            spans.setdefault(line, []).append((OPEN, _END, weight))
     for line, line_spans in _spelled(source, phrase).items():
         spans.setdefault(line, []).extend(line_spans)
     lines = source.lines(sorted(spans))
     counted = {number: _counted(line, spans[number]) for number, line in lines.items()}
-    return _PhraseMatches(events, {number: counts for number, counts in counted.items() if any(counts)})
+    with_phrase = {number: counts for number, counts in counted.items() if any(counts)}
+    return _PhraseMatches(*_added_up(in_events), with_phrase)
 
 
-def _in_rows(source: RankedIndex, phrase: Phrase, spans: "dict[int, list[Span]]") -> "dict[int, int]":
-    """Events and paths that hold a phrase, with its total weight there; passages that hold it go to `spans`.
+def _added_up(in_events: "Sequence[int]") -> "tuple[pa.Int64Array, pa.Int64Array]":
+    """The positions of events, each once, with the sum of what a phrase weighs there."""
+    numbers = pa.array(in_events, pa.int64())
+    positions = pc.shift_right(numbers, _WEIGHT_BITS)
+    weights = pc.bit_wise_and(numbers, (1 << _WEIGHT_BITS) - 1)
+    events = pa.table([positions, weights], ["position", "weight"]).group_by("position", use_threads=False)
+    sums = events.aggregate([("weight", "sum")])
+    return sums["position"].combine_chunks(), sums["weight_sum"].combine_chunks()
+
+
+def _in_paths(
+    source: RankedIndex, in_files: "Sequence[int]", spans: "dict[int, list[Span]]"
+) -> "dict[int, int]":
+    """Paths that hold a phrase, with its total weight there; passages that hold it go to `spans`.
 
     A passage ends with words that belong to the next one: a phrase that begins there is left out.
     """
     rows: dict[int, int] = {}
     passages: dict[tuple[int, int], int] = {}
-    for doc, offset, weight in _instances(source.con, phrase):
-        if FIRST_TEXT <= doc < FIRST_PATH:
+    for doc, offset, weight in zip(in_files[::3], in_files[1::3], in_files[2::3], strict=True):
+        if doc < FIRST_PATH:
             text = source.text(doc)
             number = text.passage(offset)
             if text.is_own(number, offset):
@@ -320,8 +369,12 @@ def _is_prefix(phrase: Phrase) -> bool:
     return phrase.is_prefix and len(phrase.tokens) <= PHRASE_WORDS
 
 
-def _instances(con: sqlite3.Connection, phrase: Phrase) -> "sqlite3.Cursor":
-    """(row, offset, weight) of each offset in a row of `words` at which a phrase begins."""
+def _instances(con: sqlite3.Connection, phrase: Phrase) -> "tuple[list[int], list[int]]":
+    """Each place at which a phrase begins: in events the position with the weight in its lowest bits; in
+    texts and paths the row of `words`, the offset, the weight.
+
+    SQLite makes one text of them, since a row for each costs more than finding it.
+    """
     tokens = phrase.tokens[:PHRASE_WORDS]  # the code that shows a hit checks the rest
     is_prefix = _is_prefix(phrase)
     last = "term >= ? AND term < ? || char(1114111)" if is_prefix else "term = ?"
@@ -342,7 +395,8 @@ def _instances(con: sqlite3.Connection, phrase: Phrase) -> "sqlite3.Cursor":
             for n, part in enumerate(parts[1:], 1)
         )
         values = (*values, _expression(tokens, is_prefix))
-    return con.execute(f"SELECT i.doc, i.at, {_WEIGHT} FROM {begins} i {more}", values)
+    in_events, in_files = con.execute(f"SELECT {_BEGINNINGS} FROM {begins} i {more}", values).fetchone()
+    return orjson.loads(f"[{in_events or ''}]"), orjson.loads(f"[{in_files or ''}]")
 
 
 def _numbered(conditions: "Sequence[str]") -> "Iterator[str]":

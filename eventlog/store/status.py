@@ -45,8 +45,7 @@ def status_of(store: "Store") -> StoreStatus:
         index = current(store.fs, store.layout, view.manifest)
         unsealed = view.tail_count
     sessions, active, turns = store.query(
-        "select count(*), count(*) filter (status = 'active' and repo is null) + (select coalesce("
-        "sum(active_sessions), 0) from sessions_master), (select count(*) from turns) from sessions"
+        "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
     ).rows[0]
     journals, journal_bytes = count_files(store.fs, store.layout.directory(JOURNAL_DIR))
     packs, pack_bytes = count_files(store.fs, store.layout.directory(PACK_DIR))

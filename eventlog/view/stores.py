@@ -18,6 +18,7 @@ from eventlog.replay.deferred import withheld_of_git
 from eventlog.reports import figures
 from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
+from eventlog.view.growth import GivenSpines
 from eventlog.view.turn_rows import Row, TurnRows
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class ViewedStore(Viewed):
         store.blobs.cached_bytes_max = _CONTENTS_BYTES_MAX
         self.turn_rows = TurnRows(store)
         self.words = MemoryIndex()  # of events that the store's own index lacks
+        self.spines = GivenSpines()
 
     def position(self) -> int:
         """Raises: Corruption."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.memory import intent
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, locus_process
@@ -314,3 +315,17 @@ def test_the_next_session_is_briefed(empty: Path, locus: Locus) -> None:
     nothing = locus("briefing", "--budget", "0")
     assert (nothing.code, nothing.text) == (0, "") and "Nothing fits into 0 tokens." in nothing.err
     assert locus("briefing", "--scope", "${PWD}").code == 2
+
+
+def test_status_asks_for_the_active_sessions_only_where_there_are_some(
+    empty: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: `status` is no dearer than `log`, which does not ask for them."""
+    asked: list[object] = []
+    monkeypatch.setattr(intent, "listed_without_stale", lambda *which: asked.append(which) or [])
+    assert json.loads(locus("status", "--json").out)["status"]["active_sessions"] == 0
+    assert not asked
+
+    locus("session", "start", "Fix it")
+    locus("status")
+    assert len(asked) == 1

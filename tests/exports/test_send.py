@@ -659,3 +659,16 @@ def test_batches_beyond_the_interface(store: Store) -> None:
     """A batch larger than the interface takes is refused before anything is sent."""
     with Server(Graph("0.x")) as server, pytest.raises(Refused, match="1 to 100"):
         sender(store, server, batch=101)
+
+
+def test_nobody_is_asked_how_much_there_is_where_no_progress_shows_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: the first record does not wait for an answer that only a bar needs, nor for one about receipts."""
+
+    def query(*_: object, **__: object) -> None:
+        raise AssertionError("DuckDB was asked")
+
+    monkeypatch.setattr(Store, "query", query)
+    with Server(Graph()) as server:
+        assert sender(store, server).total

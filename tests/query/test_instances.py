@@ -1,5 +1,6 @@
 """The instance of DuckDB that one log leaves to the next: what of the first is left, and who may have it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import duckdb
 import pytest
 
 from eventlog.base.errors import QueryError, Refused
+from eventlog.projections import fold
+from eventlog.projections.prepared import EVENTS_MAX, PreparedFold
 from eventlog.query import instances, safe
 from eventlog.query.engine import Limits
 from eventlog.store import Store
@@ -152,3 +155,71 @@ def test_a_statement_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             with pytest.raises(Refused):
                 store.query("SELECT getenv('HOME')")
         assert len(trees) == 3
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> "Counter[str]":
+    """How often each way to fold is called."""
+    counts: Counter[str] = Counter()
+
+    def count(owner: object, name: str) -> None:
+        function = getattr(owner, name)
+
+        def counted(*given: object, **named: object) -> object:
+            counts[name] += 1
+            return function(*given, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(fold, "fold")
+    count(PreparedFold, "_prepare")
+    count(PreparedFold, "of")
+    return counts
+
+
+def test_the_fold_of_the_next_logs_is_planned_once(
+    tmp_path: Path, connections: Connections, called: "Counter[str]"
+) -> None:
+    """I21: the third log of a process, and an event more of it, are folded by the plan of the second."""
+    for number in range(4):
+        with _log(tmp_path / str(number), f"log {number}") as store:
+            assert store.query("SELECT title FROM turns").rows == [(f"log {number}",)]
+            assert store.query("SELECT turn_count FROM sessions").rows == [(1,)]
+    with _log(tmp_path / "4", "grows") as store:
+        for turns in range(1, 4):
+            assert store.query("SELECT count(*) FROM turns").rows == [(turns,)]
+            store.append([event("turn", turns + 3, operation="start", session_id="session0", turn=turns)])
+    assert called == {"fold": 2, "_prepare": 1, "of": 6}  # of the first log turns, then sessions
+    assert len(connections) == 1
+
+
+def test_functions_of_files_ask_the_log_that_has_the_instance(tmp_path: Path) -> None:
+    """I21: they ask on a connection of their own, on an instance with the fold of small logs, too."""
+    asked = "SELECT count(*) FROM history_of('first.py')"
+    for number in range(4):
+        with _log(tmp_path / str(number), "first.py") as store:
+            store.query(QUESTIONS[1])
+            assert store.query(asked).rows == [(1,)]
+            store.query(QUESTIONS[1])
+
+
+def test_a_log_that_is_not_folded_sees_no_fold_of_another(tmp_path: Path) -> None:
+    """P5: what the plan of the fold made is gone with the log, also where the next one needs no fold."""
+    folded = "SELECT count(*) FROM prepared.folded"
+    with _log(tmp_path / "a", "first") as store:
+        store.query(QUESTIONS[1])
+    with _log(tmp_path / "b", "second") as store:
+        store.query(QUESTIONS[1])
+        assert store.query(folded).rows == [(1,)]
+    with _log(tmp_path / "c", "third") as store:
+        assert store.query(folded).rows == [(0,)]
+
+
+def test_a_large_log_has_plans_of_its_own(tmp_path: Path, called: "Counter[str]") -> None:
+    """I21: many events are not copied as the values of a parameter."""
+    with _log(tmp_path / "a", "first") as store:
+        store.query(QUESTIONS[1])
+    with _log(tmp_path / "b", "second") as store:
+        store.append([event("error", number) for number in range(4, EVENTS_MAX + 2)])
+        assert store.query("SELECT title FROM turns").rows == [("second",)]
+    assert called == {"fold": 2}

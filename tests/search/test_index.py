@@ -7,12 +7,16 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from eventlog.base.locks import SEARCH, acquire
 from eventlog.base.types import Event
+from eventlog.blobs import payload_texts
 from eventlog.blobs.ids import to_text
+from eventlog.log import segment
 from eventlog.search import find, index, query
 from eventlog.store import Store
 from tests.maintenance.support import make_store
@@ -237,3 +241,36 @@ def test_the_index_is_private(store: Store) -> None:
     names = [p for p in Path(store.layout.directory("index")).iterdir() if p.name.startswith("search-")]
 
     assert names and all(p.stat().st_mode & 0o777 == 0o600 for p in names)
+
+
+def test_a_search_asks_what_is_withheld_only_for_texts_in_contents(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P9: most payloads have their texts themselves, and a whole column is read to know what is withheld."""
+    store.append([said(1, "use exponential backoff")])
+    asked: list[object] = []
+    monkeypatch.setattr(payload_texts, "withheld_in", lambda view: asked.append(view) or frozenset())
+
+    assert ids(search(store, "backoff")) == [1]
+    assert not asked
+
+
+def test_a_search_reads_the_row_groups_of_its_hits_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P9: payloads of the others, which make most of a log, are not decoded."""
+    monkeypatch.setattr(segment, "WRITE_OPTIONS", {**segment.WRITE_OPTIONS, "row_group_size": 10})
+    store.append([said(number, "rare" if number in (3, 47) else "plenty") for number in range(60)])
+    store.seal()
+    index.update(store)
+    decoded: list[int] = []
+
+    def iter_batches(file: pq.ParquetFile, size: int, groups: list[int], *more: Any, **how: Any) -> Any:
+        decoded.extend(groups)
+        return original(file, size, groups, *more, **how)
+
+    original = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", iter_batches)
+
+    assert sorted(ids(search(store, "rare"))) == [3, 47]
+    assert decoded == [0, 4]

@@ -161,3 +161,10 @@ def test_a_snippet_is_one_short_line_around_the_words() -> None:
     assert "alpha beta gamma end" in cut
     assert "\n" not in cut and len(cut) <= snippet.WIDTH + 2
     assert cut.startswith("…") and cut.endswith("…")
+
+
+@given(st.lists(st.text(st.sampled_from("aB1 .é_\x01\ue000日\n"), max_size=9), max_size=6))
+def test_many_texts_are_counted_as_each_is_alone(texts: list[str]) -> None:
+    """S1-53: lengths, which rank; whatever characters the texts have."""
+    with closing(tokenizer.Tokenizer()) as cutter:
+        assert cutter.counts(texts) == list(map(cutter.count, texts))

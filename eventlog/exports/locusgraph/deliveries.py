@@ -12,7 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eventlog.base import jsontext
 from eventlog.exports.locusgraph.endpoint import Endpoint
@@ -20,24 +20,16 @@ from eventlog.exports.locusgraph.rest import SendOutcome, SentRecord, key_of
 from eventlog.recorder.ledger import CURSOR
 from eventlog.store import Store
 
-if TYPE_CHECKING:
-    import duckdb
-
 OPERATION = "deliver"
 _OWN_AGENT = "locus"
 _ENTRIES_MAX = 2_000  # of contexts and failures in one receipt: some 150 KB
-_RECEIPTS_AT_ONCE = 64
 _TABLES = 256
 _HOLDS = "holds something else"  # in the reason of a conflict, which needs a person
 _TRIES_AT_ONCE = 3
 _PAUSE_S = 30
 _PAUSE_MAX_S = 3_600
 
-_RECEIPTS = (
-    f"SELECT epoch_us(recorded_at) AS at, payload FROM events WHERE event_type = '{CURSOR}' "
-    f"AND title = '{{}}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' ORDER BY position"
-)
-_COLUMNS = frozenset(("recorded_at", "payload", "event_type", "title", "agent", "operation", "position"))
+_COLUMNS = ("recorded_at", "payload", "title", "agent", "operation")
 _ENDPOINTS = (
     "SELECT payload->>'server' AS server, payload->>'graph_id' AS graph, max_by(payload->>'api', position) "
     f"FROM events WHERE event_type = '{CURSOR}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' "
@@ -191,18 +183,17 @@ def endpoints(store: Store) -> list[Endpoint]:
 
 
 def read(store: Store, endpoint: Endpoint) -> Delivered:
-    """The fold of the endpoint's receipts in the log."""
-    from eventlog.exports import streams
-
-    def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[dict[str, Any]]:
-        return streams.rows(con, _RECEIPTS.format(endpoint.consumer), _RECEIPTS_AT_ONCE)
-
+    """The fold of the endpoint's receipts in the log, read without starting DuckDB."""
     delivered = Delivered()
+    ours = [endpoint.consumer, _OWN_AGENT, OPERATION]
     with store.view() as view:
-        for row in streams.of_views(view, store, ("events",), ask, _COLUMNS):
-            receipt = jsontext.decode(row["payload"])
+        for event in view.iterate(event_types=(CURSOR,), columns=_COLUMNS):
+            if [event[name] for name in ("title", "agent", "operation")] != ours:
+                continue
+            receipt = jsontext.decode(str(event["payload"]))
             if isinstance(receipt, dict):
-                delivered.take(receipt, row["at"])
+                at = event["recorded_at"]
+                delivered.take(receipt, at if isinstance(at, int) else None)
     return delivered
 
 

@@ -63,7 +63,7 @@ class SendReport:
     """The result of one run. `since`, `until`: the positions covered; `reached`: the ledger's position.
 
     `records` and `bytes` are those that the server took, `tried` is all that was sent. `expected`: about how
-    many records there were to send at the beginning, to show progress.
+    many records there were to send at the beginning, for a progress that shows its share; else 0.
     """
 
     server: str
@@ -95,7 +95,12 @@ class SendReport:
 
 
 class SendProgress:
-    """Receives the progress of a run; this one ignores it."""
+    """Receives the progress of a run; this one ignores it.
+
+    `shows_share`: whether it needs `SendReport.expected`, for which the log is asked once more.
+    """
+
+    shows_share = False
 
     def going(self, report: SendReport) -> None:
         """After each answer."""
@@ -262,7 +267,8 @@ class _Run:
         until_s = self._clock.monotonic() + _VIEW_S_MAX
         with self._store.view() as view:
             view.make_durable()  # sent records must not outlive the events they were made of (I5)
-            if not self.report.expected and self._options.session_id is None:
+            is_asked = self._progress.shows_share and self._options.session_id is None
+            if is_asked and not self.report.expected:
                 self.report.expected = self.report.tried + self._expected(since)
             batches = _UntilLate(self._maker.new(view, since, self._left()), self._clock, until_s)
             position = since
