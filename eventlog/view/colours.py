@@ -23,20 +23,20 @@ def plain(text: str) -> Lines:
 
 
 def coloured(text: str, path: str, most: int) -> tuple[Lines, bool]:
-    """The lines in the colours of the language that the path means, and whether all of them are coloured.
+    """The lines in the colours of the language that the path means, and whether these are all that there are.
 
     Lines after the first `most` characters are plain; all of them, where the path means no language.
     """
     lexer = _lexer(path)
     if lexer is None:
-        return plain(text), False
+        return plain(text), True
     lines, size = _tokens(lexer, text, most)
     if size < len(text) or text.endswith("\n"):
         lines.pop()  # not all of it, or none
     as_it_is = plain(text)
     count = len(lines)
     if _joined(lines) != _joined(as_it_is[:count]):
-        return as_it_is, False
+        return as_it_is, True
     return lines + as_it_is[count:], count == len(as_it_is)
 
 

@@ -214,7 +214,7 @@ def test_a_content_is_the_text_in_coloured_pieces(sample: Sample, served: Served
     assert "\n".join("".join(piece for _, piece in line) for line in answer["text"]) + "\n" == text
     assert ["kn", "def"] in answer["text"][3] or ["k", "def"] in answer["text"][3]
     plain = served.answer(path)
-    assert (plain["coloured"], plain["text"][0]) == (False, [["", 'TEA = 3  # "tea"']])
+    assert (plain["coloured"], plain["text"][0]) == (True, [["", 'TEA = 3  # "tea"']])
     assert plain["size"] == len(text) and plain["binary"] is False and plain["cut"] is None
 
 
