@@ -24,7 +24,7 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL, read_file
 from eventlog.base.layout import Layout
 from eventlog.doctor import store as health_store
-from eventlog.doctor import turns
+from eventlog.doctor import turns, watchers
 from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, DoctorFinding, age, recent
 from eventlog.setup import git_exclude, install, launch
 from eventlog.setup.install import LOCAL, Homes, Registered
@@ -61,7 +61,7 @@ def examine(
     if store is not None:
         opened = store
         with opened:
-            for about, check in (*health_store.CHECKS, *turns.CHECKS, *more):
+            for about, check in (*health_store.CHECKS, *turns.CHECKS, *watchers.CHECKS, *more):
                 results += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
     # What several checks stumble over is one problem.
     return list(
