@@ -1,7 +1,7 @@
 """Does a watcher report the captured directories, and would it help? Writes nothing but notes of places.
 
-A check for `locus doctor`. It starts one program, `watchman`, and that only to learn where its server listens:
-in a store with the setting, or for a directory so large that a watcher would help.
+A check for `locus doctor`. It starts one program, `watchman`, and that only to learn where its server
+listens: in a store with the setting, or for a directory so large that a watcher would help.
 """
 
 import os

@@ -240,7 +240,9 @@ class DirectoryCapture:
         if checkpoint.files is None or checkpoint.files <= watched.FILES_MIN:
             return None, False
         context, directory = self._context, self._directory
-        self._look = watched.look_at(context.fs, context.layout, directory.key, directory.root)
+        self._look = watched.look_at(
+            context.fs, context.layout, directory.key, directory.root, context.patience
+        )
         if self._look is None:
             return None, False
         scope = self._look.changed(may_watch=may_leave and not any(tool.dead for tool in others))

@@ -1,8 +1,8 @@
 """What a watcher that runs already contributes to a capture (docs/watcher.md).
 
 Two notes of each directory, both derived: its *place*, which maintenance and the doctor write
-(`hooks/watcher_places.py`), and its *clock*. The rule of the clock: the last recorded tree holds everything that
-changed before it. An older one is true as well. Loaded by hooks of a store with the setting only.
+(`hooks/watcher_places.py`), and its *clock*. The rule of the clock: the last recorded tree holds everything
+that changed before it. An older one is true as well. Loaded by hooks of a store with the setting only.
 """
 
 import os
@@ -47,21 +47,25 @@ class WatchedPlace(FrozenRecord):
 def place_of(layout: "Layout", key: str) -> "WatchedPlace | None":
     """The noted place of the directory with this key; None where there is none."""
     noted = _read(layout.live(key + PLACE))
-    texts = [noted.get(name) for name in ("socket", "root", "relative", "instance")]
+    texts = {
+        name: text
+        for name in ("socket", "root", "relative", "instance")
+        if isinstance(text := noted.get(name), str)
+    }
     names = noted.get("unreported")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(names, list):
+    if len(texts) < 4 or not isinstance(names, list):
         return None
-    socket, root, relative, instance = texts
-    return WatchedPlace(
-        socket=socket, root=root, relative=relative, instance=instance, unreported=tuple(map(str, names))
-    )
+    return WatchedPlace(**texts, unreported=tuple(map(str, names)))
 
 
 class WatchedLook:
     """The questions of one capture, under the lock of the directory."""
 
-    def __init__(self, fs: "FileSystem", layout: "Layout", key: str, root: str, place: WatchedPlace) -> None:
+    def __init__(
+        self, fs: "FileSystem", layout: "Layout", key: str, root: str, place: WatchedPlace, patience: int
+    ) -> None:
         self._layout = layout
+        self._answer_s = ANSWER_S * patience
         self._root = root
         self._place = place
         self._clock_path = layout.live(key + CLOCK)
@@ -74,7 +78,7 @@ class WatchedLook:
 
         Args: may_watch: a look at these paths would do.
         """
-        place, until = self._place, time.monotonic() + ANSWER_S
+        place, until = self._place, time.monotonic() + self._answer_s
         if any(os.path.lexists(f"{self._root}/{name}") for name in place.unreported):
             return None
         since = self._since() if may_watch else None
@@ -84,7 +88,12 @@ class WatchedLook:
                 self._clock = watchman.clock_in(answer, place.instance)
                 return None
             answer = watchman.query(
-                place.socket, place.root, since, relative=place.relative, left_out=self._left_out(), until=until
+                place.socket,
+                place.root,
+                since,
+                relative=place.relative,
+                left_out=self._left_out(),
+                until=until,
             )
             self._clock = watchman.clock_in(answer, place.instance)
             return watchman.paths_in(answer, PATHS_MAX)
@@ -121,10 +130,13 @@ class WatchedLook:
         return [".git", *([store[len(top) :]] if store.startswith(top) else [])]
 
 
-def look_at(fs: "FileSystem", layout: "Layout", key: str, root: str) -> "WatchedLook | None":
-    """The questions for a capture of a directory; None where no watcher is noted for it."""
+def look_at(fs: "FileSystem", layout: "Layout", key: str, root: str, patience: int) -> "WatchedLook | None":
+    """The questions for a capture of a directory; None where no watcher is noted for it.
+
+    Args: patience: how many times longer the server may take than usual.
+    """
     place = place_of(layout, key)
-    return None if place is None else WatchedLook(fs, layout, key, root, place)
+    return None if place is None else WatchedLook(fs, layout, key, root, place, patience)
 
 
 def write_place(layout: "Layout", key: str, place: "WatchedPlace | None") -> None:

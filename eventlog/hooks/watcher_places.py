@@ -1,7 +1,7 @@
 """Where a watcher that runs already reports the captured directories of a store (docs/watcher.md).
 
-Maintenance and the doctor find that out and note it, because the program that names the socket takes longer to
-start than a hook may. Nothing is watched that is not, and no server is started.
+Maintenance and the doctor find that out and note it, because the program that names the socket takes longer
+to start than a hook may. Nothing is watched that is not, and no server is started.
 """
 
 import os
@@ -58,7 +58,9 @@ def find(directory: str, environ: Mapping[str, str]) -> WatchedPlace:
         raise NotWatched("its name is no UTF-8, which Watchman needs") from None
     kind = _foreign_file_system(directory)
     if kind is not None:
-        raise NotWatched(f"it is on, or contains, a file system of kind {kind}, whose changes no watcher sees")
+        raise NotWatched(
+            f"it is on, or contains, a file system of kind {kind}, whose changes no watcher sees"
+        )
     socket = _socket(environ)
     try:
         root = _root_of(directory, _ask(socket, "watch-list").get("roots"))

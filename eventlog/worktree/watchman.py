@@ -1,14 +1,14 @@
 """Questions to a Watchman server that runs already, by its socket (docs/watcher.md).
 
-A question is a JSON array and a newline, the answer a JSON object in one line (Watchman's "socket interface").
-Nothing is started. On the hook path of a store with the setting, so without the modules `socket` and `json`.
+A question is a JSON array and a newline, the answer a JSON object in one line (Watchman's "socket
+interface"). Nothing is started. On the hook path of a store with the setting, so without the modules `socket`
+and `json`.
 """
 
+import _socket
 import os
 import time
 from struct import Struct
-
-import _socket
 
 from eventlog.base import jsontext
 
@@ -20,7 +20,8 @@ ANSWER_SIZE_MAX = 256 << 10
 _PART_SIZE = 64 << 10
 _CREDENTIALS = Struct("iII")  # pid, uid, gid (unix(7))
 _SYNC_SHARE = 0.75  # of the time is the server's, which then says so itself
-_UNPRINTABLE = "\ufffd"  # what a name that is no UTF-8 may have become
+_NO_NAMES = frozenset(("", ".", ".."))
+_NEVER = frozenset("\0\ufffd")  # the second is what a name that is no UTF-8 may have become
 
 
 class NoAnswer(Exception):
@@ -114,7 +115,10 @@ def query(
         "empty_on_fresh_instance": True,
         "expression": [
             "not",
-            ["anyof", *(part for path in left_out for part in (["name", path, "wholename"], ["dirname", path]))],
+            [
+                "anyof",
+                *(part for path in left_out for part in (["name", path, "wholename"], ["dirname", path])),
+            ],
         ],
     }
     if relative:
@@ -147,10 +151,9 @@ def paths_in(answer: "dict[str, Any]", count_max: int) -> "frozenset[bytes]":
 
 def _path_of(name: object) -> bytes:
     """Raises: NoAnswer."""
-    if isinstance(name, str) and name and "\0" not in name and _UNPRINTABLE not in name:
-        if not {"", ".", ".."}.intersection(name.split("/")):
-            try:
-                return name.encode("utf-8")
-            except UnicodeEncodeError:
-                pass
-    raise NoAnswer(f"it reports a name that is none: {name!r}")
+    if not isinstance(name, str) or _NO_NAMES.intersection(name.split("/")) or _NEVER.intersection(name):
+        raise NoAnswer(f"it reports a name that is none: {name!r}")
+    try:
+        return name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise NoAnswer("it reports a name that is no UTF-8") from None
