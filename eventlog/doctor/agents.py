@@ -4,7 +4,8 @@ Each check gives findings: *ok*, a *note* (worth knowing), a *problem* (somethin
 lost) with what to do next. A check that fails is itself a finding, so one broken thing never hides another.
 
 The only programs started are hook lines that are word for word what this installation writes (a project's
-settings may come from anybody), each against a store of its own that is thrown away.
+settings may come from anybody), each against a store of its own that is thrown away, and `watchman` for the
+name of its socket (`watchers.py`).
 """
 
 import os

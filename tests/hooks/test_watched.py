@@ -253,11 +253,14 @@ def test_the_clock_is_of_a_moment_before_the_look_and_noted_after_the_tree(
         return answer(question)
 
     session.server.answers = answers
-    real_save, real_checkpoint = statcache.save, state.write_checkpoint
-    monkeypatch.setattr(statcache, "save", lambda *given: (steps.append("cache"), real_save(*given))[1])
-    monkeypatch.setattr(
-        state, "write_checkpoint", lambda *given: (steps.append("tree"), real_checkpoint(*given))[1]
-    )
+    for module, name, step in ((statcache, "save", "cache"), (state, "write_checkpoint", "tree")):
+        real: Any = getattr(module, name)
+
+        def noting(*given: Any, real: Any = real, step: str = step) -> Any:
+            steps.append(step)
+            return real(*given)
+
+        monkeypatch.setattr(module, name, noting)
 
     def note(self: Any, capture: Any, *, is_watched: bool) -> None:
         steps.append("clock noted")
@@ -425,7 +428,8 @@ def test_a_place_that_is_damaged_is_none(session: WatchedSession) -> None:
     """I22."""
     path = Path(session.layout.live(session.key + watched.PLACE))
     good = json.loads(path.read_bytes())
-    for fields in ({}, {**good, "socket": 1}, {**good, "unreported": None}, {**good, "instance": None}, []):
+    bad: list[Any] = [{}, {**good, "socket": 1}, {**good, "unreported": None}, {**good, "instance": None}, []]
+    for fields in bad:
         path.write_text(json.dumps(fields))
         assert watched.place_of(session.layout, session.key) is None
     with pytest.raises(NoAnswer):

@@ -69,15 +69,26 @@ class HookedSession:
             **fields,
         }
         environ = {**os.environ, "LOCUS_HOOK_PATIENCE": "50", "LOCUS_NO_MAINTENANCE": "1"}
+        assert self.run({**said, **fields}, environ).stderr == b""
+
+    def run(
+        self, said: dict[str, object], environ: dict[str, str], python: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = [HOOK[0], *python, *HOOK[1:]]
+        data = json.dumps(said).encode()
         done = subprocess.run(
-            HOOK,
-            input=json.dumps(said | fields).encode(),
-            cwd=self.work,
-            env=environ,
-            capture_output=True,
-            timeout=60,
+            command, input=data, cwd=self.work, env=environ, capture_output=True, timeout=60
         )
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert (done.returncode, done.stdout) == (0, b"")
+        return done
+
+    def modules(self) -> set[str]:
+        """The modules that the hook after a command loads."""
+        said = {"session_id": "s", "prompt_id": "t1", "cwd": str(self.work), "hook_event_name": "PostToolUse"}
+        command = {"tool_name": "Bash", "tool_use_id": "m", "tool_input": {"command": "make"}}
+        environ = {**os.environ, "LOCUS_HOOK_PATIENCE": "50", "LOCUS_NO_MAINTENANCE": "1"}
+        done = self.run({**said, **command, "tool_response": {}}, environ, ("-X", "importtime"))
+        return {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
 
     def command(self) -> tuple[str | None, list[str]]:
         """Run a command's hook; who said where the capture looked, and what it found."""
@@ -158,7 +169,7 @@ def test_what_a_watch_does_not_report_is_found_at_the_end_of_the_turn(session: H
     missed = ["p9/linked", "p9/mapped"]
     assert [path for path, _ in certainty_of(events, str(action["event_id"])).paths] == missed
     late = [event for event in events if event["path"] in missed and event["operation"] == "edit"]
-    assert len(late) == 2 and all(event["payload"]["certainty"] == "probable" for event in late)  # type: ignore[index, call-overload]
+    assert len(late) == 2 and all(event["payload"]["certainty"] == "probable" for event in late)
     assert certainty_of(events).exact
     session.check()
     session.say("UserPromptSubmit", prompt="Go on")
@@ -219,6 +230,21 @@ def _tell(server: Watchman, name: str, root: Path) -> None:
         check=True,
     )
     assert b"error" not in done.stdout, done
+
+
+def test_a_hook_loads_little_to_ask_and_nothing_without_the_setting(session: HookedSession) -> None:
+    """P4: the import budget of the hook path."""
+    ours = {"eventlog.hooks.watched", "eventlog.worktree.watchman", "_socket", "select"}
+    heavy = {"socket", "selectors", "json", "subprocess", "eventlog.hooks.watcher_places", "pyarrow", "click"}
+    assert session.command()[0] in (None, "watchman")
+    loaded = session.modules()
+    assert ours <= loaded and not heavy & loaded
+    settings = session.work / ".locus" / "config.toml"
+    settings.unlink()
+    try:
+        assert not ours & session.modules() - {"select"}
+    finally:
+        settings.write_text(SETTING)
 
 
 # -- any history -------------------------------------------------------------------------------
@@ -391,8 +417,8 @@ def test_maintenance_and_the_doctor_note_the_place(
     monkeypatch.setattr(watchers, "OFFERED_FILES_MIN", 4)
     ((level, what),) = findings()
     assert level == NOTE and "hooks could ask it" in what
-    maintain()
-    assert not note.exists(), "nothing is noted without the setting"
+    assert watcher_places.note_all(REAL, layout, os.environ) == {}, "nothing without the setting"
+    assert not note.exists()
 
     (root / "config.toml").write_text(SETTING)
     ((level, what),) = findings()
