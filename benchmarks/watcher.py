@@ -16,8 +16,8 @@ from benchmarks.rows_hook import Desk
 from eventlog import Store
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.hooks import watcher_places
-from eventlog.hooks.watched import WatchedPlace
+from eventlog.hooks import watches
+from eventlog.hooks.watched import Watch
 
 _START_S = 20
 
@@ -31,10 +31,10 @@ def watched(desk: Desk) -> Iterator[None]:
         with open(settings, "w", encoding="ascii") as file:
             file.write('[capture]\nwatcher = "watchman"\n')
         try:
-            (place,) = watcher_places.note_all(
+            (place,) = watches.note_all(
                 REAL, Layout(f"{desk.root}/.locus"), {"WATCHMAN_SOCK": socket}
             ).values()
-            if not isinstance(place, WatchedPlace):
+            if not isinstance(place, Watch):
                 raise NotRunnable(f"no watcher reports the directory: {place}")
             _check(desk)
             yield

@@ -220,10 +220,10 @@ def _tell_costs(store: "Store") -> None:
 
 def _note_watchers(store: "Store") -> None:
     """Note where a watcher reports the directories. After a failure, hooks use the last notes."""
-    from eventlog.hooks import watcher_places
+    from eventlog.hooks import watches
 
     try:
-        watcher_places.note_all(store.fs, store.layout, os.environ)
+        watches.note_all(store.fs, store.layout, os.environ)
     except OSError:
         return
 

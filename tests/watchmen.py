@@ -18,7 +18,7 @@ import pytest
 
 from eventlog.hooks import watched
 from eventlog.hooks.state import short
-from eventlog.hooks.watched import WatchedPlace
+from eventlog.hooks.watched import Watch
 from eventlog.worktree import watchman
 
 INSTANCE = "c:1:2:3"
@@ -148,8 +148,8 @@ def fake_server() -> Iterator[FakeWatchman]:
             server.close()
 
 
-def note_place(layout: Any, root: Path, server: str, **fields: Any) -> None:
+def note_watch(layout: Any, root: Path, server: str, **fields: Any) -> None:
     """Note a place as maintenance would."""
     path = os.path.realpath(root)
     place = {"socket": server, "root": path, "relative": "", "instance": INSTANCE, "unreported": (), **fields}
-    watched.write_place(layout, short(os.fsencode(path)), WatchedPlace(**place))
+    watched.write_watch(layout, short(os.fsencode(path)), Watch(**place))

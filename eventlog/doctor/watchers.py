@@ -1,4 +1,4 @@
-"""Does a watcher report the captured directories, and would it help? Writes nothing but notes of places.
+"""Does a watcher report the captured directories, and would it help? Writes nothing but notes of watches.
 
 A check for `locus doctor`. It starts one program, `watchman`, and that only to learn where its server
 listens: in a store with the setting, or for a directory so large that a watcher would help.
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from eventlog.base import config
 from eventlog.doctor.store import NOTE, OK, DoctorFinding
-from eventlog.hooks import state, watcher_places
-from eventlog.hooks.watched import WatchedPlace
-from eventlog.hooks.watcher_places import NotWatched
+from eventlog.hooks import state, watches
+from eventlog.hooks.watched import Watch
+from eventlog.hooks.watches import NotWatched
 from eventlog.store import Store
 from eventlog.worktree import statcache_upkeep
 
@@ -22,12 +22,12 @@ def _watcher(store: Store) -> Iterator[DoctorFinding]:
     if config.read(store.fs, store.layout).watcher is None:
         yield from _offered(store)
         return
-    for directory, place in sorted(watcher_places.note_all(store.fs, store.layout, os.environ).items()):
-        if isinstance(place, WatchedPlace):
+    for directory, watch in sorted(watches.note_all(store.fs, store.layout, os.environ).items()):
+        if isinstance(watch, Watch):
             what = f"hooks ask Watchman what changed in {directory}, and look at all at the end of each turn"
             yield DoctorFinding(OK, "watcher", what)
         else:
-            what = f"hooks look at all of {directory}, and ask no watcher: {place}"
+            what = f"hooks look at all of {directory}, and ask no watcher: {watch}"
             yield DoctorFinding(NOTE, "watcher", what, "see docs/watcher.md; `locus doctor` tries again")
 
 
@@ -38,7 +38,7 @@ def _offered(store: Store) -> Iterator[DoctorFinding]:
         if files is None or files <= OFFERED_FILES_MIN:
             continue
         try:
-            watcher_places.find(directory, os.environ)
+            watches.find(directory, os.environ)
         except NotWatched:
             continue
         what = f"Watchman watches {directory}, which has {files:,} files: hooks could ask it what changed"

@@ -121,7 +121,7 @@ class DirectoryCapture:
         self._starter = starter
         self._by = by
         self._taken: "Capture | None" = None
-        self._look: "WatchedLook | None" = None  # what a watcher was asked
+        self._watched_look: "WatchedLook | None" = None  # what a watcher was asked
         self._budget_s = BUDGET_S[context.call.moment] * context.patience
         self._deadline = starter.wait_until = context.began_s + self._budget_s
 
@@ -240,12 +240,12 @@ class DirectoryCapture:
         if checkpoint.files is None or checkpoint.files <= watched.FILES_MIN:
             return None, False
         context, directory = self._context, self._directory
-        self._look = watched.look_at(
+        self._watched_look = watched.look_at(
             context.fs, context.layout, directory.key, directory.root, context.patience
         )
-        if self._look is None:
+        if self._watched_look is None:
             return None, False
-        scope = self._look.changed(may_watch=may_leave and not any(tool.dead for tool in others))
+        scope = self._watched_look.changed(may_watch=may_leave and not any(tool.dead for tool in others))
         return scope, scope is not None
 
     def _may_leave(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
@@ -500,8 +500,8 @@ class DirectoryCapture:
             checkpoint.tree, checkpoint.tree_keeps = capture.root, checkpoint.keeps
             checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
         state.write_checkpoint(layout, key, checkpoint)
-        if self._look is not None:  # after the tree is noted that holds all from before this clock
-            self._look.note(capture, is_watched=result.is_watched)
+        if self._watched_look is not None:  # after the tree is noted that holds all from before this clock
+            self._watched_look.note(capture, is_watched=result.is_watched)
         if capture.kept_ignored or has_ignored_values(context):
             from eventlog.hooks import ignored_values
 

@@ -1,7 +1,7 @@
 """What a watcher that runs already contributes to a capture (docs/watcher.md).
 
-Two notes of each directory, both derived: its *place*, which maintenance and the doctor write
-(`hooks/watcher_places.py`), and its *clock*. The rule of the clock: the last recorded tree holds everything
+Two notes of each directory, both derived: its *watch*, which maintenance and the doctor write
+(`hooks/watches.py`), and its *clock*. The rule of the clock: the last recorded tree holds everything
 that changed before it. An older one is true as well. Loaded by hooks of a store with the setting only.
 """
 
@@ -29,13 +29,13 @@ PATHS_MAX = 1_000
 # Seconds for connecting, asking and reading the answer.
 ANSWER_S = 0.02
 FULL_NS = 600 * 10**9  # so long after a full look comes the next
-PLACE, CLOCK = ".watcher", ".clock"
+WATCH, CLOCK = ".watcher", ".clock"
 _NOTE_SIZE = 512
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class WatchedPlace(FrozenRecord):
-    """Where a watcher reports a directory."""
+class Watch(FrozenRecord):
+    """A directory that a watcher watches, and the captured one in it."""
 
     socket: str
     root: str  # the watched directory
@@ -44,9 +44,9 @@ class WatchedPlace(FrozenRecord):
     unreported: "tuple[str, ...]"  # names in the captured directory of which nothing is reported
 
 
-def place_of(layout: "Layout", key: str) -> "WatchedPlace | None":
-    """The noted place of the directory with this key; None where there is none."""
-    noted = _read(layout.live(key + PLACE))
+def watch_of(layout: "Layout", key: str) -> "Watch | None":
+    """The noted watch of the directory with this key; None where there is none."""
+    noted = _read(layout.live(key + WATCH))
     texts = {
         name: text
         for name in ("socket", "root", "relative", "instance")
@@ -55,19 +55,19 @@ def place_of(layout: "Layout", key: str) -> "WatchedPlace | None":
     names = noted.get("unreported")
     if len(texts) < 4 or not isinstance(names, list):
         return None
-    return WatchedPlace(**texts, unreported=tuple(map(str, names)))
+    return Watch(**texts, unreported=tuple(map(str, names)))
 
 
 class WatchedLook:
     """The questions of one capture, under the lock of the directory."""
 
     def __init__(
-        self, fs: "FileSystem", layout: "Layout", key: str, root: str, place: WatchedPlace, patience: int
+        self, fs: "FileSystem", layout: "Layout", key: str, root: str, watch: Watch, patience: int
     ) -> None:
         self._layout = layout
         self._answer_s = ANSWER_S * patience
         self._root = root
-        self._place = place
+        self._watch = watch
         self._clock_path = layout.live(key + CLOCK)
         self._now_ns = fs.time_ns()
         self._noted: "dict[str, Any]" = {}
@@ -78,24 +78,24 @@ class WatchedLook:
 
         Args: may_watch: a look at these paths would do.
         """
-        place, until = self._place, time.monotonic() + self._answer_s
-        if any(os.path.lexists(f"{self._root}/{name}") for name in place.unreported):
+        watch, until = self._watch, time.monotonic() + self._answer_s
+        if any(os.path.lexists(f"{self._root}/{name}") for name in watch.unreported):
             return None
         since = self._since() if may_watch else None
         try:
             if since is None:
-                answer = watchman.ask(place.socket, "clock", place.root, until)
-                self._clock = watchman.clock_in(answer, place.instance)
+                answer = watchman.ask(watch.socket, "clock", watch.root, until)
+                self._clock = watchman.clock_in(answer, watch.instance)
                 return None
             answer = watchman.query(
-                place.socket,
-                place.root,
+                watch.socket,
+                watch.root,
                 since,
-                relative=place.relative,
+                relative=watch.relative,
                 left_out=self._left_out(),
                 until=until,
             )
-            self._clock = watchman.clock_in(answer, place.instance)
+            self._clock = watchman.clock_in(answer, watch.instance)
             return watchman.paths_in(answer, PATHS_MAX)
         except NoAnswer:
             return None
@@ -135,16 +135,16 @@ def look_at(fs: "FileSystem", layout: "Layout", key: str, root: str, patience: i
 
     Args: patience: how many times longer the server may take than usual.
     """
-    place = place_of(layout, key)
-    return None if place is None else WatchedLook(fs, layout, key, root, place, patience)
+    watch = watch_of(layout, key)
+    return None if watch is None else WatchedLook(fs, layout, key, root, watch, patience)
 
 
-def write_place(layout: "Layout", key: str, place: "WatchedPlace | None") -> None:
-    """Note the place of a directory, or that it has none. Raises: OSError."""
-    path = layout.live(key + PLACE)
-    if place is None:
+def write_watch(layout: "Layout", key: str, watch: "Watch | None") -> None:
+    """Note the watch of a directory, or that it has none. Raises: OSError."""
+    path = layout.live(key + WATCH)
+    if watch is None:
         _remove(path)
-    elif _read(path) != (fields := {**vars(place), "unreported": list(place.unreported)}):
+    elif _read(path) != (fields := {**vars(watch), "unreported": list(watch.unreported)}):
         new = layout.tmp(f"watcher-{os.urandom(8).hex()}")
         replace(REAL, new, path, jsontext.encode(fields), synced=False)
 

@@ -19,9 +19,9 @@ from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.doctor import watchers
 from eventlog.doctor.store import NOTE, OK
-from eventlog.hooks import state, watched, watcher_places
+from eventlog.hooks import state, watched, watches
 from eventlog.hooks.state import short
-from eventlog.hooks.watcher_places import NotWatched
+from eventlog.hooks.watches import NotWatched
 from eventlog.replay.certainty import certainty_of
 from eventlog.store import Store
 from tests.conftest import examples
@@ -58,7 +58,7 @@ class HookedSession:
         self.note()
 
     def note(self) -> Any:
-        return watcher_places.note_all(REAL, self.layout, {"WATCHMAN_SOCK": self.server.socket})
+        return watches.note_all(REAL, self.layout, {"WATCHMAN_SOCK": self.server.socket})
 
     def say(self, name: str, **fields: Any) -> None:
         said = {
@@ -208,7 +208,7 @@ def test_a_watch_that_is_made_anew_counts_once_it_is_noted(session: HookedSessio
     session.command()
     _tell(session.server, "watch-del", session.work)
     with pytest.raises(NotWatched, match="does not watch it"):
-        watcher_places.find(str(session.work), {"WATCHMAN_SOCK": session.server.socket})
+        watches.find(str(session.work), {"WATCHMAN_SOCK": session.server.socket})
     write(session.work / "p12" / "f12", b"1")
     assert session.command() == (None, ["edit p12/f12"])
     session.server.watch(session.work)
@@ -235,7 +235,7 @@ def _tell(server: Watchman, name: str, root: Path) -> None:
 def test_a_hook_loads_little_to_ask_and_nothing_without_the_setting(session: HookedSession) -> None:
     """P4: the import budget of the hook path."""
     ours = {"eventlog.hooks.watched", "eventlog.worktree.watchman", "_socket", "select"}
-    heavy = {"socket", "selectors", "json", "subprocess", "eventlog.hooks.watcher_places", "pyarrow", "click"}
+    heavy = {"socket", "selectors", "json", "subprocess", "eventlog.hooks.watches", "pyarrow", "click"}
     assert session.command()[0] in (None, "watchman")
     loaded = session.modules()
     assert ours <= loaded and not heavy & loaded
@@ -271,7 +271,7 @@ def test_any_history_gives_the_tree_of_the_disk(steps: list[Any], server: Watchm
         (work / ".locus" / "config.toml").write_text(SETTING)
         server.watch(work)
         layout = Layout(str(work / ".locus"))
-        watcher_places.note_all(REAL, layout, {"WATCHMAN_SOCK": server.socket})
+        watches.note_all(REAL, layout, {"WATCHMAN_SOCK": server.socket})
         for number, step in enumerate(steps):
             _change(session, layout, step, number)
             session.say("PreToolUse", "Bash", str(number))
@@ -326,7 +326,7 @@ def test_a_place_below_a_watched_directory(tmp_path: Path, server: Watchman,
     server.watch(top / "in")
     before = server.ask("watch-list")["roots"]
     layout = Layout(str(session.work / ".locus"))
-    (place,) = watcher_places.note_all(REAL, layout, {"WATCHMAN_SOCK": server.socket}).values()
+    (place,) = watches.note_all(REAL, layout, {"WATCHMAN_SOCK": server.socket}).values()
     assert (place.root, place.relative) == (str(top / "in"), "work")  # type: ignore[union-attr]
     assert server.ask("watch-list")["roots"] == before
     for number in range(2):
@@ -347,35 +347,35 @@ def test_no_place_where_a_watch_proves_too_little(
     (work / ".watchmanconfig").write_text('{"ignore_dirs": ["build"]}')
     server.watch(work)
     with pytest.raises(NotWatched, match="ignore_dirs"):
-        watcher_places.find(str(work), environ)
+        watches.find(str(work), environ)
 
     other = work.parent / "other"
     other.mkdir()
     server.watch(other)
-    found = watcher_places.find(str(other), environ)
+    found = watches.find(str(other), environ)
     assert found.unreported == (".hg", ".svn") and found.instance.count(":") == 3
     for point, kind in (
         (str(other), "nfs4"),
         (f"{other}/below", "fuse.sshfs"),
         (str(other.parent), "overlay"),
     ):
-        monkeypatch.setattr(watcher_places, "mounts", lambda at=(point, kind): [("/", "ext4"), at])
+        monkeypatch.setattr(watches, "mounts", lambda at=(point, kind): [("/", "ext4"), at])
         with pytest.raises(NotWatched, match=kind):
-            watcher_places.find(str(other), environ)
-    monkeypatch.setattr(watcher_places, "mounts", lambda: [("/", "ext4"), (f"{other}er", "nfs")])
+            watches.find(str(other), environ)
+    monkeypatch.setattr(watches, "mounts", lambda: [("/", "ext4"), (f"{other}er", "nfs")])
     machine = tmp_path / "watchman.json"
     machine.write_text('{"ignore_dirs": ["x"]}')
-    monkeypatch.setattr(watcher_places, "GLOBAL_SETTINGS", str(machine))
+    monkeypatch.setattr(watches, "GLOBAL_SETTINGS", str(machine))
     with pytest.raises(NotWatched, match="ignore_dirs"):
-        watcher_places.find(str(other), environ)
+        watches.find(str(other), environ)
     machine.unlink()
     _tell(server, "debug-recrawl", other)
     with pytest.raises(NotWatched, match="Recrawled"):
-        watcher_places.find(str(other), environ)
+        watches.find(str(other), environ)
     with pytest.raises(NotWatched, match="no answer"):
-        watcher_places.find(str(other), {"WATCHMAN_SOCK": str(tmp_path / "nobody")})
+        watches.find(str(other), {"WATCHMAN_SOCK": str(tmp_path / "nobody")})
     with pytest.raises(NotWatched, match="no program"):
-        watcher_places.find(str(other), {"PATH": str(tmp_path)})
+        watches.find(str(other), {"PATH": str(tmp_path)})
 
 
 def test_the_program_that_names_the_socket_starts_no_server(
@@ -390,7 +390,7 @@ def test_the_program_that_names_the_socket_starts_no_server(
     work = Path(os.path.realpath(tmp_path)) / "work"
     work.mkdir()
     with pytest.raises(NotWatched, match="does not watch it"):
-        watcher_places.find(str(work), {"PATH": f"{program.parent}:/usr/bin:/bin"})
+        watches.find(str(work), {"PATH": f"{program.parent}:/usr/bin:/bin"})
     assert log.read_text() == "--no-spawn --no-pretty get-sockname\n"
 
 
@@ -402,7 +402,7 @@ def test_maintenance_and_the_doctor_note_the_place(
     session = Session(Path(os.path.realpath(tmp_path)) / "work")
     root = session.work / ".locus"
     layout, key = Layout(str(root)), short(os.fsencode(session.work))
-    note = Path(layout.live(key + watched.PLACE))
+    note = Path(layout.live(key + watched.WATCH))
     server.watch(session.work)
 
     def findings() -> list[tuple[str, str]]:
@@ -417,7 +417,7 @@ def test_maintenance_and_the_doctor_note_the_place(
     monkeypatch.setattr(watchers, "OFFERED_FILES_MIN", 4)
     ((level, what),) = findings()
     assert level == NOTE and "hooks could ask it" in what
-    assert watcher_places.note_all(REAL, layout, os.environ) == {}, "nothing without the setting"
+    assert watches.note_all(REAL, layout, os.environ) == {}, "nothing without the setting"
     assert not note.exists()
 
     (root / "config.toml").write_text(SETTING)

@@ -17,7 +17,7 @@ from eventlog.base.layout import Layout
 from eventlog.base.store_location import SHARED_FILE_SYSTEMS, mounts
 from eventlog.hooks import watched
 from eventlog.hooks.state import short
-from eventlog.hooks.watched import WatchedPlace
+from eventlog.hooks.watched import Watch
 from eventlog.worktree import statcache_upkeep, watchman
 from eventlog.worktree.watchman import NoAnswer
 
@@ -32,26 +32,26 @@ class NotWatched(Exception):
     """No watcher reports a directory. Its text says why."""
 
 
-def note_all(fs: FileSystem, layout: Layout, environ: Mapping[str, str]) -> dict[str, "WatchedPlace | str"]:
-    """Note the places of all captured directories of a store with the setting.
+def note_all(fs: FileSystem, layout: Layout, environ: Mapping[str, str]) -> dict[str, "Watch | str"]:
+    """Note the watches of all captured directories of a store with the setting.
 
-    Returns: directory → its place, or why it has none. Raises: OSError.
+    Returns: directory → its watch, or why it has none. Raises: OSError.
     """
-    places: dict[str, WatchedPlace | str] = {}
+    watches: dict[str, Watch | str] = {}
     if config.read(fs, layout).watcher is None:
-        return places
+        return watches
     for directory in map(os.fsdecode, statcache_upkeep.captured_directories(fs, layout)):
         try:
-            places[directory] = place = find(directory, environ)
-            watched.write_place(layout, short(os.fsencode(directory)), place)
+            watches[directory] = watch = find(directory, environ)
+            watched.write_watch(layout, short(os.fsencode(directory)), watch)
         except NotWatched as reason:
-            places[directory] = str(reason)
-            watched.write_place(layout, short(os.fsencode(directory)), None)
-    return places
+            watches[directory] = str(reason)
+            watched.write_watch(layout, short(os.fsencode(directory)), None)
+    return watches
 
 
-def find(directory: str, environ: Mapping[str, str]) -> WatchedPlace:
-    """The place at which Watchman reports `directory`, a real path. Raises: NotWatched."""
+def find(directory: str, environ: Mapping[str, str]) -> Watch:
+    """The watch at which Watchman reports `directory`, a real path. Raises: NotWatched."""
     try:
         directory.encode("utf-8")
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def find(directory: str, environ: Mapping[str, str]) -> WatchedPlace:
         clock = _ask(socket, "query", root, expression="false", fields=["name"]).get("clock")
     except NoAnswer as reason:
         raise NotWatched(f"Watchman at {socket} gives no answer that counts: {reason}") from None
-    return WatchedPlace(
+    return Watch(
         socket=socket,
         root=root,
         relative="" if directory == root else os.path.relpath(directory, root),
