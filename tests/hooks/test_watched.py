@@ -79,7 +79,7 @@ def session(tmp_path: Path, server: FakeWatchman, monkeypatch: pytest.MonkeyPatc
 
 
 def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: WatchedSession) -> None:
-    """P1, P7: reported paths are found and others left; the snapshot says so, and the end of the turn is a
+    """P1, P5, P7: reported paths are found and others left; the snapshot says so, and the end of the turn is a
     full look that finds the rest."""
     write(session.work / "d" / "a", b"reported")
     write(session.work / "e" / "f", b"through a memory map, say")
@@ -400,7 +400,7 @@ def test_without_the_setting_no_module_is_loaded_and_nobody_asked(session: Watch
 
 
 def test_among_few_files_nobody_is_asked(session: WatchedSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full look among few files is as fast as the question, and proves more."""
+    """P1: a full look among few files is as fast as the question, and proves more."""
     monkeypatch.setattr(watched, "FILES_MIN", 1_000)
     write(session.work / "b", b"changed")
     session.command()
@@ -408,7 +408,7 @@ def test_among_few_files_nobody_is_asked(session: WatchedSession, monkeypatch: p
 
 
 def test_cookies_of_the_watcher_are_passed_over(session: WatchedSession) -> None:
-    """The server makes a file beside the user's for a moment; a capture may meet it."""
+    """P1: the server makes a file beside the user's for a moment; a capture may meet it."""
     write(session.work / ".watchman-cookie-host-1-2", b"")
     write(session.work / "b", b"changed")
     session.command()
