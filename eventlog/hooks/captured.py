@@ -228,12 +228,13 @@ class DirectoryCapture:
     ) -> "tuple[frozenset[bytes] | None, bool]":
         """The paths at which this capture looks, None where it looks at all, and whether they are all that a
         watcher saw change."""
-        may_leave = self._may_leave(checkpoint, closing)
-        others: "list[Running]" = []
+        asks = self._context.settings.watcher is not None
+        may_leave = (asks or self._call.kind == EDITS) and self._may_leave(checkpoint, closing)
+        scope, others = None, []
         if may_leave:
             others = state.running(self._context.layout, self._directory.key, checkpoint)
-        scope = self._scope(others) if may_leave else None
-        if scope is not None or self._context.settings.watcher is None:
+            scope = self._scope(others)
+        if scope is not None or not asks:
             return scope, False
         from eventlog.hooks import watched
 
