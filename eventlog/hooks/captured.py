@@ -188,10 +188,11 @@ class DirectoryCapture:
         from eventlog.worktree.contents import Deferral
 
         root, settings = self._directory.root, self._context.settings
+        keeps = self._keeps_ignored(checkpoint, closing)  # before: it may switch
         scope, watched = self._where(checkpoint, closing)
         options: "dict[str, Any]" = {
             "include": settings.include,
-            "keep_ignored": self._keeps_ignored(checkpoint, closing),
+            "keep_ignored": keeps,
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": self._deadline,
             "may_fork": True,  # a hook has one thread, and ends soon

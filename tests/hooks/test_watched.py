@@ -79,8 +79,8 @@ def session(tmp_path: Path, server: FakeWatchman, monkeypatch: pytest.MonkeyPatc
 
 
 def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: WatchedSession) -> None:
-    """P1, P5, P7: reported paths are found and others left; the snapshot says so, and the end of the turn is a
-    full look that finds the rest."""
+    """P1, P5, P7: reported paths are found and others left; the snapshot says so, and the end of the turn is
+    a full look that finds the rest."""
     write(session.work / "d" / "a", b"reported")
     write(session.work / "e" / "f", b"through a memory map, say")
     session.server.changed = ["d/a", "ignored/secret"]
