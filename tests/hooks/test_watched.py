@@ -23,6 +23,7 @@ from tests.watchmen import INSTANCE, FakeWatchman, fake_server, note_watch
 from tests.worktree.support import git, on_disk
 from tests.worktree.test_capture import write
 
+PATIENCE = 50  # of the hooks of a `Session`
 SETTING = '[capture]\nwatcher = "watchman"\n'
 
 
@@ -57,7 +58,7 @@ class WatchedSession(Session):
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat a small directory like one with many files, on a machine that is never busy."""
     monkeypatch.setattr(watched, "FILES_MIN", 0)
-    monkeypatch.setattr(watched, "ANSWER_S", 5.0)
+    monkeypatch.setattr(watched, "ANSWER_S", 0.1)  # times the patience of these hooks
     monkeypatch.setattr(live, "EARLY_CAPTURE_FILES_MAX", -1)
 
 
@@ -90,7 +91,7 @@ def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: Watch
     (question,) = session.server.asked
     assert question[:2] == ["query", str(session.work)]
     options = question[2]
-    assert 0 < options.pop("sync_timeout") <= watched.ANSWER_S * 1000
+    assert 0 < options.pop("sync_timeout") <= watched.ANSWER_S * PATIENCE * 1000
     assert options == {
         "since": f"{INSTANCE}:1", "fields": ["name"], "empty_on_fresh_instance": True,
         "expression": ["not", ["anyof", ["name", ".git", "wholename"], ["dirname", ".git"],
@@ -162,13 +163,11 @@ def test_any_other_answer_is_followed_by_a_full_look(
     answer = _bad_answers()[name]
     session.server.answers = lambda question: answer if question[0] == "query" else {}
     if name in ("none", "slow drips"):
-        monkeypatch.setattr(watched, "ANSWER_S", 0.05)
+        monkeypatch.setattr(watched, "ANSWER_S", 0.05 / PATIENCE)
     write(session.work / "b", b"changed, and not reported")
-    began_s = time.monotonic()
     session.command()
     assert session.server.names == ["query"]
     assert session.last_capture() == (None, ["b"])
-    assert time.monotonic() - began_s < 5
     session.check()
 
 

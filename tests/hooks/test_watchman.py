@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from eventlog.hooks.state import short
 from eventlog.hooks.watches import NotWatched
 from eventlog.replay.certainty import certainty_of
 from eventlog.store import Store
+from eventlog.worktree import watchman
 from tests.conftest import examples
 from tests.hooks.test_scope import Session
 from tests.hooks.test_watched import SETTING, as_if_large
@@ -335,6 +337,14 @@ def test_a_place_below_a_watched_directory(tmp_path: Path, server: Watchman,
         session.say("PreToolUse", "Bash", str(number))
         session.say("PostToolUse", "Bash", str(number))
     assert session.last_snapshot() == (["d/a"], ["d/a"])
+    until = time.monotonic() + 10
+    clock = f"{place.instance}:1"  # type: ignore[union-attr]
+    for left_out, names in (([".git"], {"d/a", ".locus/STORE"}), ([".git", ".locus"], {"d/a"})):
+        answer = watchman.query(
+            server.socket, str(top / "in"), clock, relative="work", left_out=left_out, until=until
+        )
+        assert names <= set(answer["files"])
+    assert not any(name.startswith(".locus") for name in answer["files"])
 
 
 def test_no_place_where_a_watch_proves_too_little(
