@@ -41,8 +41,13 @@ class WatchedSession(Session):
         self.say("PostToolUse", "Bash", id)
 
     def last_capture(self) -> tuple[str | None, list[str]]:
-        """Who said where the last snapshot looked, and the paths that it found changed."""
-        payload: Any = [event for event in self.events() if event["event_type"] == "snapshot"][-1]["payload"]
+        """Who said where the last capture looked, and the paths that it found changed."""
+        events = self.events()
+        kinds = [event["event_type"] for event in events]
+        at = max(n for n, kind in enumerate(kinds) if kind == "snapshot")
+        if "action" in kinds[at:]:
+            return None, []  # it found nothing, and made no snapshot
+        payload: Any = events[at]["payload"]
         return (payload.get("capture") or {}).get("by"), self.last_snapshot()[1]
 
     @property
