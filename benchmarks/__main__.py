@@ -65,14 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=2, ensure_ascii=False)
             file.write("\n")
+    if options.markdown:
+        with open(options.markdown, "w", encoding="utf-8") as file:
+            file.write(report.markdown(result))
     return int(options.strict and not all(row["met"] for row in result["rows"]))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description="Measure Locus against its anchors.")
-    parser.add_argument("--small", action="store_true", help="a tenth of the work; ends within 3 minutes")
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="a tenth of the work; takes a quarter of an hour, most of it preparations",
+    )
     parser.add_argument("--only", nargs="+", action="append", metavar="NAME", help="only these rows")
     parser.add_argument("--json", metavar="FILE", help="also write everything measured as JSON")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the figures as a page")
     parser.add_argument("--seed", type=int, default=1, help="of the synthetic events and repository (1)")
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The table that a run prints."""
+"""The tables of a run: what it prints, and the page that docs keep."""
 
 from __future__ import annotations
 
@@ -30,6 +30,62 @@ def print_table(result: dict[str, Any], console: Console | None = None) -> None:
         console.print(Text("The machine was not idle when this began: distrust times.", "yellow"))
     said = {**result["machine"], **result["versions"]}
     console.print(Text("; ".join(f"{name} {value}" for name, value in said.items())))
+
+
+_SHOWN = (
+    "cpu",
+    "cores",
+    "kernel",
+    "file_system",
+    "python",
+    "duckdb",
+    "pyarrow",
+    "sqlite",
+    "git",
+    "orjson",
+    "blake3",
+)
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The figures of a run as a page: each row with its ratio, where its samples lay, and whether it is met.
+
+    Nothing in it names the machine, only what kind it is.
+    """
+    facts = {**result["machine"], **result["versions"]}
+    idle = "an idle machine" if facts["idle"] else "a machine with other work"
+    kind = ", ".join(f"{name.replace('_', ' ')} {facts[name]}" for name in _SHOWN if name in facts)
+    lines = [
+        f"# Figures of one run, {result['scale']} scale",
+        "",
+        f"Made by `scripts/bench --markdown`, seed {result['seed']}, on {idle}: {kind}.",
+        "[Benchmarks](benchmarks.md) has what each row pairs, what bounds it and where the misses come from.",
+        "*Least, greatest* are the ratios of neighbouring samples; a miss is *noise* where one of them meets",
+        "the reach. *Exponent* is how the cost grows with the log: 0 not at all, 1 as the log does.",
+        "",
+        "| row | ours | anchor | ratio | least, greatest | reach | met | exponent |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(row) for row in result["rows"] if row["ratio"] is not None]
+    not_run = [row for row in result["rows"] if row["ratio"] is None]
+    if not_run:
+        lines += ["", "Not run:", "", *(f"- `{row['name']}`: {row['not_run']}" for row in not_run)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: dict[str, Any]) -> str:
+    low, high = row["ratio_spread"]
+    cells = [
+        f"`{row['name']}`",
+        figure(row["ours"], row["unit"]),
+        figure(row["anchor_value"], row["unit"]),
+        f"{row['ratio']:.2f}",
+        f"{low:.2f}, {high:.2f}",
+        Reach(row["reach"], row["better"] == "more").text(),
+        "yes" if row["met"] else f"**no**: {row['miss']}",
+        "" if row["exponent"] is None else f"{row['exponent']:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _cells(row: dict[str, Any]) -> list[str | Text]:

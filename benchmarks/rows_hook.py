@@ -501,6 +501,7 @@ def _hook_bytes(bench: Bench) -> Iterator[Sides]:
     calls = bench.pick(200, 1_000)
     with bench.scratch("hook-bytes") as directory:
         desk = Desk(directory, bench.seed, 200)
+        desk.wait_until_stored()  # what the first capture found is not of these calls
         store_path = f"{desk.root}/.locus"
         before, kept_before = desk.sent, _kept(store_path)
         for number in range(calls):

@@ -18,7 +18,7 @@ import click
 
 import eventlog
 
-from . import confine, exits
+from . import confine, exits, unused
 from .access import start_maintenance
 from .root import PipeClosedError, cli
 from .streams import naming_stdout, opened, say, unread
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `locus` with the process's arguments and end the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    unused.refuse()
     confine.is_own_process = True
     # Under PYTHONUNBUFFERED a write may be short, and the rest would be lost silently.
     if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):

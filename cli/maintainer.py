@@ -113,8 +113,14 @@ def _become(root: str, function: str) -> None:
         os.dup2(null, fd)
     os.closerange(3, 256)
     os.chdir("/")
-    code = f"import sys; from locus_cli.maintainer import {function}; {function}(*sys.argv[1:])"
-    os.execve(sys.executable, [sys.executable, "-I", "-c", code, root, sys.argv[0]], variables())
+    words = [sys.executable, "-I", "-c", code_of(function), root, sys.argv[0]]
+    os.execve(sys.executable, words, variables())
+
+
+def code_of(function: str) -> str:
+    """A program of Python that runs a function of this module with its arguments."""
+    refuse = "import sys; from locus_cli import maintainer, unused; unused.refuse()"
+    return f"{refuse}; maintainer.{function}(*sys.argv[1:])"
 
 
 def variables() -> "dict[str, str]":

@@ -299,7 +299,8 @@ class DirectoryCapture:
         layout, root = self._context.layout, self._directory.root
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
-            if capture.pending_count and (checkpoint.tree is None or capture.rules_left):
+            is_left = capture.pending_count and (checkpoint.tree is None or capture.rules_left)
+            if not is_open if capture.awaits_contents else is_left:
                 from eventlog.hooks import unfinished
 
                 unfinished.note(layout, self._directory.key, root)

@@ -68,7 +68,7 @@ def _finish(fs: "FileSystem", layout: Layout, who: "Identity", worktree: str, ro
     from eventlog.base.layout import StoreFiles
     from eventlog.base.locks import WORKTREE, acquire
     from eventlog.blobs.store import BlobStore
-    from eventlog.hooks import state
+    from eventlog.hooks import deferred_lists, state
     from eventlog.secrets import redaction
     from eventlog.worktree.capture import capture
     from eventlog.worktree.contents import Deferral
@@ -76,7 +76,9 @@ def _finish(fs: "FileSystem", layout: Layout, who: "Identity", worktree: str, ro
     settings = config.read(fs, layout)
     redactor = redaction.of_store(fs, layout, settings)
     files = StoreFiles(fs, layout, who.store_id)
-    keeps = state.read_checkpoint(layout, worktree).keeps
+    checkpoint = state.read_checkpoint(layout, worktree)
+    # As the hooks do; else their next capture would not use this cache.
+    keeps = config.keeps_ignored(fs, layout) is True if checkpoint.tree is None else checkpoint.keeps
     with (
         BlobStore(files, kinds_in=redactor.kinds_in, modes=who.keeps_modes) as blobs,
         blobs.writer(lock_timeout_s=_LOCK_TIMEOUT_S, paced=True) as writer,
@@ -89,6 +91,7 @@ def _finish(fs: "FileSystem", layout: Layout, who: "Identity", worktree: str, ro
     # the cache has the number of collections from before, and proves none.
     with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_TIMEOUT_S):
         done.save()
+        deferred_lists.note_open(layout, worktree, root, done.deferred)  # stored next, by this process
     done.close()
 
 

@@ -121,7 +121,7 @@ class PublishedLog:
                     continue
                 if tests:
                     mask = wanted.mask(read_columns(parquet, address, tests, number))
-                    if not mask.to_numpy(zero_copy_only=False).any():
+                    if not any(chunk.true_count for chunk in mask.chunks):
                         continue  # its payloads, most of the file, are not read
                 for batch in slices(parquet, address, list(dict.fromkeys((*names, *tests))), number):
                     for part in selected(pa.Table.from_batches([batch]), wanted, names):

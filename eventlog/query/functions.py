@@ -192,7 +192,7 @@ class Functions:
 
 @contextmanager
 def _numpy() -> Iterator[None]:
-    """A stand-in called numpy while DuckDB makes a function, where that package is not installed.
+    """A stand-in called numpy while DuckDB makes a function, where that package is not installed, or refused.
 
     DuckDB refuses to make any function in Python without it, and uses nothing of it for one over Arrow:
     2.0 reads these two names when it makes the function, and none when it calls it.
@@ -200,6 +200,7 @@ def _numpy() -> Iterator[None]:
     if find_spec("numpy") is not None:
         yield
         return
+    was_refused = "numpy" in sys.modules
     stand_in = ModuleType("numpy")
     stand_in.__version__, stand_in._core = "2.0.0", None  # type: ignore[attr-defined]
     sys.modules["numpy"] = stand_in
@@ -207,6 +208,8 @@ def _numpy() -> Iterator[None]:
         yield
     finally:
         del sys.modules["numpy"]
+        if was_refused:
+            sys.modules["numpy"] = None  # type: ignore[assignment]
 
 
 def _struct(columns: Columns, **kinds: str) -> str:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 FILE_SIZE_MAX = 100_000_000
 SHOWN_MAX = 50  # paths that a snapshot lists of each kind
+# Entries `s` that a capture with a deadline reads: half a second. More there are only after the first capture
+# of a huge directory, until its contents are stored.
+LEFT_OUT_MAX = 200_000
 
 # Raised when the same directory would be captured differently than before.
 _RULES_VERSION = 4
@@ -56,6 +59,7 @@ class Capture:
         "_path",
         "_tables",
         "_tracked",
+        "awaits_contents",
         "changes",
         "deferred",
         "dirs",
@@ -101,6 +105,7 @@ class Capture:
         self.pending = tuple(scan.pending)  # some of the paths that were not reached in time
         self.pending_count = scan.pending_count
         self.rules_left = scan.rules_left  # there was no time to read what git tracks
+        self.awaits_contents = scan.awaits_contents  # so many that nothing was looked at
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # paths that exist and were not captured, and why
         self.changes: "list[CapturedChange]" = []  # since the previous tree, in order of paths
@@ -266,7 +271,8 @@ def capture(
         result.save = lambda: statcache.save(fs, layout, key, tables)
         result.root_mode = mode if blobs.modes and mode != 0o755 else None
         result.scoped = None if scope is None else tuple(sorted(scope))
-        _left_out(result, blobs, tables, lists, size_max)
+        if not scan.awaits_contents:
+            _left_out(result, blobs, tables, lists, size_max)
         if contents is not None:
             result.new_deferred = contents.new
         if previous is not None and previous != tables.root:
@@ -406,6 +412,9 @@ class ScopeLeft(Exception):
 def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None", watched: bool) -> StatCache:
     """The tables of the directory as it is now; the cache itself when nothing has changed."""
     cache = scan.cache
+    if cache is not None and scan.is_hurried and _awaits_contents(cache):
+        scan.leave_all()
+        return cache
     full, trusts_ids = cache is None, True
     if cache is not None:
         trusts_ids = cache.generation == generation
@@ -428,6 +437,11 @@ def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None", watc
             scan.entries.writer.put_encoded_tree(encoding)
         directory.set_id(id)
     return scan.tables(top, generation)
+
+
+def _awaits_contents(tables: StatCache) -> bool:
+    """Whether the contents of a huge first capture wait to be stored; a capture reads its entries `s`."""
+    return tables.totals(tables.top)[rows.SKIPPED_COUNT] > LEFT_OUT_MAX
 
 
 def _left_out(captured: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:

@@ -99,6 +99,7 @@ class Scan:
         self._suspects: "dict[bytes | None, set[bytes]]" = {}
         self.next_row = 0  # where the next full look begins
         self.rules_left = False  # there was no time to read what git tracks
+        self.awaits_contents = False  # of the cache: so many that nothing is looked at
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
@@ -120,6 +121,19 @@ class Scan:
         self.next_row = compared.next_row
         self._suspects = suspects.names
         return watched_same and not self._suspects
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the caller has a deadline, and leaves contents to another process."""
+        return self._deadline is not None and self.contents is not None
+
+    def leave_all(self) -> None:
+        """Look at nothing until the contents that the cache lacks are stored."""
+        assert self.cache is not None
+        self.awaits_contents = True
+        self.next_row = self.cache.next_row
+        self.rules.keep_watched()
+        self._leave([b""])
 
     def examine(self, paths: "Iterable[bytes]", *, watched: bool) -> bool:
         """Stat these paths and the directories on the way to them. True when none has changed.

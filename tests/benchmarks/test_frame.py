@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -228,6 +230,23 @@ def test_table_shows_ours_anchor_ratio_and_reach(bench: Bench) -> None:
     text = printed([run_row(row_of([9, 1234.4], [9, 2468.8]), bench, MORE)])
     for part in ("some-row", "1,234/s", "2,469/s", "0.50×", "≥ 0.8", "no"):
         assert part in text
+
+
+def test_the_page_of_figures_has_every_row_and_nothing_that_names_the_machine(bench: Bench) -> None:
+    """Each row is on it: with its spread, or with the reason why it did not run."""
+
+    def unable(_: Bench) -> AbstractContextManager[Sides]:
+        raise NotRunnable("git is not installed")
+
+    rows = [
+        run_row(row_of([1.0, 3.0, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], TIME_UNIT), bench, LESS),
+        run_row(replace(row_of([], []), name="other-row", prepare=unable), bench, LESS),
+    ]
+    about = {"machine": {**machine.machine(bench.directory), "idle": True}, "versions": machine.versions()}
+    page = report.markdown({"scale": "small", "seed": 1, "rows": rows, **about})
+    assert "| `some-row` | 2.00 s | 1.00 s | 2.00 | 1.00, 3.00 | ≤ 1.5 | **no**: noise |  |" in page
+    assert "- `other-row`: git is not installed" in page
+    assert "an idle machine" in page and platform.node() not in page and bench.directory not in page
 
 
 def test_workload_repeats_for_a_seed_and_its_blocks_share_no_id() -> None:

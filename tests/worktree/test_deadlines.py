@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from eventlog import agents
-from eventlog.base import identity
+from eventlog.base import config, identity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
+from eventlog.checkout.materialize import walk
+from eventlog.hooks import deferred_lists, stored_contents, unfinished
 from eventlog.hooks import record as live
-from eventlog.hooks import unfinished
 from eventlog.store import Store
-from eventlog.worktree import git_index, rows, rules, scan, stat_all
+from eventlog.worktree import capture, git_index, rows, rules, scan, stat_all
 from eventlog.worktree.contents import Deferral
 from tests.worktree.support import Bench, age, on_disk
 from tests.worktree.test_capture import write
@@ -152,27 +153,46 @@ def test_the_time_may_pass_while_the_index_is_read(bench: Bench, monkeypatch: py
     assert bench.tree() == on_disk(bench.work)
 
 
-@pytest.mark.parametrize("how", ["short of time", "interrupted"])
-def test_a_first_capture_is_finished_beside_the_hooks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    """P4: a prompt with no time leaves its capture to another process; the next hook's is whole."""
-    work = tmp_path / "work"
-    for number in range(30):
-        write(work / f"d{number // 5}" / f"f{number}", b"%d" % number)
-    Store.init(work / ".locus").close()
-    layout = Layout(str(work / ".locus"))
-    started: list[Any] = []
-    noted: list[str] = []
+class Desk:
+    """30 files, and hooks that may start the process beside them, each in this process."""
 
-    def hook(name: str) -> None:
-        fields = {"session_id": "s", "prompt_id": "t", "cwd": str(work), "prompt": "Go", "source": "startup"}
-        call = agents.interpret("claude-code", {**fields, "hook_event_name": name})
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        for number in range(30):
+            write(work / f"d{number // 5}" / f"f{number}", b"%d" % number)
+        Store.init(work / ".locus").close()
+        self.layout = Layout(str(work / ".locus"))
+        self.started: list[Any] = []
+        self.noted: list[str] = []
+
+    def hook(self, name: str, turn: str = "t") -> None:
+        fields = {"session_id": "s", "prompt_id": turn, "prompt": "Go", "source": "startup"}
+        call = agents.interpret("claude-code", {**fields, "cwd": str(self.work), "hook_event_name": name})
         live.record(
-            REAL, layout.root, call, {}, lambda error: noted.append(str(error)), started_s=time.monotonic(),
-            start=lambda job: started.append(job),  # type: ignore[arg-type, func-returns-value]
+            REAL, self.layout.root, call, {}, lambda error: self.noted.append(str(error)),
+            started_s=time.monotonic(),
+            start=lambda job: self.started.append(job),  # type: ignore[arg-type, func-returns-value]
         )  # fmt: skip
 
+    def finish(self) -> int:
+        """The first half of the process beside the hooks: first captures. How many it finished."""
+        who = identity.read(REAL, self.layout)
+        return unfinished.finish_all(REAL, self.layout, who, lambda error: pytest.fail(str(error)))
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        with Store.open(self.layout.root) as store:
+            return [dict(event) for event in store.events() if event["event_type"] == "snapshot"]
+
+
+@pytest.mark.parametrize(
+    ("how", "keeps_ignored"), [("short of time", False), ("short of time", True), ("interrupted", True)]
+)
+def test_a_first_capture_is_finished_beside_the_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, keeps_ignored: bool
+) -> None:
+    """P4: a prompt with no time leaves its capture to another process; the next hook's is whole."""
+    desk = Desk(tmp_path / "work")
+    config.set_keeps_ignored(REAL, desk.layout, keeps_ignored)
     with monkeypatch.context() as short:
         if how == "interrupted":  # by the alarm of the hook program, while it reads what git tracks
 
@@ -181,18 +201,59 @@ def test_a_first_capture_is_finished_beside_the_hooks(
 
             short.setattr(scan.Scan, "run", late)
         short.setitem(live.BUDGET_S, "turn_start", 0.0)
-        hook("UserPromptSubmit")
-    assert len(started) == 1 and noted == (["not done within 4 s"] if how == "interrupted" else [])
-    assert [name for name in os.listdir(layout.directory("live")) if name.endswith(unfinished.SUFFIX)]
+        desk.hook("UserPromptSubmit")
+    assert len(desk.started) == 1 and desk.noted == (["not done within 4 s"] if how == "interrupted" else [])
+    assert [name for name in os.listdir(desk.layout.directory("live")) if name.endswith(unfinished.SUFFIX)]
 
-    errors: list[BaseException] = []
-    assert unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 1
-    assert (
-        errors == [] and unfinished.finish_all(REAL, layout, identity.read(REAL, layout), errors.append) == 0
-    )
+    assert desk.finish() == 1 and desk.finish() == 0
     monkeypatch.setattr(scan.Scan, "_list", lambda *_: pytest.fail("it begins again"))
-    hook("Stop")
-    with Store.open(layout.root) as store:
-        looks = [event for event in store.events() if event["event_type"] == "snapshot"]
-    assert [event["success"] for event in looks] == [False, True]
-    assert looks[-1]["payload"]["tracked_files"] == 30  # type: ignore[index, call-overload]
+    desk.hook("Stop")
+    snapshots = desk.snapshots()
+    assert [event["success"] for event in snapshots] == [False, True]
+    assert snapshots[-1]["payload"]["tracked_files"] == 30
+
+
+def test_hooks_look_at_nothing_until_the_contents_of_a_huge_directory_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: reading a million entries that wait for their contents takes seconds; afterwards there are none."""
+    monkeypatch.setattr(capture, "LEFT_OUT_MAX", 10)
+    desk = Desk(tmp_path / "work")
+    with monkeypatch.context() as short:
+        short.setitem(live.BUDGET_S, "turn_start", 0.0)
+        desk.hook("UserPromptSubmit")
+    assert desk.finish() == 1
+    with monkeypatch.context() as looking:
+        looking.setattr(stat_all.Suspects, "check_all", lambda *_: pytest.fail("it looked"))
+        desk.hook("UserPromptSubmit", "u")
+    assert desk.finish() == 0, "what is being stored needs no capture"
+
+    who = identity.read(REAL, desk.layout)
+    assert stored_contents.store_all(REAL, desk.layout, who, note=lambda error: pytest.fail(str(error))) == 1
+    desk.hook("Stop", "u")
+    snapshots = desk.snapshots()
+    assert {event["success"] for event in snapshots[:-1]} == {False} and snapshots[-1]["success"] is True
+    assert snapshots[-1]["payload"]["tracked_files"] == 30
+    with Store.open(desk.layout.root) as store:
+        replayed = dict(walk(store.blobs, bytes.fromhex(snapshots[-1]["tree_hash"].removeprefix("blake3:"))))
+        assert {store.blobs.get(entry.id) for entry in replayed.values() if entry.kind != b"d"} == {
+            b"%d" % number for number in range(30)
+        }
+
+
+def test_a_list_that_nobody_knows_of_any_more_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22: notes of what is open may be lost, also where hooks do not look."""
+    monkeypatch.setattr(capture, "LEFT_OUT_MAX", 10)
+    desk = Desk(tmp_path / "work")
+    with monkeypatch.context() as short:
+        short.setitem(live.BUDGET_S, "turn_start", 0.0)
+        desk.hook("UserPromptSubmit")
+    assert desk.finish() == 1
+    for name in os.listdir(desk.layout.directory("live")):
+        if name.endswith(deferred_lists.SUFFIX):
+            os.unlink(desk.layout.live(name))
+    desk.hook("UserPromptSubmit")
+    assert desk.finish() == 1 and len(desk.started) == 2
+    assert stored_contents.store_all(REAL, desk.layout, identity.read(REAL, desk.layout)) == 1
