@@ -101,9 +101,12 @@ class WatchedLook:
             return None
 
     def note(self, capture: "Capture", *, is_watched: bool) -> None:
-        """Note the clock for the next look, after all that this one found is recorded. Raises: OSError."""
+        """Note the clock for the next look, after all that this one found is recorded. Raises: OSError.
+
+        After a look that is not whole, or had no answer, the older clock stays: it is true of the last
+        recorded tree, from which a watched look begins.
+        """
         if capture.partial or self._clock is None:
-            _remove(self._clock_path)
             return
         full_ns = self._noted["full_ns"] if is_watched else self._now_ns
         fields = {"clock": self._clock, "full_ns": full_ns}

@@ -200,7 +200,6 @@ def test_a_server_of_another_user_or_container_is_not_asked(
     session.command()
     assert session.server.names == []
     assert session.last_capture() == (None, ["b"])
-    assert not session.clock.exists()
 
 
 def test_a_server_that_is_gone_costs_nothing(session: WatchedSession) -> None:
@@ -295,17 +294,36 @@ def test_a_stat_cache_that_is_lost_is_followed_by_a_full_look(session: WatchedSe
     session.check()
 
 
-def test_a_look_that_is_not_finished_takes_the_clock_away(
+def test_a_look_that_is_not_finished_leaves_the_older_clock(
     session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: what a look did not reach may have changed before its clock."""
-    monkeypatch.setitem(captured.BUDGET_S, "tool", -1.0)
+    """P1: what a look did not reach may have changed before its clock; before the older one it did not."""
+    before = session.clock.read_bytes()
     write(session.work / "b", b"changed")
-    session.say("PreToolUse", "Bash", "1")
-    session.clock.unlink()  # so that it asks for all
-    session.say("PostToolUse", "Bash", "1")
-    assert not session.clock.exists()
-    monkeypatch.undo()
+    session.server.changed = ["b"]
+    with monkeypatch.context() as patched:
+        patched.setitem(captured.BUDGET_S, "tool", -1.0)
+        session.command()
+    assert session.last_capture() == (None, [])
+    assert session.clock.read_bytes() == before
+    session.command("2")
+    assert session.last_capture() == ("watchman", ["b"])
+    session.check()
+
+
+def test_a_look_without_an_answer_leaves_the_older_clock(session: WatchedSession) -> None:
+    """P1: what changed meanwhile is reported once more."""
+    before = session.clock.read_bytes()
+    session.server.answers = lambda _: []
+    write(session.work / "b", b"changed")
+    session.command()
+    assert session.last_capture() == (None, ["b"]) and session.clock.read_bytes() == before
+    session.server.answers = session.server.answer
+    write(session.work / "d" / "a", b"changed")
+    session.server.changed = ["b", "d/a"]
+    session.command("2")
+    assert session.last_capture() == ("watchman", ["d/a"])
+    session.check()
 
 
 def test_ten_minutes_after_a_full_look_comes_the_next(session: WatchedSession) -> None:
