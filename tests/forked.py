@@ -175,6 +175,8 @@ def _of_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _serve(program: str, number: int) -> None:
+    if program == _LOCUS:
+        import_module("locus_cli.unused").refuse()  # as a command does before it imports the rest
     module = import_module(program)
     for name in _IMPORTED[program]:
         import_module(f"eventlog.{name}")

@@ -68,7 +68,7 @@ OF_EVENTS: dict[str, Route[Viewed]] = {
 }
 ROUTES: dict[str, Route[ViewedStore]] = {
     **OF_EVENTS,
-    "/api/spine": Route(spines.spine, ("session",)),
+    "/api/spine": Route(spines.spine, ("session", "after")),
     "/api/page": Route(pages.page, ("turn",)),
     "/api/event": Route(pages.event, ("id",)),
     "/api/compare": Route(changes.compare, ("a", "b"), is_long=True),

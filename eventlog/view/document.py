@@ -12,15 +12,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
+
+from eventlog.view import client_files
 
 # An answer's name below /api/ and its parameters; as the client spells it, JSON without spaces.
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 _ENTRY, _SOURCE, _RECORDED = "main", "source", "recorded"
+# Modules of what no file can show: it answers nothing that was not asked in advance, and does not grow.
+_LIVE_ONLY = frozenset(("growth", "live", "search", "sql", "stores"))
 _IMPORT = re.compile(r"^import \{([^}]*)\} from '\./([a-z_]+)\.js';$", re.M)
-_EXPORT = re.compile(r"^export ((?:async function|function|const) (\w+))", re.M)
+_LOADED = re.compile(r"\bimport\('\./([a-z_]+)\.js'\)")
+_EXPORT = re.compile(r"^export ((?:async function|function|class|const) (\w+))", re.M)
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -51,7 +55,7 @@ def key(name: str, **parameters: object) -> Key:
 
 def document(recording: Recording) -> bytes:
     """The whole document, in UTF-8."""
-    script, style = joined_script(), _client_file("style.css")
+    script, style = joined_script(), client_files.read("style.css")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -78,28 +82,36 @@ def joined_script() -> str:
     """The modules of the client as one, with `recorded` in place of the one that asks a server.
 
     Each becomes a function that is called once and gives what the module exports; no module may import one
-    that imports it.
+    that imports it. What is loaded when it is needed is there from the beginning, or says that it is not.
     """
     seen: set[str] = set()
     return "\n".join(_with_imports(_ENTRY, seen)).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
 def _with_imports(name: str, seen: "set[str]") -> "Iterator[str]":
-    """The module after those which it imports, each once."""
+    """The module, after those which it imports and before those which it loads later, each once."""
     if name in seen:
         return
     seen.add(name)
-    code = _client_file(f"{_RECORDED if name == _SOURCE else name}.js")
+    code = client_files.read(f"{_RECORDED if name == _SOURCE else name}.js")
     for _, imported in _IMPORT.findall(code):
         yield from _with_imports(imported, seen)
     exported = ", ".join(of_name for _, of_name in _EXPORT.findall(code))
-    body = _EXPORT.sub(r"\1", _IMPORT.sub(_taken, code))
+    body = _LOADED.sub(_loaded, _EXPORT.sub(r"\1", _IMPORT.sub(_taken, code)))
     yield f"const module_{name} = (() => {{\n{body}\nreturn {{{exported}}};\n}})();"
+    for loaded in _LOADED.findall(code):
+        if loaded not in _LIVE_ONLY:
+            yield from _with_imports(loaded, seen)
 
 
 def _taken(match: "re.Match[str]") -> str:
     """What a module imports, from the value of the one that exports it."""
     return f"const {{{match[1].replace(' as ', ': ')}}} = module_{match[2]};"
+
+
+def _loaded(match: "re.Match[str]") -> str:
+    """What a module loads when it needs it, as a promise."""
+    return "module_source.absent()" if match[1] in _LIVE_ONLY else f"Promise.resolve(module_{match[1]})"
 
 
 def _packed(recording: Recording) -> str:
@@ -123,7 +135,3 @@ def spell_key(of: Key) -> str:
 
 def _hash(inline: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}"
-
-
-def _client_file(name: str) -> str:
-    return (files("eventlog.view") / "client" / name).read_text(encoding="utf-8")

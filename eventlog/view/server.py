@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, InvalidEvent, NotFound, Unsupported
-from eventlog.view import answers
+from eventlog.view import answers, client_files
 from eventlog.view.guard import API, HEAD_MAX, HEADERS, Guard, Refusal
 from eventlog.view.live import LiveStreams
 from eventlog.view.parameters import Parameters
@@ -54,12 +53,10 @@ def check_installed() -> None:
 
 def static_files() -> dict[str, tuple[str, bytes]]:
     """The files of the client by name, with their types."""
-    files = {}
-    for file in resources.files("eventlog.view").joinpath("client").iterdir():
-        type = _TYPES.get(os.path.splitext(file.name)[1])
-        if type is not None:
-            files[file.name] = type, file.read_bytes()
-    return files
+    return {
+        name: (_TYPES[os.path.splitext(name)[1]], client_files.read(name).encode())
+        for name in client_files.names()
+    }
 
 
 class AnsweringThread:

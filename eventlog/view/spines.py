@@ -27,7 +27,13 @@ TurnKey = tuple[str, int]
 
 
 def spine(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
-    of_store = viewed.store.spine(parameters.text("session"))
+    """All of it; or how it grew since the answer up to the position `after`, where that one is known."""
+    after = parameters.number("after", 0, 1 << 62) if parameters.text("after") else None
+    return viewed.spines.answer(_whole(viewed, parameters.text("session")), after)
+
+
+def _whole(viewed: ViewedStore, session: str | None) -> dict[str, Any]:
+    of_store = viewed.store.spine(session)
     turns = list(dict.fromkeys(stop.turn for stop in of_store.stops))
     numbers = {(turn.session_id, turn.turn): number for number, turn in enumerate(turns)}
     tables = _Tables(of_store)

@@ -18,6 +18,7 @@ from eventlog.replay.deferred import withheld_of_git
 from eventlog.reports import figures
 from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
+from eventlog.view.growth import GivenSpines
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Limits, Result
@@ -89,6 +90,7 @@ class ViewedStore(Viewed):
         super().__init__(name, store.query, partial(figures.asking, store), partial(question.ask, store))
         self.store = store
         self.words = MemoryIndex()  # of events that the store's own index lacks
+        self.spines = GivenSpines()
 
     def position(self) -> int:
         """Raises: Corruption."""

@@ -1,46 +1,21 @@
 """For everyone: no violation that axe knows, all widths, keyboard alone, calm motion, and zoom."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from tests.browser.access import violations
 from tests.browser.addresses import NAMES, addresses
 from tests.browser.samples import Sample
 from tests.browser.viewing import Visitor
 
 Reading = Callable[..., Visitor]
-# Standards that axe tests, up to WCAG 2.2 AA.
-STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Of a page in the dark only the colours differ.
-VIEWS: "tuple[tuple[str, int, str, Any], ...]" = (
-    ("light", 1440, "light", {"runOnly": STANDARDS}),
-    ("dark", 1440, "dark", {"runOnly": {"type": "rule", "values": ["color-contrast"]}}),
-    ("phone", 390, "light", {"runOnly": STANDARDS}),
-)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_axe_finds_no_violation(reading: Reading, sample: Sample, name: str) -> None:
     """On each page, light, dark and on a phone. axe comes in after the page ran under its own policy."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    # Only a script of the driver is let in: axe, which the policy of the page keeps out.
-    reader = reading(sample.work, calm=False)
-    session = reader.page.context.new_cdp_session(reader.page)
-    session.send("Page.setBypassCSP", {"enabled": True})
-    reader.open(addresses(sample)[name])
-    violations = {}
-    for view, width, scheme, options in VIEWS:
-        reader.page.set_viewport_size({"width": width, "height": 900})
-        reader.page.emulate_media(color_scheme=scheme)
-        found = Axe().run(reader.page, options=options).response["violations"]
-        if found:
-            violations[view] = [
-                (rule["id"], [node["html"][:150] for node in rule["nodes"][:2]]) for rule in found
-            ]
-
-    assert violations == {}
+    assert violations(reading(sample.work, calm=False), addresses(sample)[name]) == {}
 
 
 def test_nothing_is_wider_than_the_screen(reading: Reading, sample: Sample) -> None:

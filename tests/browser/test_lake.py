@@ -4,6 +4,7 @@ What is read of a place is tested in tests/lake; here a store stands for it, so 
 needed.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from eventlog import Store, question
 from eventlog.reports import figures
 from eventlog.view.stores import ViewedLake
+from tests.browser.access import violations
 from tests.browser.samples import Sample
 from tests.browser.viewing import Visitor, context_of
 from tests.view.support import serving
@@ -53,9 +55,49 @@ def test_a_lake_has_its_pages_and_their_commands(reader: Visitor) -> None:
     assert reader.wrong == []
 
 
-def test_where_a_lake_has_no_page_it_says_what_has(reader: Visitor) -> None:
-    """P7: a session leads to its turns, which need contents: the page names the command."""
-    reader.open("/").click("article.session h2 a")
+# A page of each kind that a lake has.
+PAGES = (
+    "/",
+    "/cost?by=session",
+    "/cost?by=path",
+    "/errors",
+    "/decisions",
+    "/sql?q=from+events+limit+5",
+    "/nowhere",
+)
+
+
+def test_every_link_of_a_lake_leads_to_what_it_has(reader: Visitor) -> None:
+    """P7: a session, a turn, an event or a file is a question in SQL, and its answer has rows."""
+    links = set()
+    for path in PAGES:
+        reader.open(path)
+        found = reader.page.evaluate(
+            "[...document.querySelectorAll('main a')].map((a) => a.getAttribute('href'))"
+        )
+        links |= set(found)
+    kinds = {re.split(r"[?=+]", link, maxsplit=2)[0] for link in links}
+    assert kinds == {"/", "/sql"}, links
+    asked = {re.search(r"where\+(\w+)", link) for link in links if link.startswith("/sql")}
+    assert {match[1] for match in asked if match} == {"session_id", "event_id", "path"}
+    by_kind = {
+        tuple(re.findall(r"\b(?:session_id|turn_id|event_id|path)\+%3D", link)): link for link in links
+    }
+    for link in by_kind.values():
+        reader.open(link)
+        if link.startswith("/sql"):
+            reader.find("table.sql tbody tr").first.wait_for()
+    assert reader.wrong == []
+
+
+def test_an_address_that_a_lake_lacks_says_what_has(reader: Visitor, sample: Sample) -> None:
+    """P7: a turn needs contents: the page names the command."""
+    reader.open(f"/turn/{sample.turns[0]}")
     words = reader.text(".complaint")
     assert "no files, turns or search" in words
     assert f"locus lake replay '{URI}' TURN --to DIR" in words
+
+
+def test_axe_finds_no_violation_in_a_lake(reader: Visitor) -> None:
+    """On each of its pages, light, dark and on a phone."""
+    assert {path: found for path in PAGES if (found := violations(reader, path))} == {}

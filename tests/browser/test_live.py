@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -32,7 +33,7 @@ def _turn(agent: Agent, prompt: str, text: str) -> None:
 
 
 def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, Agent]") -> None:
-    """A turn that hooks record lengthens the slider, without a reload."""
+    """P1: a turn that hooks record lengthens the slider, without a reload; only what is new is asked for."""
     sample, agent = live
     reader = reading(sample.work).open(f"/s/{sample.session}")
     assert reader.text("h1") == "Begin live"
@@ -42,6 +43,57 @@ def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, A
     expect(reader.find(".words")).to_have_text("Done.")
     assert reader.find("#slider").get_attribute("max") == "1"
     assert not any("/turn/" in url for url in reader.requested[1:]), "it was loaded again"
+    first, *later = [url for url in reader.requested if "/api/spine" in url]
+    assert "after=" not in first and later and all("after=" in url for url in later)
+
+
+# What a page has of the spine with the part that is new, the spine as asked for anew, and the part.
+_GROWN = """async ([session, before]) => {
+  const {ask} = await import('/static/source.js');
+  const {joined} = await import('/static/growth.js');
+  const part = await ask('spine', {session, after: before.until});
+  return [part.from ? joined(before, part) : part, await ask('spine', {session}), part];
+}"""
+
+
+@pytest.mark.parametrize("scope", ["session", "repository"])
+def test_a_spine_that_grows_is_the_one_asked_for_anew(
+    reading: Reading, live: "tuple[Sample, Agent]", scope: str
+) -> None:
+    """P1: new turns, and those that go on; renames, deletions, paths, sessions. Only what is new is sent."""
+    sample, agent = live
+    reader = reading(sample.work).open("/errors")
+    session = sample.session if scope == "session" else None
+    ask = "([session]) => import('/static/source.js').then(({ask}) => ask('spine', {session}))"
+    before = reader.page.evaluate(ask, [session])
+    other = Agent(sample.work, session="another")
+
+    def grow(what: str) -> dict[str, Any]:
+        nonlocal before
+        known = len(before["turns"])
+        before, anew, part = reader.page.evaluate(_GROWN, [session, before])
+        assert before == anew, what
+        assert part["from"]["turns"] >= known - 1 and len(part["turns"]) <= 2, what
+        assert len(part["paths"]) < len(anew["paths"]), what
+        return dict(part)
+
+    agent.prompt("Go on")
+    assert [turn["title"] for turn in grow("a new turn")["turns"]][-1] == "Go on"
+    agent.write("live.txt", "two\n")
+    grow("a turn that goes on")
+    agent.bash("mv notes.txt a-first-path.txt")
+    agent.stop("Moved.")
+    assert any(row[4] == "R" for row in grow("a rename")["changes"][-1])
+    agent.prompt("Delete it")
+    agent.bash("rm a-first-path.txt")
+    agent.stop("Deleted.")
+    assert any(row[4] == "D" for row in grow("a deletion")["changes"][-1])
+    grow("nothing")
+    other.start()
+    other.prompt("Elsewhere")
+    other.write("elsewhere.txt", "x\n")
+    other.stop("Done.")
+    assert bool(grow("another session")["turns"]) == (scope == "repository")
 
 
 def test_who_stands_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[Sample, Agent]") -> None:

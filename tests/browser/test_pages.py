@@ -100,11 +100,11 @@ def test_costs_are_by_day_project_model_and_agent(reading: Reading, sample: Samp
     assert reader.find(".chart").count() == 2 and reader.find(".hours").count() == 1
     assert reader.texts(".tile .what")[:2] == ["Cost", "Saved by caching"]
     reader.find("select[name=by]").select_option("agent")
-    expect(reader.find('td[data-key="claude-code"]')).to_be_visible()
+    expect(reader.ready().find('td[data-key="claude-code"]')).to_be_visible()
     assert reader.address() == "/cost?by=agent"
     for by in ("project", "model", "session"):
         reader.find("select[name=by]").select_option(by)
-        expect(reader.find("h2").nth(0)).to_have_text(re.compile(f"By {by}|Days"))
+        expect(reader.ready().find("h2").nth(0)).to_have_text(re.compile(f"By {by}|Days"))
     reader.page.reload()
     assert reader.ready().find("select[name=by]").input_value() == "session"
 

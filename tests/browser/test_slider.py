@@ -145,6 +145,15 @@ def test_a_rename_a_mode_and_a_folder_that_becomes_a_file(reading: Reading, samp
     assert "this turn deleted it" in reader.text(".filebody")
 
 
+def test_lines_are_counted_once(reading: Reading, sample: Sample) -> None:
+    """Opening a file, or another way to see it, adds nothing to what the tree says of it."""
+    reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")
+    row = '[role=treeitem][title="tea.py"]'
+    expect(reader.find(row)).to_have_text("tea.py M +1 −1")
+    reader.choose("tea.py").mode("text").mode("blame")
+    expect(reader.find(row)).to_have_text("tea.py M +1 −1")
+
+
 def test_filter_and_changed_only_narrow_the_tree(reading: Reading, sample: Sample) -> None:
     """By words of the path, and to what the turn changed."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[1]}")

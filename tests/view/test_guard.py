@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventlog.view import address, guard, protocol, server
+from eventlog.view import address, client_files, guard, protocol, server
 from eventlog.view.answers import ROUTES
 from tests.conftest import examples
 from tests.view.sample import Sample
@@ -176,7 +176,7 @@ def test_no_path_leads_to_a_file(served: Served, parts: list[str], start: str) -
     """Static files are known by their names: whatever else is asked for, no file is opened for it."""
     opened: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server.resources, "files", lambda *a: opened.append(a))
+        patch.setattr(client_files.resources, "files", lambda *a: opened.append(a))
         reply = served.ask(start + "/".join(parts))
     assert opened == []
     shell = served.ask("/").body

@@ -43,7 +43,11 @@ class Following:
         return head
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Each message as it comes; the pieces of HTTP between them are no lines of data."""
+        """Each message as it comes; the pieces of HTTP between them are no lines of data.
+
+        A second sign of life without a message between says that nothing comes: a wait without an end.
+        """
+        signs = 0
         while True:
             while b"\n\n" not in self._data:
                 part = self._connection.recv(1 << 16)
@@ -51,8 +55,11 @@ class Following:
                     return
                 self._data += part
             piece, _, self._data = self._data.partition(b"\n\n")
+            signs += b": " in piece.splitlines()
+            assert signs < 3, "nothing came"
             for line in piece.splitlines():
                 if line.startswith(b"data: "):
+                    signs = 0
                     yield json.loads(line[6:])
 
     def until(self, is_last: Any) -> list[dict[str, Any]]:
@@ -121,8 +128,9 @@ def test_a_turn_that_a_hook_records_appears(work: Path) -> None:
         assert served.answer("/api/sessions")["sessions"][0]["active"] is True
 
 
-def test_each_event_is_told_once_also_to_who_comes_back(work: Path) -> None:
+def test_each_event_is_told_once_also_to_who_comes_back(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """P7: from the position that the reader has seen on; nothing is missed between two connections."""
+    monkeypatch.setattr(live, "_ALIVE_S", 3.0)  # a stream that forgets is noticed soon
     store = work / ".locus"
     with Store.open(store) as writer, serving({"work": store}) as served:
         recorder = Recorder(writer, agent="probe")

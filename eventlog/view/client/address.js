@@ -1,33 +1,35 @@
 // Addresses of pages: what the bar of the browser says, and links to other places.
 
 import {isRecorded} from './source.js';
+import {isGiven} from './words.js';
 
-const store = {prefix: ''};
+const links = {prefix: '', toPage: (parts, query) => [parts, query]};
 
-/** `{parts, query}` of the address that is shown; `parts` without the store, which `store` names. */
+/** `{parts, query, store}` of the address that is shown; `parts` without the store. */
 export function readAddress() {
-  const whole_ = isRecorded ? location.hash.slice(1) || '/' : location.pathname + location.search;
-  const url = new URL('http://x' + (whole_.startsWith('/') ? whole_ : '/'));
-  let parts = url.pathname.split('/').filter(Boolean).map(decoded);
-  let name = '';
-  if (parts[0] === 'store') {
-    name = parts[1] || '';
-    parts = parts.slice(2);
-  }
-  return {parts, query: url.searchParams, store: name};
+  const shown = isRecorded ? location.hash.slice(1) : location.pathname + location.search;
+  const url = new URL('http://x' + (shown.startsWith('/') ? shown : '/'));
+  const parts = url.pathname.split('/').filter(Boolean).map(decoded);
+  const [, store = ''] = parts[0] === 'store' ? parts.splice(0, 2) : [];
+  return {parts, query: url.searchParams, store};
 }
 
 /** All links begin with this store from now on; empty where there is one. */
 export function linkWithin(name) {
-  store.prefix = name ? '/store/' + encodeURIComponent(name) : '';
+  links.prefix = name ? '/store/' + encodeURIComponent(name) : '';
+}
+
+/** All links lead to what this gives of `(parts, query)` from now on. */
+export function linkBy(toPage) {
+  links.toPage = toPage;
 }
 
 /** The address of a page: `to(['turn', name], {file: path})`. */
-export function to(parts, query) {
-  const given = Object.entries(query || {}).filter(([, v]) => v !== null && v !== undefined && v !== '' && v !== false);
-  const path = store.prefix + '/' + parts.map(encodeURIComponent).join('/').replaceAll('%40', '@').replaceAll('%3A', ':');
-  const search = given.length ? '?' + new URLSearchParams(given) : '';
-  return (isRecorded ? '#' : '') + path + search;
+export function to(place, wanted) {
+  const [parts, query] = links.toPage(place, wanted);
+  const given = Object.entries(query || {}).filter(([, v]) => isGiven(v) && v !== false);
+  const path = links.prefix + '/' + parts.map(encodeURIComponent).join('/').replaceAll('%40', '@').replaceAll('%3A', ':');
+  return (isRecorded ? '#' : '') + path + (given.length ? '?' + new URLSearchParams(given) : '');
 }
 
 /** Writes the address without a page change; `added` makes a step that the back button takes back. */

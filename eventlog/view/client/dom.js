@@ -57,3 +57,18 @@ export function refill(node, ...children) {
   node.replaceChildren();
   return put(node, children);
 }
+
+/** Words that are not always there. */
+export function showWords(node, words) {
+  refill(node, words || null);
+  node.hidden = !words;
+}
+
+/** Buttons of which one is pressed: `{node, buttons, press(name)}`; `names`: `{start: 'Start'}`, the names in `data-KIND`. */
+export function makeChoice(kind, label, names, choose) {
+  const buttons = Object.entries(names).map(([name, words]) => el('button', {['data-' + kind]: name, onclick: () => choose(name)}, words));
+  const press = (name) => {
+    for (const button of buttons) button.setAttribute('aria-pressed', String(button.dataset[kind] === name));
+  };
+  return {node: el(`div.${kind}s`, {role: 'group', 'aria-label': label}, buttons), buttons, press};
+}

@@ -1,32 +1,30 @@
 // What stands around every page: places to go, the command of the page, the clock, light and dark.
 
 import {el, oneLine, refill} from './dom.js';
-import {isUtc, remember, remembered, shellWord, switchUtc} from './words.js';
-import {to, writeAddress} from './address.js';
-import {isRecorded} from './source.js';
+import {isUtc, remembered, switchUtc} from './words.js';
+import {to} from './address.js';
 
-const PLACES = [['Sessions', []], ['Repository', ['repo']], ['Search', ['search']], ['Cost', ['cost']],
-  ['Errors', ['errors']], ['Decisions', ['decisions']], ['SQL', ['sql']]];
-const frame = {command: '', places: null, main: null, commandText: null, note: null, stores: null, clock: null, lake: null};
+const PLACES = {Sessions: [], Repository: ['repo'], Search: ['search'], Cost: ['cost'], Errors: ['errors'], Decisions: ['decisions'], SQL: ['sql']};
+const frame = {};
 
-/** Builds the frame once; gives the element in which pages stand. `names`: only these places, null for all. */
-export function makeFrame(names = null) {
-  const places = PLACES.filter(([name]) => !names || names.includes(name));
+/** Builds the frame; gives the element in which pages stand. `names`: only these places, or null for all; `spell`: writes the
+ * command of a page otherwise, or null. */
+export function makeFrame(project, names, spell) {
+  const places = Object.entries(PLACES).filter(([name]) => !names || names.includes(name));
+  frame.spell = spell;
   frame.main = el('main', {id: 'main', tabindex: '-1'});
   frame.places = el('nav', {'aria-label': 'Places'}, places.map(([name, parts]) => el('a', {href: to(parts)}, name)));
-  frame.commandText = el('code', {id: 'command', tabindex: '0', 'aria-label': 'The same in a terminal'});
+  frame.command = el('code', {id: 'command', tabindex: '0', 'aria-label': 'The same in a terminal'});
   frame.note = el('div.note', {role: 'status', 'aria-live': 'polite'});
-  frame.stores = el('span');
   frame.clock = el('button.plain', {onclick: changeClock, title: 'Times local or UTC (u)'});
-  const copy = el('button', {id: 'copy', onclick: copyCommand, title: 'Copy the command (y)'}, 'Copy');
-  const theme = el('button.plain', {onclick: changeTheme, title: 'Light, dark, or as the system'}, 'Theme');
-  const help = el('button.plain', {id: 'help', title: 'All keys (?)'}, 'Keys');
   document.body.append(
     el('a.skip', {href: '#main', onclick: skip}, 'Skip to the content'),
-    el('header.top', el('a.brand', {href: to([])}, 'Locus'), frame.stores, frame.places,
-      el('div.command', frame.commandText, copy), el('div.tools', frame.clock, theme, help)),
+    el('header.top', el('a.brand', {href: to([])}, 'Locus'), project, frame.places,
+      el('div.command', frame.command, el('button', {id: 'copy', onclick: copyCommand, title: 'Copy the command (y)'}, 'Copy')),
+      el('div.tools', frame.clock, el('button.plain', {onclick: changeTheme, title: 'Light, dark, or as the system'}, 'Theme'),
+        el('button.plain', {id: 'help', title: 'All keys (?)'}, 'Keys'))),
     frame.main, frame.note);
-  wearTheme(remembered('theme') || '');
+  document.documentElement.dataset.theme = remembered('theme') || '';
   nameClock();
   return frame.main;
 }
@@ -34,35 +32,8 @@ export function makeFrame(names = null) {
 /** Says in the frame which page this is: its title, its command, its place among `PLACES`. */
 export function namePage(title, command, place) {
   document.title = (title ? oneLine(title, 80) + ' · ' : '') + 'Locus';
-  nameCommand(frame.lake ? inLake(command, place) : command);
-  for (const link of frame.places.children) {
-    if (link.textContent === place) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
-  }
-}
-
-export function nameCommand(command) {
-  frame.command = command;
-  frame.commandText.textContent = command;
-}
-
-/** The command that asks a lake for what a page shows: a view of SQL has the name of its page. */
-function inLake(command, place) {
-  const view = frame.lake.pages.includes(place) ? `locus sql 'from ${place.toLowerCase()}'` : 'locus view';
-  const asked = /^locus (stats|sql) /.test(command) ? command : view;
-  return asked.replace(/^locus \w+/, (verb) => verb + ' --lake ' + shellWord(frame.lake.lake));
-}
-
-/** The stores to choose from; a recorded page has one, and so has a lake. */
-export function nameStores(stores, current) {
-  if (stores[0].lake) frame.lake = stores[0];
-  if (stores.length === 1) refill(frame.stores, el('span.project', stores[0].project));
-  if (stores.length < 2) return;
-  const choice = el('select', {'aria-label': 'Store', onchange: () => location.assign('/store/' + encodeURIComponent(choice.value) + '/')},
-    stores.map((s) => el('option', {value: s.name, selected: s.name === current}, s.project === s.name ? s.name : s.project + ' (' + s.name + ')')));
-  refill(frame.stores, choice);
-  frame.places.querySelectorAll('a').forEach((link, n) => link.setAttribute('href', to(PLACES[n][1])));
-  document.querySelector('.brand').setAttribute('href', to([]));
+  frame.command.textContent = frame.spell ? frame.spell(command, place) : command;
+  for (const link of frame.places.children) link.ariaCurrent = link.textContent === place ? 'page' : null;
 }
 
 /** A line that is read out and fades. */
@@ -72,28 +43,10 @@ export function say(words) {
   frame.timer = setTimeout(() => refill(frame.note), 4000);
 }
 
-async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    say('Copied: ' + text);
-  } catch {
-    say('This browser does not let the page copy; select the text instead.');
-  }
-}
-
-export function copyCommand() {
-  copyText(frame.command);
-}
-
-export function changeClock() {
-  switchUtc();
-  nameClock();
-}
-
 /** What could not be shown, and what to do. */
 export function complaint(failure) {
   return el('div.card.complaint', {role: 'alert'}, el('p', failure.what || String(failure.message || failure)),
-    failure.next ? el('p.dim', failure.next) : null);
+    failure.next && el('p.dim', failure.next));
 }
 
 /** A button that copies a command, which stands beside it. */
@@ -101,49 +54,28 @@ export function commandBox(command) {
   return el('span.command', el('code', {tabindex: '0'}, command), el('button', {onclick: () => copyText(command)}, 'Copy'));
 }
 
-/** Form fields that stand in the address: each change writes it and calls `changed`. */
-export function filters(fields, query, changed) {
-  const values = () => Object.fromEntries(inputs.map((i) => [i.name, i.type === 'checkbox' ? (i.checked ? 'yes' : '') : i.value]));
-  const tell = () => {
-    writeAddress(to(changed.parts, values()), false);
-    changed(values());
-  };
-  const inputs = fields.map((f) => fieldOf(f, query.get(f.name) || '', tell));
-  return el('form.filters', {onsubmit: (e) => e.preventDefault(), role: 'search'},
-    inputs.map((input, n) => el('label', fields[n].label, ' ', input)));
+export function copyCommand() {
+  copyText(frame.command.textContent);
 }
 
-function fieldOf(field, value, tell) {
-  if (field.choices) {
-    const choices = value && !field.choices.includes(value) ? [value, ...field.choices] : field.choices;
-    return el('select', {name: field.name, onchange: tell}, field.required ? null : el('option', {value: ''}, 'all'),
-      choices.map((c) => el('option', {value: c, selected: c === value}, c)));
-  }
-  if (field.type === 'checkbox') return el('input', {name: field.name, type: 'checkbox', checked: value === 'yes', onchange: tell});
-  let timer = 0;
-  return el('input', {name: field.name, type: field.type || 'text', value, onchange: tell, oninput: () => {
-    clearTimeout(timer);
-    timer = setTimeout(tell, 200);
-  }});
+async function copyText(text) {
+  (await import('./copy.js')).copyText(text);
 }
 
-function skip(event) {
-  event.preventDefault();
-  frame.main.focus();
+export function changeClock() {
+  switchUtc();
+  nameClock();
 }
 
 function nameClock() {
   frame.clock.textContent = isUtc() ? 'UTC' : 'Local time';
 }
 
-function changeTheme() {
-  const next = {'': 'dark', dark: 'light', light: ''}[document.documentElement.dataset.theme || ''];
-  remember('theme', next);
-  wearTheme(next);
-  say('Colours: ' + (next || 'as the system'));
+async function changeTheme() {
+  (await import('./theme.js')).changeTheme();
 }
 
-function wearTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  else delete document.documentElement.dataset.theme;
+function skip(event) {
+  event.preventDefault();
+  frame.main.focus();
 }

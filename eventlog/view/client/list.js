@@ -1,39 +1,59 @@
-// A list of which only the rows that can be seen are elements. All rows have one height.
+// Long lists: of which only the rows that can be seen are elements, all of one height; or of which there is a part at first.
 
 import {el} from './dom.js';
+import {count, whole} from './words.js';
 
+export const LINE_HEIGHT = 20;
 const ROWS_BESIDE = 6;
 
-/** `{node, show(rows), reach(number), refresh()}`; `draw(row, number)` makes the element of a row. */
+/** `{node, inside, show(rows), reach(number)}`; `draw(row, number)` makes the element of a row. */
 export function makeList(attributes, rowHeight, draw) {
-  const inside = el('div.rows', {role: attributes.inside || 'presentation'});
-  delete attributes.inside;
+  const inside = el('div.rows', {role: 'presentation'});
   const node = el('div.list', {tabindex: '0', ...attributes}, inside);
-  const list = {node, inside, rows: []};
+  let rows = [];
   let drawn = '';
-  list.refresh = () => {
+  const refresh = () => {
     const first = Math.max(Math.floor(node.scrollTop / rowHeight) - ROWS_BESIDE, 0);
-    const last = Math.min(first + Math.ceil((node.clientHeight || 600) / rowHeight) + 2 * ROWS_BESIDE, list.rows.length);
-    const key = first + ':' + last;
-    if (key === drawn) return;
-    drawn = key;
+    const last = Math.min(first + Math.ceil((node.clientHeight || 600) / rowHeight) + 2 * ROWS_BESIDE, rows.length);
+    if (drawn === first + ':' + last) return;
+    drawn = first + ':' + last;
     inside.style.paddingTop = first * rowHeight + 'px';
-    inside.replaceChildren(...list.rows.slice(first, last).map((row, n) => draw(row, first + n)));
+    inside.replaceChildren(...rows.slice(first, last).map((row, n) => draw(row, first + n)));
   };
-  list.show = (rows) => {
-    list.rows = rows;
+  const show = (all) => {
+    rows = all;
     inside.style.height = rows.length * rowHeight + 'px';
     drawn = '';
-    list.refresh();
+    refresh();
   };
-  list.reach = (number) => {
+  const reach = (number) => {
     const top = number * rowHeight;
-    if (top < node.scrollTop) node.scrollTop = top;
-    else if (top + rowHeight > node.scrollTop + node.clientHeight) node.scrollTop = top + rowHeight - node.clientHeight;
+    node.scrollTop = Math.max(Math.min(node.scrollTop, top), top + rowHeight - node.clientHeight);
     drawn = '';
-    list.refresh();
+    refresh();
   };
-  node.addEventListener('scroll', list.refresh, {passive: true});
-  new ResizeObserver(list.refresh).observe(node);
-  return list;
+  node.addEventListener('scroll', refresh, {passive: true});
+  new ResizeObserver(refresh).observe(node);
+  return {node, inside, show, reach};
+}
+
+/** Lines of a file, for its pane: `{nodes, list, fill(top)}`. `width` gives how many characters wide a row is. */
+export function lineList(label, rows, draw, width, height = LINE_HEIGHT) {
+  const list = makeList({role: 'group', 'aria-label': label, class: 'list lines' + (height === LINE_HEIGHT ? '' : ' linked')}, height, draw);
+  const fill = (top) => {
+    const longest = rows.reduce((most, row) => Math.max(most, width(row)), 0);
+    list.inside.style.minWidth = Math.min(longest, 3000) + 14 + 'ch';
+    list.show(rows);
+    list.node.scrollTop = top;
+  };
+  return {nodes: [list.node], list, fill};
+}
+
+/** The elements of the first rows, and a button in whose place the next ones come. */
+export function inParts(rows, size, draw, word) {
+  const nodes = rows.slice(0, size).map(draw);
+  const rest = rows.slice(size);
+  if (!rest.length) return nodes;
+  const more = el('button', {onclick: () => more.replaceWith(...inParts(rest, size, draw, word).flat(Infinity))}, word ? 'Show ' + count(rest.length, 'more ' + word) : 'Show ' + whole(rest.length) + ' more');
+  return [...nodes, more];
 }

@@ -1,35 +1,27 @@
 // Begins: takes the token, builds the frame, and shows the page of the address; links are followed in place.
+// The modules of a page are loaded when somebody goes there.
 
-import {refill} from './dom.js';
-import {ask, chooseStore, follow, isRecorded, recordedPlaces, takeToken} from './source.js';
-import {linkWithin, readAddress, to, writeAddress} from './address.js';
-import {complaint, makeFrame, namePage, nameStores, say} from './frame.js';
+import {el, refill} from './dom.js';
+import {ask, chooseStore, isRecorded, recordedPlaces, takeToken} from './source.js';
+import {linkBy, linkWithin, readAddress, to, writeAddress} from './address.js';
+import {complaint, makeFrame, namePage} from './frame.js';
 import {listenToKeys, useKeys} from './keys.js';
-import {sessionsPage} from './sessions.js';
-import {sliderPage} from './slider.js';
-import {comparePage, decisionsPage, errorsPage, eventPage, historyPage, nowherePage, searchPage, sqlPage} from './pages.js';
-import {costPage} from './cost.js';
 
+const slider = () => import('./slider.js');
 const PAGES = {
-  s: sliderPage, repo: sliderPage, turn: sliderPage, event: eventPage, file: historyPage, search: searchPage, cost: costPage,
-  errors: errorsPage, decisions: decisionsPage, sql: sqlPage,
+  s: slider, repo: slider, turn: slider, event: () => import('./event.js'), file: () => import('./filehistory.js'),
+  search: () => import('./search.js'), cost: () => import('./cost.js'), errors: () => import('./errors.js'),
+  decisions: () => import('./decisions.js'), sql: () => import('./sql.js'),
 };
-const app = {main: null, page: null, shown: 0, showing: false, missed: null, isLive: !isRecorded};
+const WITH_NAME = ['s', 'turn', 'event'];
+const app = {main: null, page: null, isLive: false, shown: 0, missed: null};
 
 async function begin() {
   await takeToken();
-  const {store} = readAddress();
   try {
-    const {stores} = await ask('stores');
-    const name = stores.length > 1 ? store || stores[0].name : '';
-    chooseStore(name);
-    linkWithin(name);
-    if (name && !store) writeAddress(to([]), false);
-    app.main = makeFrame(recordedPlaces() || stores[0].pages);
-    if (stores[0].lake) app.isLive = false;
-    nameStores(stores, name);
+    await makeApp(await ask('stores'));
   } catch (failure) {
-    refill(makeFrame([]), complaint(failure));
+    refill(makeFrame(null, []), complaint(failure));
     document.body.dataset.ready = 'failed';
     return;
   }
@@ -38,16 +30,31 @@ async function begin() {
   if (isRecorded) addEventListener('hashchange', moved);
   document.addEventListener('click', clicked);
   await show();
-  if (app.isLive) follow(app.page.until, heard);
+  if (app.isLive) (await import('./live.js')).follow(app.page.until, heard);
+}
+
+/** The frame, around the store that the address names, the first one, or a lake. */
+async function makeApp({stores}) {
+  const [first] = stores;
+  const {store} = readAddress();
+  const name = stores.length > 1 ? store || first.name : '';
+  chooseStore(name);
+  linkWithin(name);
+  if (name && !store) writeAddress(to([]), false);
+  const project = name ? (await import('./stores.js')).storeChoice(stores, name) : el('span.project', first.project);
+  const lake = first.lake ? await import('./lake.js') : null;
+  if (lake) linkBy(lake.linkInLake);
+  app.main = makeFrame(project, recordedPlaces() || first.pages, lake && ((command, place) => lake.commandInLake(first, command, place)));
+  app.isLive = !lake && !isRecorded;
 }
 
 /** A live event; one that comes while a page is being made counts once it is there. */
 function heard(event) {
   app.missed = event;
-  if (!app.showing) tell();
+  if (app.page.isMade) passOn();
 }
 
-function tell() {
+function passOn() {
   const event = app.missed;
   app.missed = null;
   if (event && app.page.live) app.page.live(event);
@@ -59,8 +66,7 @@ function go(address) {
 }
 
 async function moved() {
-  const address = readAddress();
-  if (app.page && app.page.revisit && await app.page.revisit(address)) return;
+  if (app.page.revisit && await app.page.revisit(readAddress())) return;
   await show();
 }
 
@@ -74,44 +80,56 @@ function clicked(event) {
 }
 
 async function show() {
-  if (app.page) {
-    app.page.abort.abort();
-    if (app.page.leave) app.page.leave();
-  }
-  const address = readAddress();
-  const page = makePage(address);
+  if (app.page) app.page.leave();
+  const page = makePage(readAddress());
   app.page = page;
-  app.showing = true;
+  refill(app.main);
+  window.scrollTo(0, 0);
   page.busy();
-  useKeys({});
+  useKeys([], null);
   try {
-    await pageOfAddress(address)(page);
+    await (await moduleOf(page)).show(page);
   } catch (failure) {
     if (failure.name === 'AbortError' || app.page !== page) return;
-    if (failure.what === undefined) say('The page failed: ' + failure.message);
     namePage('Not shown', 'locus doctor', '');
     refill(app.main, complaint(failure));
   }
   page.done();
-  if (app.page !== page) return;
-  app.showing = false;
-  tell();
+  page.isMade = true;
+  if (app.page === page) passOn();
 }
 
-function pageOfAddress({parts}) {
-  if (!parts.length) return sessionsPage;
-  if (parts[0] === 'turn' && (parts[1] || '').includes('..')) return comparePage;
-  if (['s', 'turn', 'event'].includes(parts[0]) !== (parts.length === 2) || parts.length > 2) return nowherePage;
-  return Object.hasOwn(PAGES, parts[0]) ? PAGES[parts[0]] : nowherePage;
+function moduleOf({parts: [place, name, more]}) {
+  if (!place) return import('./sessions.js');
+  const known = Object.hasOwn(PAGES, place) && more === undefined && WITH_NAME.includes(place) === (name !== undefined);
+  if (!known) return import('./nowhere.js');
+  return place === 'turn' && name.includes('..') ? import('./compare.js') : PAGES[place]();
 }
 
-/** What a page gets: its address, where to stand, and what it may set: `live`, `leave`, `revisit`. */
+/**
+ * What a page gets: its address, the element to stand in, and signals and timers that end with it. It may set `live` (a live event came), `revisit` (gives whether it went to an address by itself), and `until`.
+ */
 function makePage(address) {
-  const abort = new AbortController();
-  const main = app.main;
-  refill(main);
-  window.scrollTo(0, 0);
-  const page = {...address, main, abort, signal: abort.signal, keys: useKeys, until: null, live: null, leave: null, revisit: null};
+  const ending = new AbortController();
+  let newest = new AbortController();
+  const timers = new Map();
+  const page = {...address, main: app.main, signal: ending.signal, keys: useKeys, isMade: false, until: null, live: null, revisit: null};
+  /** Does something later; by one name only what was wanted last, nothing without `act`. */
+  page.later = (name, ms, act) => {
+    clearTimeout(timers.get(name));
+    if (act) timers.set(name, setTimeout(act, ms));
+  };
+  /** A signal for what is wanted from now on: what was wanted before is given up. */
+  page.newest = () => {
+    newest.abort();
+    newest = new AbortController();
+    return newest.signal;
+  };
+  page.leave = () => {
+    ending.abort();
+    newest.abort();
+    for (const timer of timers.values()) clearTimeout(timer);
+  };
   page.busy = () => {
     if (app.page === page) delete document.body.dataset.ready;
   };

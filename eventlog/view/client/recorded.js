@@ -1,5 +1,7 @@
 // Stands for `source.js` in a page of one file: the answers were recorded when it was made.
 
+import {isGiven} from './words.js';
+
 const recorded = {answers: null, start: '/', sections: null};
 
 /** Whether answers were recorded in advance: then there is nothing to type a question for. */
@@ -18,12 +20,16 @@ export function chooseStore() {}
 
 /** The recorded answer to `/api/NAME`. Raises an Error with `what`, `next`, `status` where there is none. */
 export async function ask(name, parameters) {
-  const given = Object.entries(parameters || {}).filter(([, v]) => v !== null && v !== undefined && v !== '');
+  const given = Object.entries(parameters || {}).filter(([, v]) => isGiven(v));
   const names = recorded.ignored[name.split('/')[0]] || [];
   if (name === 'sessions') return chosenSessions(Object.fromEntries(given));
   const kept = given.filter(([key]) => !names.includes(key)).map(([key, value]) => [key, String(value)]);
   const value = recorded.answers[JSON.stringify([name, kept.sort()])];
-  if (value) return structuredClone(value);
+  return value ? structuredClone(value) : absent();
+}
+
+/** Raises that something is not here; also where a page would be loaded that no file has. */
+export async function absent() {
   throw Object.assign(new Error('not in this page'), {what: 'This is not in this page.', next: recorded.next, status: 404});
 }
 
@@ -40,10 +46,6 @@ function chosenSessions(wanted) {
   const first = wanted.before ? fitting.findIndex((s) => s.session_id === wanted.before) + 1 : 0;
   const last = first + Number(wanted.limit || fitting.length);
   return {...answer, sessions: fitting.slice(first, last), more: last < fitting.length};
-}
-
-export function follow() {
-  return () => {};
 }
 
 /** The names of the places that this page has. */

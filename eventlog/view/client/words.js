@@ -1,10 +1,9 @@
-// How figures, times and commands are written. An unknown figure is an empty text.
+// How figures, times and counts are written; what this browser remembers. An unknown figure is an empty text.
 
 import {el} from './dom.js';
 
 const settings = {utc: remembered('utc') === 'yes'};
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-const zoneNames = new Map();
+const clocks = {};
 
 /** A value that this browser keeps for this address; null where there is none or none may be kept. */
 export function remembered(key) {
@@ -23,25 +22,19 @@ export function remember(key, value) {
   }
 }
 
-export function isUtc() {
-  return settings.utc;
-}
-
-/** Switches between local times and UTC, in place. */
-export function switchUtc() {
-  settings.utc = !settings.utc;
-  remember('utc', settings.utc ? 'yes' : 'no');
-  for (const node of document.querySelectorAll('time[data-us]')) writeTime(node, Number(node.dataset.us));
+/** Whether there is a value: null, undefined and an empty text are none. */
+export function isGiven(value) {
+  return value !== null && value !== undefined && value !== '';
 }
 
 /** `1,234`. */
 export function whole(n) {
-  return n === null || n === undefined ? '' : Math.round(n).toLocaleString('en-US');
+  return isGiven(n) ? Math.round(n).toLocaleString('en-US') : '';
 }
 
 /** `950`, `12.3 k`, `4.5 M`. */
 export function compact(n) {
-  if (n === null || n === undefined) return '';
+  if (!isGiven(n)) return '';
   if (n < 1000) return String(Number(Number(n).toFixed(2)));
   let unit = '';
   for (unit of ['k', 'M', 'G', 'T']) {
@@ -53,7 +46,7 @@ export function compact(n) {
 
 /** `$1,234.56`; what is less than a cent is `<$0.01`, and what caching lost is below 0. */
 export function dollars(cost) {
-  if (cost === null || cost === undefined) return '';
+  if (!isGiven(cost)) return '';
   const size = Math.abs(Number(cost));
   if (size > 0 && size < 0.005) return '<$0.01';
   return (cost < 0 ? '−$' : '$') + size.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 2});
@@ -61,7 +54,7 @@ export function dollars(cost) {
 
 /** `320 ms`, `12 s`, `4 min`, `3.2 h`, `2.5 d`. */
 export function duration(us) {
-  if (us === null || us === undefined) return '';
+  if (!isGiven(us)) return '';
   const seconds = us / 1e6;
   if (seconds < 1) return Math.round(seconds * 1000) + ' ms';
   if (seconds < 120) return Math.round(seconds) + ' s';
@@ -72,8 +65,7 @@ export function duration(us) {
 
 /** `12 B`, `3.4 kB`. */
 export function bytes(n) {
-  if (n === null || n === undefined) return '';
-  return n < 1000 ? n + ' B' : compact(n) + 'B';
+  return isGiven(n) ? (n < 1000 ? n + ' ' : compact(n)) + 'B' : '';
 }
 
 /** `1 turn`, `3 turns`. */
@@ -81,17 +73,33 @@ export function count(n, word) {
   return whole(n) + ' ' + word + (n === 1 ? '' : 's');
 }
 
+/** The texts that there are, with points between them. */
+export function listed(...texts) {
+  return texts.flat().filter(Boolean).join(' · ');
+}
+
 /** Lines added and removed, as text that needs no colour. */
 export function plusMinus(added, removed) {
-  if (added === null || added === undefined) return null;
+  if (!isGiven(added)) return null;
   return [added ? el('span.plus', '+' + whole(added)) : null, added && removed ? ' ' : null,
     removed ? el('span.minus', '−' + whole(removed)) : null];
 }
 
 /** A time that says its zone, with the other spelling where the pointer rests. */
 export function time(us) {
-  if (us === null || us === undefined) return el('span.dim', 'time unknown');
+  if (!isGiven(us)) return el('span.dim', 'time unknown');
   return writeTime(el('time', {'data-us': us, datetime: new Date(us / 1000).toISOString()}), us);
+}
+
+export function isUtc() {
+  return settings.utc;
+}
+
+/** Switches between local times and UTC, in place. */
+export function switchUtc() {
+  settings.utc = !settings.utc;
+  remember('utc', settings.utc ? 'yes' : 'no');
+  for (const node of document.querySelectorAll('time[data-us]')) writeTime(node, Number(node.dataset.us));
 }
 
 function writeTime(node, us) {
@@ -102,33 +110,13 @@ function writeTime(node, us) {
 
 function timeText(us, utc) {
   const date = new Date(us / 1000);
-  const part = (name) => date['get' + (utc ? 'UTC' : '') + name]();
-  const year = part('FullYear');
-  return part('Date') + ' ' + MONTHS[part('Month')] + (year === new Date().getFullYear() ? '' : ' ' + year) + ' ' +
-    two(part('Hours')) + ':' + two(part('Minutes')) + ' ' + (utc ? 'UTC' : zoneName(date));
+  const isThisYear = date.getFullYear() === new Date().getFullYear();
+  return clock(utc ? 'UTC' : undefined, isThisYear ? undefined : 'numeric').format(date).replace(',', '');
 }
 
-function zoneName(date) {
-  const offset = date.getTimezoneOffset();
-  if (!zoneNames.has(offset)) {
-    const parts = new Intl.DateTimeFormat('en-GB', {timeZoneName: 'short'}).formatToParts(date);
-    zoneNames.set(offset, parts.find((p) => p.type === 'timeZoneName').value);
-  }
-  return zoneNames.get(offset);
-}
-
-function two(n) {
-  return String(n).padStart(2, '0');
-}
-
-/** A word of a command, quoted for a shell; what could deceive in a terminal is written as bytes. */
-export function shellWord(text) {
-  if (/^[A-Za-z0-9_@%+=:,.\/-]+$/.test(text)) return text;
-  if (/^[\x20-\x7e\u00a1-\u05ff]+$/.test(text)) return "'" + text.replaceAll("'", "'\\''") + "'";
-  const escaped = Array.from(new TextEncoder().encode(text), (byte) => {
-    if (byte === 10) return '\\n';
-    const c = String.fromCharCode(byte);
-    return byte < 32 || byte > 126 ? '\\x' + byte.toString(16).padStart(2, '0') : c === "'" || c === '\\' ? '\\' + c : c;
-  });
-  return "$'" + escaped.join('') + "'";
+function clock(timeZone, year) {
+  const key = timeZone + ' ' + year;
+  clocks[key] ??= new Intl.DateTimeFormat('en-GB', {
+    day: 'numeric', month: 'short', year, hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZone, timeZoneName: 'short'});
+  return clocks[key];
 }

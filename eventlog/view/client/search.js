@@ -1,0 +1,34 @@
+// Search, as one types.
+
+import {el, oneLine, refill} from './dom.js';
+import {asking, filters, makeAsker} from './asking.js';
+import {namePage} from './frame.js';
+import {count, time} from './words.js';
+import {shellWord} from './commands.js';
+import {fileLink} from './changes.js';
+import {to} from './address.js';
+
+export async function show(page) {
+  const list = el('div.hits', {'aria-live': 'polite'});
+  const run = makeAsker(page, list, asking('search'), (answer) => [
+    el('p.dim', answer.hits.length ? count(answer.hits.length, 'hit') + (answer.more ? ', and more' : '') : 'Nothing fits all of these words.'),
+    answer.hits.map(hitCard)]);
+  const change = async ({q}) => {
+    const words = q.trim().split(/\s+/).filter(Boolean);
+    namePage('Search', 'locus search ' + (words.map(shellWord).join(' ') || 'WORDS'), 'Search');
+    if (words.length) return run({q, limit: 50});
+    refill(list, el('p.dim', 'Prompts, words of agents, results of calls, and contents of files. All words must occur; "two words" stand side by side.'));
+  };
+  refill(page.main, el('h1', 'Search'), filters(page, [{name: 'q', label: 'Words', type: 'search'}], change), list);
+  page.main.querySelector('input').focus();
+  await change({q: page.query.get('q') || ''});
+}
+
+function hitCard(hit) {
+  const event = to(['event', hit.event_id]);
+  const link = hit.turn ? (hit.path ? fileLink(hit.turn, hit.path, 'text') : to(['turn', hit.turn])) : event;
+  return el('article.card.hit',
+    el('p', el('a', {href: link}, oneLine(hit.path || hit.title || hit.turn || hit.event_id, 200)),
+      el('span.dim', ' ' + oneLine(hit.kind, 40) + ' · ', time(hit.at), ' · ', el('a', {href: event}, 'event'))),
+    el('p.snippet', hit.pieces.map(([text, marked]) => (marked ? el('mark', text) : text))));
+}
