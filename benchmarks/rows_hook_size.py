@@ -15,8 +15,10 @@ from typing import Any
 from benchmarks.frame import TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import environment, git, run
 from benchmarks.rows_hook import Desk, PlainPython, make_tree
+from benchmarks.watcher import watched
 
 SIZES = {"200": 200, "1k": 1_000, "3k": 3_000, "10k": 10_000, "100k": 100_000, "1m": 1_000_000}
+_WATCHED = ("10k", "100k")
 _NESTED = 100_000  # from here on files are small, and at most a hundred directories in one
 _FILES_OF_DIRECTORY, _DIRECTORIES = 25, 100
 _START = "python -I -c pass of a plain virtual environment"
@@ -37,6 +39,13 @@ def rows() -> list[Row]:
         first = f"hook process, the first prompt in a repository of {files:,} files, all committed"
         empty = "the same by a private index that begins empty"
         made.append(Row(f"first-prompt-{name}", first, empty, TIME_UNIT, "ours syncs a pack", _first(files)))
+        if name in _WATCHED:
+            asked = f"both hook processes of a command that changes nothing among {files:,}, Watchman asked"
+            made.append(
+                Row(f"call-shell-{name}-watched", asked, _GIT, TIME_UNIT, _SYNCS, _watched_call(files))
+            )
+    asked = "hook process after a command that changes nothing among 1,000,000, Watchman asked"
+    made.append(Row("hook-shell-1m-watched", asked, _START, TIME_UNIT, _SYNCS, _watched_hook(1_000_000)))
     return made
 
 
@@ -169,6 +178,51 @@ def _call_shell(files: int) -> Callable[[Bench], Any]:
         )
 
     return prepare
+
+
+def _watched_call(files: int) -> Callable[[Bench], Any]:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Sides]:
+        place, calls = _place(bench, files), _calls(bench, files)
+        with watched(place.desk):
+            yield Sides(
+                ours=lambda: median(place.desk.shell_call() for _ in range(calls)),
+                anchor=lambda: median(place.line.seconds() for _ in range(calls)),
+                beside={
+                    "the process after it alone, s": lambda: place.desk.shell(False),
+                    "processor time of both, s": lambda: _processor_s(place.desk.shell_call),
+                    "processor time of git's line, s": lambda: _processor_s(place.line.seconds),
+                    "python -I -c pass, s": place.plain.seconds,
+                },
+                size=f"{files:,} files, {calls} calls a sample",
+                rounds=bench.pick(3, 7),
+            )
+
+    return prepare
+
+
+def _watched_hook(files: int) -> Callable[[Bench], Any]:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Sides]:
+        place = _place(bench, files)
+        with watched(place.desk):
+            yield Sides(
+                ours=lambda: median(place.desk.shell(False) for _ in range(5)),
+                anchor=lambda: median(place.plain.seconds() for _ in range(5)),
+                beside={"processor time, s": lambda: _processor_s(lambda: place.desk.shell(False))},
+                size=f"{files:,} files, 5 calls a sample",
+                rounds=bench.pick(3, 7),
+            )
+
+    return prepare
+
+
+def _processor_s(work: Callable[[], object]) -> float:
+    """The processor time of the processes that some work starts and waits for."""
+    before = os.times()
+    work()
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def _first(files: int) -> Callable[[Bench], Any]:

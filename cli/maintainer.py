@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 INTERVAL_S = 300
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "TZ", "LOCUS_NO_MAINTENANCE")
+_KEPT_VARIABLES = (
+    "PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "TZ", "LOCUS_NO_MAINTENANCE",
+    "USER", "XDG_STATE_HOME", "WATCHMAN_SOCK",  # by which Watchman finds its server
+)  # fmt: skip
 _NICE = 10
 
 
@@ -161,6 +164,7 @@ def main(root: str, program: str = "") -> None:
         collection.maintain(store)
         sweep.sweep(store.fs, store.layout)
         statcache_upkeep.fold_all(store.fs, store.layout, store.identity.store_id)
+        _note_watchers(store)
         erasure.resume(store)
         search.maintain(store)
         _count_lines(store)
@@ -217,6 +221,16 @@ def _tell_costs(store: "Store") -> None:
     try:
         live_costs.write(store, time.time())
     except (EventLogError, OSError):
+        return
+
+
+def _note_watchers(store: "Store") -> None:
+    """Note where a watcher reports the directories. After a failure, hooks use the last notes."""
+    from eventlog.hooks import watches
+
+    try:
+        watches.note_all(store.fs, store.layout, os.environ)
+    except OSError:
         return
 
 

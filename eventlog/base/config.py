@@ -8,6 +8,7 @@
     [capture]
     include = ["build/**"]               # captured although git ignores it
     max_file_bytes = 67108864            # larger files are listed, not stored
+    watcher = "watchman"                 # a watcher that runs already, which hooks may ask (docs/watcher.md)
 
     [retention]                          # what may be collected (docs/maintenance.md §4); nothing by default
     max_age_days = 180
@@ -75,13 +76,19 @@ class _People:
     """One of PEOPLE; true is the last, false the first of them."""
 
 
+class _Watcher:
+    """One of WATCHERS."""
+
+
+WATCHMAN = "watchman"
+WATCHERS = (WATCHMAN,)
 # What exports may contain about who worked where: nothing, keyed digests, or all.
 PEOPLE = ("no", "digest", "full")
 
 
 _SECTIONS: "dict[str, dict[str, type]]" = {
     "redaction": {"enabled": bool, "allow": list, "deny": list},
-    "capture": {"include": list, "max_file_bytes": int},
+    "capture": {"include": list, "max_file_bytes": int, "watcher": _Watcher},
     "retention": {"max_age_days": int, "max_sessions": int, "max_bytes": _Size},
     "context": {"shared": bool},
     "memory": {"codes_base": str},
@@ -97,7 +104,8 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 # What holds where the file says nothing. Without a limit the capture sets that of files; no other applies.
 _DEFAULTS: "dict[str, object]" = {
-    "enabled": True, "allow": (), "deny": (), "include": (), "max_file_bytes": None, "max_age_days": None,
+    "enabled": True, "allow": (), "deny": (), "include": (), "max_file_bytes": None, "watcher": None,
+    "max_age_days": None,
     "max_sessions": None, "max_bytes": None, "shared_context": False, "codes_base": None,
     "briefing_at_start": False, "briefing_overlaps": False, "briefing_tokens": None, "people": PEOPLE[0],
     "check_days": None, "idle_hours": None, "undo_agents": False, "undo_tell": False, "problem": None,
@@ -120,6 +128,7 @@ class Config:
     deny: "tuple[str, ...]"
     include: "tuple[str, ...]"
     max_file_bytes: "int | None"
+    watcher: "str | None"
     max_age_days: "int | None"
     max_sessions: "int | None"
     max_bytes: "int | None"
@@ -227,6 +236,10 @@ def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
                 value = {True: "full", False: "no"}.get(value, value) if isinstance(value, bool) else value
                 if value not in PEOPLE:
                     raise _wrong(data, name, f"{name} must be one of {', '.join(PEOPLE)}, not {value!r}")
+                kind = str
+            if kind is _Watcher:
+                if value not in WATCHERS:
+                    raise _wrong(data, name, f"{name} must be one of {', '.join(WATCHERS)}, not {value!r}")
                 kind = str
             if type(value) is not kind:
                 words = {bool: "true or false", list: "a list of texts", int: "a number", str: "a text"}

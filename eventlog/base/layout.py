@@ -29,6 +29,7 @@
       snapshots/statcache/<worktree>.{evc,evo}        derived: docs/stat-cache.md
       live/<worktree>.{told,running}                  derived: what hooks have reported of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
+      live/<worktree>.{watcher,clock}                 derived: docs/watcher.md
       live/<worktree>.deferred                        derived: contents that wait to be stored
       live/<session>-<time>-<event>.notice            what a session gets at its next prompt (docs/undo.md)
       live/maintained                                 when a hook last started maintenance

@@ -49,15 +49,19 @@ def is_shared(path: str) -> bool:
 
 def file_system_of(path: str) -> str | None:
     """The type of the file system that holds `path`, None where it is unknown (proc(5))."""
-    try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split(" ")[1:3] for line in file]
-    except OSError:
-        return None
     real = os.path.realpath(path)
     best: tuple[str, str | None] = ("", None)
-    for point, kind in mounts:
-        point = point.replace("\\040", " ").replace("\\134", "\\")
+    for point, kind in mounts():
         if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
             best = (point, kind)
     return best[1]
+
+
+def mounts() -> list[tuple[str, str]]:
+    """(directory, type) of each mounted file system (proc(5)); none where the system does not tell."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.split(" ")[1:3] for line in file]
+    except OSError:
+        return []
+    return [(point.replace("\\040", " ").replace("\\134", "\\"), kind) for point, kind in lines]

@@ -4,7 +4,8 @@ Each check gives findings: *ok*, a *note* (worth knowing), a *problem* (somethin
 lost) with what to do next. A check that fails is itself a finding, so one broken thing never hides another.
 
 The only programs started are hook lines that are word for word what this installation writes (a project's
-settings may come from anybody), each against a store of its own that is thrown away.
+settings may come from anybody), each against a store of its own that is thrown away, and `watchman` for the
+name of its socket (`watchers.py`).
 """
 
 import os
@@ -24,7 +25,7 @@ from eventlog.base.errors import EventLogError
 from eventlog.base.fs import REAL, read_file
 from eventlog.base.layout import Layout
 from eventlog.doctor import store as health_store
-from eventlog.doctor import turns
+from eventlog.doctor import turns, watchers
 from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, DoctorFinding, age, recent
 from eventlog.setup import git_exclude, install, launch
 from eventlog.setup.install import LOCAL, Homes, Registered
@@ -61,7 +62,7 @@ def examine(
     if store is not None:
         opened = store
         with opened:
-            for about, check in (*health_store.CHECKS, *turns.CHECKS, *more):
+            for about, check in (*health_store.CHECKS, *turns.CHECKS, *watchers.CHECKS, *more):
                 results += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
     # What several checks stumble over is one problem.
     return list(

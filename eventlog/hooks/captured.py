@@ -11,6 +11,7 @@ import time
 from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, object_of
 from eventlog.agents.kit.spec import FrozenRecord
 from eventlog.agents.kit.tools import ANY, EDITS
+from eventlog.base.config import WATCHMAN
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
 from eventlog.base.types import Event
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from eventlog.hooks.deferred_lists import Start, Started
     from eventlog.hooks.record import EventWriter, HookContext
     from eventlog.hooks.state import Running
+    from eventlog.hooks.watched import WatchedLook
     from eventlog.worktree.capture import Capture
 
 LOCK_WAIT_S_MIN = 0.02
@@ -40,6 +42,7 @@ _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 # Moments whose capture counts in the turn of the call.
 _CAPTURED_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 _SHOWN_MAX = 50
+_SCOPED_MAX = 1_000  # paths that a watched look names
 # Seconds to wait for git's answer to what differs from the commit.
 _GIT_S = 0.5
 
@@ -84,6 +87,7 @@ class CaptureResult(FrozenRecord):
     switched: "bool | None"  # whether ignored files are kept from now on; None where that did not change
     closing: "Closing | None"  # the turns that it closes
     under_way: "list[Running]"  # the tools that may have made a change
+    is_watched: bool  # it looked at what a watcher saw change, and not at all
 
 
 def closing_of(context: "HookContext", checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
@@ -117,6 +121,7 @@ class DirectoryCapture:
         self._starter = starter
         self._by = by
         self._taken: "Capture | None" = None
+        self._watched_look: "WatchedLook | None" = None  # what a watcher was asked
         self._budget_s = BUDGET_S[context.call.moment] * context.patience
         self._deadline = starter.wait_until = context.began_s + self._budget_s
 
@@ -183,14 +188,17 @@ class DirectoryCapture:
         from eventlog.worktree.contents import Deferral
 
         root, settings = self._directory.root, self._context.settings
+        keeps = self._keeps_ignored(checkpoint, closing)  # before: it may switch
+        scope, watched = self._where(checkpoint, closing)
         options: "dict[str, Any]" = {
             "include": settings.include,
-            "keep_ignored": self._keeps_ignored(checkpoint, closing),
+            "keep_ignored": keeps,
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": self._deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
             "deferral": Deferral(self._context.named()),
-            "scope": self._scope(checkpoint, closing),
+            "scope": scope,
+            "watched": watched,
         }
         previous, switched = checkpoint.tree, None
         try:
@@ -208,27 +216,65 @@ class DirectoryCapture:
         dead = closing.dead() if closing is not None else frozenset()
         under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
         return CaptureResult(
-            capture=captured, previous=previous, switched=switched, closing=closing, under_way=under_way
+            capture=captured,
+            previous=previous,
+            switched=switched,
+            closing=closing,
+            under_way=under_way,
+            is_watched=watched and captured.scoped is not None,
         )
 
-    def _scope(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> "frozenset[bytes] | None":
+    def _where(
+        self, checkpoint: CaptureCheckpoint, closing: "Closing | None"
+    ) -> "tuple[frozenset[bytes] | None, bool]":
+        """The paths at which this capture looks, None where it looks at all, and whether they are all that a
+        watcher saw change."""
+        asks = self._context.settings.watcher is not None
+        may_leave = (asks or self._call.kind == EDITS) and self._may_leave(checkpoint, closing)
+        scope, others = None, []
+        if may_leave:
+            others = state.running(self._context.layout, self._directory.key, checkpoint)
+            scope = self._scope(others)
+        if scope is not None or not asks:
+            return scope, False
+        from eventlog.hooks import watched
+
+        if checkpoint.files is None or checkpoint.files <= watched.FILES_MIN:
+            return None, False
+        context, directory = self._context, self._directory
+        self._watched_look = watched.look_at(
+            context.fs, context.layout, directory.key, directory.root, context.patience
+        )
+        if self._watched_look is None:
+            return None, False
+        scope = self._watched_look.changed(may_watch=may_leave and not any(tool.dead for tool in others))
+        return scope, scope is not None
+
+    def _may_leave(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
+        """Whether this capture may leave paths to the next full look: it follows a tool of the turn under
+        way, and closes none."""
+        call = self._call
+        if call.moment != TOOL or closing is not None or call.unheard:
+            return False
+        if checkpoint.keeps is not checkpoint.tree_keeps or call.session in checkpoint.passed:
+            return False
+        if call.session is None or call.turn is None:
+            return False
+        # The last capture after the end of a turn is that of its end.
+        return not (
+            state.is_another_turn(checkpoint, call)
+            or state.has_ended(self._context.layout, call.session, call.turn)
+        )
+
+    def _scope(self, others: "list[Running]") -> "frozenset[bytes] | None":
         """The paths at which the capture after an edit tool looks; None where it looks at all.
 
         It looks at all where somebody else may have changed something that is to be told from this edit: a
-        tool that may change anything runs beside it, or ended without a capture, or a turn is closed.
+        tool that may change anything runs beside it, or ended without a capture.
         """
         call = self._call
-        if call.moment != TOOL or call.kind != EDITS or closing is not None or call.unheard:
+        if call.kind != EDITS:
             return None
-        if checkpoint.keeps is not checkpoint.tree_keeps or call.session in checkpoint.passed:
-            return None
-        if call.session is None or call.turn is None:
-            return None
-        layout = self._context.layout
-        # The last capture after the end of a turn is that of its end.
-        if state.is_another_turn(checkpoint, call) or state.has_ended(layout, call.session, call.turn):
-            return None
-        others = state.running(layout, self._directory.key, checkpoint)
         if any(tool.kind == ANY or tool.late or tool.dead for tool in others if tool.cause != call.cause):
             return None
         return frozenset(self._context.named()) or None
@@ -420,7 +466,7 @@ class DirectoryCapture:
             "keep_ignored": result.switched,
             **capture.facts(),
             **(of_turn or {}),
-            "capture": {**facts, **_scope_facts(capture), **capture.deferred_facts()} or None,
+            "capture": {**facts, **_scope_facts(result), **capture.deferred_facts()} or None,
         }
         return {
             **event,
@@ -457,6 +503,8 @@ class DirectoryCapture:
             checkpoint.tree, checkpoint.tree_keeps = capture.root, checkpoint.keeps
             checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
         state.write_checkpoint(layout, key, checkpoint)
+        if self._watched_look is not None:  # after the tree is noted that holds all from before this clock
+            self._watched_look.note(capture, is_watched=result.is_watched)
         if capture.kept_ignored or has_ignored_values(context):
             from eventlog.hooks import ignored_values
 
@@ -473,13 +521,20 @@ def has_ignored_values(context: "HookContext") -> bool:
     return directory is not None and os.path.exists(context.layout.live(f"{directory.key}.kept"))
 
 
-def _scope_facts(capture: "Capture") -> "dict[str, object]":
-    """The paths at which a capture looked, where that was not all of them (docs/certainty.md §1)."""
-    if capture.scoped is None:
+def _scope_facts(result: CaptureResult) -> "dict[str, object]":
+    """The paths at which a capture looked, where that was not all of them (docs/certainty.md §1).
+
+    Of those that a watcher reported only the changed ones: others may be in no tree, and their names private.
+    """
+    scoped = result.capture.scoped
+    if scoped is None:
         return {}
     from eventlog.base.paths import path_text
 
-    return {"scoped_paths": [path_text(path) for path in capture.scoped]}
+    if not result.is_watched:
+        return {"scoped_paths": [path_text(path) for path in scoped]}
+    changed = sorted({change.path for change in result.capture.changes})
+    return {"by": WATCHMAN, "scoped_paths": [path_text(path) for path in changed[:_SCOPED_MAX]]}
 
 
 def is_of_capture(event: Event) -> bool:

@@ -173,6 +173,7 @@ _OF_TYPE: "dict[str, dict[str, Rule]]" = {
         "capture": {
             **_numbers("pending changes told deferred in_git"),
             "state": _words("partial baseline missed failed late"),
+            "by": _words("watchman"),
             "lists": [HASH],
             "pending_paths": [PATH],
             "deferred_paths": [PATH],

@@ -151,12 +151,13 @@ def is_capture(event: Fields) -> bool:
 
 
 def is_full(event: Fields) -> bool:
-    """The same of a capture of the whole directory, or one that failed: not of the files of an edit."""
-    return is_capture(event) and not scope_of(event)
+    """The same of a capture of the whole directory, or one that failed: not of the files of an edit, or of
+    those that a watcher reported."""
+    return is_capture(event) and not isinstance(_capture(event).get("scoped_paths"), list)
 
 
 def scope_of(event: Fields) -> frozenset[str]:
-    """The paths at which the capture of an edit tool looked; empty of any other event."""
+    """The paths that a capture of some paths proves; empty of any other event."""
     paths = _capture(event).get("scoped_paths") if event["event_type"] == "snapshot" else None
     return frozenset(str(path) for path in paths) if isinstance(paths, list) else frozenset()
 

@@ -57,6 +57,7 @@ _ROOTS = (
     ("eventlog.worktree.ignore",),
     ("eventlog.hooks.enrich",),
     ("eventlog.hooks.closing",),
+    ("eventlog.hooks.watched",),
     ("eventlog.hooks.synthetic_ids",),
     ("eventlog.agents.unadapted",),
     ("locus_cli.maintainer",),

@@ -198,6 +198,7 @@ def capture(
     may_fork: bool = False,
     deferral: "Deferral | None" = None,
     scope: "Collection[bytes] | None" = None,
+    watched: bool = False,
     saves: bool = True,
 ) -> Capture:
     """Capture the working directory `root`; its tree and all that is new in it are durable on return.
@@ -218,6 +219,7 @@ def capture(
         scope: look at these paths and the directories on the way to them; the rest is as it was at the last
             capture. For a caller whose `previous` is the tree of that; else everything is looked at, as it
             is where these paths change the rules of what is captured. `Capture.scoped` says which it was.
+        watched: the scope is all that a watcher saw change: what it does not see is looked at, too.
         saves: save the stat cache; else `Capture.save` does.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
@@ -259,7 +261,7 @@ def capture(
             contents=contents,
             lists=lists,
         )
-        tables = _tables(scan, generation, scope)
+        tables = _tables(scan, generation, scope, watched)
         mode = os.stat(path).st_mode & 0o755
         writer.flush()
         if saves and tables is not known_rows:
@@ -407,7 +409,7 @@ class ScopeLeft(Exception):
     """What was to be looked at decides about more than itself."""
 
 
-def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None") -> StatCache:
+def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None", watched: bool) -> StatCache:
     """The tables of the directory as it is now; the cache itself when nothing has changed."""
     cache = scan.cache
     if cache is not None and scan.is_hurried and _awaits_contents(cache):
@@ -416,7 +418,9 @@ def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None") -> S
     full, trusts_ids = cache is None, True
     if cache is not None:
         trusts_ids = cache.generation == generation
-        same = scan.nothing_changed() if scope is None else scan.examine(scope)
+        if scope is not None and watched and not scan.rules.stat_watched():
+            raise ScopeLeft
+        same = scan.nothing_changed() if scope is None else scan.examine(scope, watched=watched)
         if same and trusts_ids:
             return cache if scan.next_row == cache.next_row else cache.resumed(scan.next_row)
         full = scope is None and (not trusts_ids or scan.rules_differ())

@@ -34,7 +34,7 @@ from eventlog.worktree.rows import (
 )  # fmt: skip
 from eventlog.worktree.rules import IGNORE_FILE, TreeRules
 from eventlog.worktree.stat_all import PENDING_SHOWN, Suspects, TooLate, is_late
-from eventlog.worktree.userfiles import StoreThere, is_temporary
+from eventlog.worktree.userfiles import WATCHER_COOKIE, StoreThere, is_temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,10 +135,10 @@ class Scan:
         self.rules.keep_watched()
         self._leave([b""])
 
-    def examine(self, paths: "Iterable[bytes]") -> bool:
+    def examine(self, paths: "Iterable[bytes]", *, watched: bool) -> bool:
         """Stat these paths and the directories on the way to them. True when none has changed.
 
-        Raises: Unusable.
+        Args: watched: they are all that a watcher saw change. Raises: Unusable.
         """
         assert self.cache is not None
         self.rules.keep_watched()
@@ -146,6 +146,8 @@ class Scan:
         suspects = Suspects(self.entries, self.cache, self._lists)
         suspects.check_root()
         suspects.check(paths)
+        if watched:
+            suspects.check_unwatched(self.contents is None)
         self._suspects = suspects.names
         return not self._suspects
 
@@ -324,7 +326,7 @@ class Scan:
             if name == b".git" and not directory.path:
                 continue
             if name[:1] == b"." and not is_dir:
-                if is_temporary(name):
+                if is_temporary(name) or name.startswith(WATCHER_COOKIE):
                     continue
                 if name.lower() == ATTRIBUTES_FILE:
                     self.rules.note_attributes(directory.path)

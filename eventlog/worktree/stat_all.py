@@ -14,6 +14,7 @@ from struct import Struct
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import SUBMODULE
 from eventlog.worktree.rows import (
+    KEPT_COUNT,
     MISSING,
     SKIPPED_COUNT,
     STAT_SIZE,
@@ -82,6 +83,12 @@ class Suspects:
             differs = self._present(path) != directory.stat(row)
             if differs or (directory.kind(row) == SUBMODULE and self._has_moved(path, directory.id(row))):
                 self._add(path)
+
+    def check_unwatched(self, reads_deferred: bool) -> None:
+        """Check what a watcher may not see: the commits of submodules, and databases that are mapped."""
+        for path in self._moved(reads_deferred):
+            self._add(path)
+        self.check(path for path, _, _ in self._cache.special(KEPT_COUNT))
 
     def _add(self, path: bytes) -> None:
         above, _, name = path.rpartition(b"/")

@@ -24,6 +24,7 @@ _IGNORE_FILE_BYTES_MAX = 1 << 20
 
 TEMPORARY = b".locus-new-"  # 16 hex digits follow, and perhaps `-` and a number
 _MARK_SIZE = 16
+WATCHER_COOKIE = b".watchman-cookie-"  # of a file that Watchman makes and removes when it is asked (its docs)
 
 
 def sibling() -> bytes:
