@@ -200,7 +200,6 @@ def _numpy() -> Iterator[None]:
     if find_spec("numpy") is not None:
         yield
         return
-    was_refused = "numpy" in sys.modules
     stand_in = ModuleType("numpy")
     stand_in.__version__, stand_in._core = "2.0.0", None  # type: ignore[attr-defined]
     sys.modules["numpy"] = stand_in
@@ -208,8 +207,6 @@ def _numpy() -> Iterator[None]:
         yield
     finally:
         del sys.modules["numpy"]
-        if was_refused:
-            sys.modules["numpy"] = None  # type: ignore[assignment]
 
 
 def _struct(columns: Columns, **kinds: str) -> str:

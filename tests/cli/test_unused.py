@@ -27,6 +27,23 @@ def loaded(tmp_path: Path) -> Path:
     return tmp_path / "loaded"
 
 
+def test_what_needs_neither_works_without_them(tmp_path: Path, loaded: Path) -> None:
+    """pyarrow asks for pandas where it reads a time; metadata of packages comes from the finders of modules."""
+    code = """
+import datetime, importlib.metadata, importlib.util
+from locus_cli import unused
+unused.refuse()
+unused.refuse()
+import pyarrow as pa
+now = datetime.datetime(2026, 1, 1)
+assert pa.scalar(now).as_py() == now and pa.array([now]).to_pylist() == [now]
+assert importlib.util.find_spec("numpy") is None and importlib.metadata.version("pyarrow")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages"), "LOADED": str(loaded)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert not loaded.exists()
+
+
 @pytest.mark.parametrize("program", ["locus_cli", "locus_cli.maintainer"])
 def test_numpy_and_pandas_are_not_loaded(tmp_path: Path, loaded: Path, program: str) -> None:
     """pyarrow loads both where they are installed, in more time than a command takes."""
