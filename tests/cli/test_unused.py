@@ -28,7 +28,7 @@ def loaded(tmp_path: Path) -> Path:
 
 
 def test_what_needs_neither_works_without_them(tmp_path: Path, loaded: Path) -> None:
-    """pyarrow asks for pandas where it reads a time; metadata of packages comes from the finders of modules."""
+    """pyarrow asks for pandas where it reads a time; finders of modules have the metadata of packages."""
     code = """
 import datetime, importlib.metadata, importlib.util
 from locus_cli import unused
