@@ -45,10 +45,10 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> "list[tuple[int, tuple[str, 
     read: list[tuple[int, tuple[str, ...]]] = []
 
     def noting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(self: Any, columns: Any = None, row_group: Any = None) -> Any:
+        def noted(self: Any, columns: Any = None, row_group: Any = None, *mask: Any) -> Any:
             if row_group is not None:  # sealing reads whole segments
                 read.append((row_group, tuple(columns or ())))
-            return method(self, columns, row_group)
+            return method(self, columns, row_group, *mask)
 
         return noted
 
