@@ -21,7 +21,7 @@ AGE_S_MIN = 24 * 3600
 PREFIXES = (
     "pack-", "journal-", "seal-", "compact-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
     "statcache-", "probe-", "live-", "backup-", "salvage-", "config-", "key-", "budget-", "imports-",
-    "export-", "keep-", "checked-", "bisect-", "blame-", "notice-", "lake-", "copy-",
+    "export-", "keep-", "checked-", "bisect-", "blame-", "notice-", "lake-", "copy-", "watcher-",
 )  # fmt: skip
 
 _DIRECTORY, _KIND = 0o040000, 0o170000
