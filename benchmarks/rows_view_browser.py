@@ -97,7 +97,10 @@ def _client(bench: Bench) -> Iterator[Sides]:
     """Bytes as they are served, not zipped. tests/browser/test_loading.py has all pages."""
     _check_installed()
     loaded: dict[str, int] = {}
-    with bench.scratch("view") as directory, _page(_store(bench, directory, 20, 50, live=False), loaded):
+    with (
+        bench.scratch("view") as directory,
+        _page(_store(bench, directory, 20, 50, live=False), loaded=loaded),
+    ):
         yield Sides(
             ours=lambda: float(sum(loaded.values())),
             anchor=lambda: float(_BUDGET),
