@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 from statistics import median
 from typing import Any
@@ -41,9 +41,8 @@ def rows() -> list[Row]:
         made.append(Row(f"first-prompt-{name}", first, empty, TIME_UNIT, "ours syncs a pack", _first(files)))
         if name in _WATCHED:
             asked = f"both hook processes of a command that changes nothing among {files:,}, Watchman asked"
-            made.append(
-                Row(f"call-shell-{name}-watched", asked, _GIT, TIME_UNIT, _SYNCS, _watched_call(files))
-            )
+            watching = _call_shell(files, is_watched=True)
+            made.append(Row(f"call-shell-{name}-watched", asked, _GIT, TIME_UNIT, _SYNCS, watching))
     asked = "hook process after a command that changes nothing among 1,000,000, Watchman asked"
     made.append(Row("hook-shell-1m-watched", asked, _START, TIME_UNIT, _SYNCS, _watched_hook(1_000_000)))
     return made
@@ -162,29 +161,11 @@ def _call_edit(files: int) -> Callable[[Bench], Any]:
     return prepare
 
 
-def _call_shell(files: int) -> Callable[[Bench], Any]:
+def _call_shell(files: int, *, is_watched: bool = False) -> Callable[[Bench], Any]:
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Sides]:
         place, calls = _place(bench, files), _calls(bench, files)
-        yield Sides(
-            ours=lambda: median(place.desk.shell_call() for _ in range(calls)),
-            anchor=lambda: median(place.line.seconds() for _ in range(calls)),
-            beside={
-                "the process after it alone, s": lambda: place.desk.shell(False),
-                "python -I -c pass, s": place.plain.seconds,
-            },
-            size=f"{files:,} files, {calls} calls a sample",
-            rounds=bench.pick(3, 7),
-        )
-
-    return prepare
-
-
-def _watched_call(files: int) -> Callable[[Bench], Any]:
-    @contextmanager
-    def prepare(bench: Bench) -> Iterator[Sides]:
-        place, calls = _place(bench, files), _calls(bench, files)
-        with watched(place.desk):
+        with watched(place.desk) if is_watched else nullcontext():
             yield Sides(
                 ours=lambda: median(place.desk.shell_call() for _ in range(calls)),
                 anchor=lambda: median(place.line.seconds() for _ in range(calls)),

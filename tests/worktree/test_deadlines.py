@@ -213,16 +213,22 @@ def test_a_first_capture_is_finished_beside_the_hooks(
     assert snapshots[-1]["payload"]["tracked_files"] == 30
 
 
-def test_hooks_look_at_nothing_until_the_contents_of_a_huge_directory_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P4: reading a million entries that wait for their contents takes seconds; afterwards there are none."""
+def waiting_desk(work: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A desk whose first capture was finished beside it; more contents wait than its hooks read."""
     monkeypatch.setattr(capture, "LEFT_OUT_MAX", 10)
-    desk = Desk(tmp_path / "work")
+    desk = Desk(work)
     with monkeypatch.context() as short:
         short.setitem(live.BUDGET_S, "turn_start", 0.0)
         desk.hook("UserPromptSubmit")
     assert desk.finish() == 1
+    return desk
+
+
+def test_hooks_look_at_nothing_until_the_contents_of_a_huge_directory_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: reading a million entries that wait for their contents takes seconds; afterwards there are none."""
+    desk = waiting_desk(tmp_path / "work", monkeypatch)
     with monkeypatch.context() as looking:
         looking.setattr(stat_all.Suspects, "check_all", lambda *_: pytest.fail("it looked"))
         desk.hook("UserPromptSubmit", "u")
@@ -245,12 +251,7 @@ def test_a_list_that_nobody_knows_of_any_more_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I22: notes of what is open may be lost, also where hooks do not look."""
-    monkeypatch.setattr(capture, "LEFT_OUT_MAX", 10)
-    desk = Desk(tmp_path / "work")
-    with monkeypatch.context() as short:
-        short.setitem(live.BUDGET_S, "turn_start", 0.0)
-        desk.hook("UserPromptSubmit")
-    assert desk.finish() == 1
+    desk = waiting_desk(tmp_path / "work", monkeypatch)
     for name in os.listdir(desk.layout.directory("live")):
         if name.endswith(deferred_lists.SUFFIX):
             os.unlink(desk.layout.live(name))
