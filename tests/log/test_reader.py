@@ -280,25 +280,29 @@ def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any)
         "        assert rows[:len(earlier)] == earlier\n"
         "        earlier = rows\n        views += 1\n        print(views, flush=True)\n"
         "        if not sys.stdin.readline(): break\n"
-        "sys.stdin.read()\n"  # whoever writes to us finds a reader until it is done
+        "sys.stdin.read()\n"  # so that writing to it never fails
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with child:
-        assert child.stdin is not None
-        # Two lines of credit: the reader is always opening or reading while the sealer works.
+        assert child.stdin is not None and child.stdout is not None
+        # Two lines of credit: the reader is always opening or reading while the sealer works. Every third round
+        # waits for a view, so that a sealer cannot be done before the reader has started.
+        seen = 0
         for number in range(rounds):
             log.append([event(number * batch + at) for at in range(batch)])
             log.seal()
             child.stdin.write("\n\n")
             child.stdin.flush()
+            if number % 3 == 0:
+                seen += bool(child.stdout.readline())
         child.stdin.write("\n" * 50)
         child.stdin.flush()
         output = child.communicate(timeout=120)[0]
 
     assert child.returncode == 0, output
-    assert len(output.split()) > 5
+    assert seen == 9
     log.seal()
     assert len(log.journals()) == 1
 
