@@ -299,7 +299,7 @@ class DirectoryCapture:
         layout, root = self._context.layout, self._directory.root
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
-            is_left = capture.pending_count and (checkpoint.tree is None or capture.rules_left)
+            is_left = not capture.has_changes and (checkpoint.tree is None or capture.rules_left)
             if not is_open if capture.awaits_contents else is_left:
                 from eventlog.hooks import unfinished
 
@@ -356,10 +356,10 @@ class DirectoryCapture:
         if call.moment in _ENDS_FIRST:
             return [*before, *files, *after, *events]
         if call.moment == TOOL:
-            if state.is_another_turn(checkpoint, call) or (differs and not capture.partial):
+            if state.is_another_turn(checkpoint, call) or (differs and capture.has_changes):
                 events += [*files, self._with_tree(self.tool_snapshot(), result, facts)]
         elif call.moment == TOOL_START:
-            if differs and not capture.partial:
+            if differs and capture.has_changes:
                 events = [*files, self._with_tree(self.tool_snapshot(), result, facts), *events]
         else:
             first = next((i for i, event in enumerate(events) if is_of_capture(event)), 0)
@@ -373,7 +373,7 @@ class DirectoryCapture:
         from eventlog.hooks.file_events import FILES_MAX, FileEventBuilder
 
         call = self._call
-        changes = [] if result.capture.partial else result.capture.changes
+        changes = result.capture.changes if result.capture.has_changes else []
         if len(changes) > FILES_MAX or not changes:
             return []
         is_end = call.moment == SESSION_END
@@ -410,7 +410,7 @@ class DirectoryCapture:
             facts["state"] = "baseline"
         if capture.warning is not None:
             facts["warning"] = capture.warning
-        if result.previous is not None and not capture.partial and len(files) < len(capture.changes):
+        if result.previous is not None and capture.has_changes and len(files) < len(capture.changes):
             facts["changes"] = len(capture.changes)
             facts["told"] = len(files)
         return facts
@@ -497,11 +497,13 @@ class DirectoryCapture:
         if call.session is not None:
             now_ns = context.fs.time_ns()
             state.note_turn(layout, checkpoint, call, is_whole, context.process, now_ns)
-        if is_whole:  # else the next one reports all changes since the last recorded tree
+        if capture.has_changes:  # else the next one reports all changes since the last recorded tree
             turn = call.turn if call.moment in _CAPTURED_IN_TURN else None
             checkpoint.note_capture(call.session, turn, capture.root)
             checkpoint.tree, checkpoint.tree_keeps = capture.root, checkpoint.keeps
             checkpoint.nonce, checkpoint.files = os.urandom(8).hex(), capture.files
+            if capture.scoped is None:
+                checkpoint.has_gaps = not is_whole
         state.write_checkpoint(layout, key, checkpoint)
         if self._watched_look is not None:  # after the tree is noted that holds all from before this clock
             self._watched_look.note(capture, is_watched=result.is_watched)

@@ -78,6 +78,8 @@ class FileEventBuilder:
         """The events of one change."""
         named = self._named.get(change.path)
         verdict = attribute(self._origin, self._others, None if named is not None else short(change.path))
+        if named is None and self._checkpoint.has_gaps:
+            verdict.doubt()
         events = []
         before = change.before
         if named is not None and named.original is not None and change.old_path is None:
@@ -305,6 +307,11 @@ class Attribution:
         self.causes = causes
         self.turn_key = turn_key
         self.certainty = certainty
+
+    def doubt(self) -> None:
+        """It may be older than the last look, which did not reach this path."""
+        if self.turn_key is not None:
+            self.certainty = PROBABLE
 
     @property
     def cause(self) -> "str | None":

@@ -77,10 +77,11 @@ class CaptureCheckpoint:
 
     `passed` are the sessions with a turn under way for which another turn's capture has found changes since
     their own last one. `keeps`: captures keep ignored files; `tree_keeps`: the one of `tree` did. `files` is
-    the number of files in the tree, None where it is not known.
+    the number of files in the tree, None where it is not known. `has_gaps`: the last full look had no time to
+    compare every row, so a change that is found next may be older than it.
     """
 
-    __slots__ = ("files", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
+    __slots__ = ("files", "has_gaps", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class CaptureCheckpoint:
         open: "dict[str, list[str]]",
         passed: "frozenset[str]" = frozenset(),
     ) -> None:
-        self.keeps = self.tree_keeps = False
+        self.keeps = self.tree_keeps = self.has_gaps = False
         self.files: "int | None" = None
         self.tree = tree
         self.nonce = nonce
@@ -98,7 +99,7 @@ class CaptureCheckpoint:
         self.passed = passed
 
     def note_capture(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
-        """Note that a whole capture of this session has found `tree`; it counts in `turn`, if in any."""
+        """Note that a capture of this session has found `tree`; it counts in `turn`, if in any."""
         if tree != self.tree:
             self.passed |= self.open.keys()
         if session is not None and self.open.get(session, ("", None))[1] == turn:
@@ -118,6 +119,7 @@ def read_checkpoint(layout: Layout, worktree: str) -> CaptureCheckpoint:
             )
             checkpoint.keeps = stored.get("keeps") is True
             checkpoint.tree_keeps = stored.get("tree_keeps") is True
+            checkpoint.has_gaps = stored.get("has_gaps") is True
             checkpoint.files = int_of(stored, "files")
             return checkpoint
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -142,7 +144,7 @@ def write_checkpoint(layout: Layout, worktree: str, checkpoint: CaptureCheckpoin
     }
     if passed := sorted(checkpoint.passed.intersection(turns)):
         fields["passed"] = passed
-    fields |= {name: True for name in ("keeps", "tree_keeps") if getattr(checkpoint, name)}
+    fields |= {name: True for name in ("keeps", "tree_keeps", "has_gaps") if getattr(checkpoint, name)}
     path = layout.live(f"{worktree}.told")
     try:
         fd = os.open(path, _WRITE, 0o600)

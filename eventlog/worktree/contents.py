@@ -70,7 +70,7 @@ class ContentReader:
     ) -> None:
         """Args: other: what a capture with other options saw; each row is true of its path."""
         self._other = other
-        self._deferral = deferral
+        self.named = deferral.named
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
@@ -79,8 +79,7 @@ class ContentReader:
 
     def take(self, files: "list[UnreadFile]") -> "Iterator[tuple[UnreadFile, ReadEntry | None]]":
         """The entry of each file, in the order of reading, the deferred last; None where it is gone."""
-        named = self._deferral.named
-        files.sort(key=lambda file: (file.path not in named, file.file_stat.st_size, file.path))
+        files.sort(key=lambda file: (file.path not in self.named, file.file_stat.st_size, file.path))
         later: "list[tuple[UnreadFile, os.stat_result]]" = []
         for file in files:
             entry = self._unchanged(file)

@@ -98,6 +98,7 @@ class Scan:
         # Names to read, by the path of their directory; of the root by None.
         self._suspects: "dict[bytes | None, set[bytes]]" = {}
         self.next_row = 0  # where the next full look begins
+        self.uncompared_count = 0  # rows that a full look did not reach
         self.rules_left = False  # there was no time to read what git tracks
         self.awaits_contents = False  # of the cache: so many that nothing is looked at
         self._full = False
@@ -107,7 +108,10 @@ class Scan:
         self.pending_count = 0
 
     def nothing_changed(self) -> bool:
-        """Stat every path of the cache. True when nothing has changed. Raises: Unusable."""
+        """Stat every path of the cache, first those that the caller named. True when nothing has changed.
+
+        Raises: Unusable.
+        """
         assert self.cache is not None
         watched_same = self.rules.stat_watched()
         suspects = Suspects(self.entries, self.cache, self._lists)
@@ -115,7 +119,10 @@ class Scan:
             self._leave([b""])
         else:
             suspects.check_root()
+        if self.contents is not None:
+            suspects.check(self.contents.named)  # however little time there is
         compared = suspects.check_all(self._time_to_compare(), self._may_fork, self.contents is None)
+        self.uncompared_count = compared.left_count
         self.pending_count += compared.left_count
         self.pending += compared.left[: PENDING_SHOWN - len(self.pending)]
         self.next_row = compared.next_row

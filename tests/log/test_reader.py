@@ -287,8 +287,8 @@ def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any)
     )
     with child:
         assert child.stdin is not None and child.stdout is not None
-        # Two lines of credit: the reader is always opening or reading while the sealer works. Every third round
-        # waits for a view, so that a sealer cannot be done before the reader has started.
+        # Two lines of credit: the reader is always opening or reading while the sealer works. Every third
+        # round waits for a view, so that a sealer cannot be done before the reader has started.
         seen = 0
         for number in range(rounds):
             log.append([event(number * batch + at) for at in range(batch)])

@@ -45,7 +45,7 @@ from eventlog.store import Store
 from tests.conftest import examples
 from tests.faultfs import ERRNOS, FaultFS
 from tests.kills import in_child
-from tests.worktree.support import on_disk
+from tests.worktree.support import compare_few, on_disk
 
 Files = dict[bytes, tuple[bytes, bytes]]
 Said = dict[str, Any]
@@ -154,6 +154,7 @@ HOWS = st.one_of(
     st.tuples(st.just("killed"), st.integers(0, 45), st.booleans()),
     st.tuples(st.just("fault"), st.integers(0, 120), st.sampled_from(sorted(ERRNOS)), st.booleans()),
     st.just(("late",)),
+    st.tuples(st.just("short"), st.integers(0, 3)),
 )
 STEPS = st.lists(st.tuples(CHANGES, st.integers(0, 1), WHAT, HOWS), max_size=6)
 # Turns with a beginning and an end are what it is about: each of these may go wrong too.
@@ -259,6 +260,8 @@ class World:
             if kind == "late":
                 for moment in live.BUDGET_S:
                     patched.setitem(live.BUDGET_S, moment, 0.0)
+            if kind == "short":
+                compare_few(patched, arguments[0])
             before = _descriptors()
             try:
                 record(fs)

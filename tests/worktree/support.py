@@ -15,6 +15,7 @@ from eventlog.base.fs import REAL, FileSystem
 from eventlog.base.layout import STATCACHE_DIR, Layout
 from eventlog.blobs.store import BlobStore
 from eventlog.checkout.materialize import walk
+from eventlog.worktree import rows, scan, stat_all
 from eventlog.worktree.capture import Capture, capture
 from tests.conftest import files_of
 
@@ -136,3 +137,22 @@ def _all(directory: bytes) -> Iterator[bytes]:
     for above, dirs, files in os.walk(directory):
         for name in dirs + files:
             yield os.path.join(above, name)
+
+
+def compare_few(patched: pytest.MonkeyPatch, count: int) -> None:
+    """Let full looks compare `count` rows each, as among very many files; all else has time enough."""
+    left = [0]
+
+    def end(_: object) -> float:
+        left[0] = count
+        return -1.0
+
+    def is_late(deadline: "float | None") -> bool:
+        if deadline != -1.0:
+            return deadline is not None and time.monotonic() >= deadline
+        left[0] -= 1
+        return left[0] < 0
+
+    patched.setattr(rows, "_RANGE", 1)
+    patched.setattr(scan.Scan, "_time_to_compare", end)
+    patched.setattr(stat_all, "is_late", is_late)
