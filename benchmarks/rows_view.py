@@ -198,14 +198,15 @@ def _asking(served: Served) -> Iterator[Callable[[str, dict[str, str]], Any]]:
 def _memory(bench: Bench) -> Iterator[Sides]:
     _, path = _history(bench)
     yield Sides(
-        ours=lambda: _megabytes(path),
-        anchor=_megabytes,
+        ours=lambda: megabytes(path),
+        anchor=megabytes,
         size=f"{bench.pick(200, 1_000):,} turns",
         rounds=3,
     )
 
 
-def _megabytes(*arguments: str) -> float:
+def megabytes(*arguments: str) -> float:
+    """The most memory of a process with the libraries of the viewer; with a store it answers, too."""
     command = [sys.executable, "-c", _SPINE, *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, check=True, text=True)
     return int(done.stdout) / 1e3

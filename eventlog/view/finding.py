@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventlog.base.display import microseconds
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
 from eventlog.query.lookup import find_session
-from eventlog.search import find, query
+from eventlog.search import query
 from eventlog.search.failures import failures
-from eventlog.search.find import Hit
 from eventlog.view.parameters import Parameters
 from eventlog.view.stores import Viewed, ViewedStore
+
+if TYPE_CHECKING:
+    from eventlog.search.find import Hit
 
 HITS, HITS_MAX = 50, 200
 ROWS_MAX = 2_000
@@ -28,6 +30,8 @@ _DECISIONS = (
 
 
 def search(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
+    from eventlog.search import find  # loads pyarrow, which nothing else here needs
+
     wanted = query.parse(parameters.required("q"))
     limit = parameters.number("limit", HITS, HITS_MAX)
     answer = find.search(
@@ -42,7 +46,7 @@ def search(viewed: ViewedStore, parameters: Parameters) -> dict[str, Any]:
     }
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
+def _hit(hit: "Hit") -> dict[str, Any]:
     return {
         "event_id": hit.event_id,
         "turn": hit.turn_name,
@@ -57,7 +61,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _pieces(hit: Hit) -> list[list[Any]]:
+def _pieces(hit: "Hit") -> list[list[Any]]:
     """The snippet as pieces, each with whether it is one of the words."""
     text, pieces, offset = hit.snippet or "", list[list[Any]](), 0
     for start, end in hit.marks:

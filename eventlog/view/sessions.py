@@ -179,6 +179,12 @@ def resume(agent: str | None, agent_session_id: str | None) -> str | None:
     return shlex.join((*words, agent_session_id)) if words and agent_session_id else None
 
 
+def resume_of(viewed: ViewedStore, session: str) -> str | None:
+    """The same of one session, by its id."""
+    rows = viewed.query("select agent, agent_session_id from sessions where session_id = $1", [session]).rows
+    return next((resume(*row) for row in rows), None)
+
+
 def _doing(viewed: ViewedStore) -> dict[str, str]:
     """Of each session at work what it did last; empty where that is not known."""
     doing = {}

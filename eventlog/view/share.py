@@ -50,7 +50,7 @@ class SharedSession:
 
 def shared_session(stores: ViewedStores, session: str, parts: SharedParts, cleaner: Cleaner) -> SharedSession:
     """The page of a session of the first store, by its id. Raises: NotFound, Corruption."""
-    spine = _asked(stores, "spine", session=session)
+    spine = _asked(stores, "spine", session=session) | {"resume": None}
     whole = len(spine["turns"])
     first, last = (parts.first or 1) - 1, parts.last or whole
     if not spine["turns"][first:last]:

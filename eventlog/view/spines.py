@@ -11,6 +11,7 @@ from eventlog.projections import operations
 from eventlog.query.lookup import TurnRef, turns_where
 from eventlog.replay.leaf_changes import LeafChange
 from eventlog.replay.spine import Spine
+from eventlog.view import sessions
 from eventlog.view.parameters import Parameters
 from eventlog.view.stores import ViewedStore
 
@@ -36,6 +37,7 @@ def _whole(viewed: ViewedStore, session: str | None) -> dict[str, Any]:
     withheld = viewed.withheld() if of_store.stops else frozenset()
     return {
         "session": of_store.session,
+        "resume": None if of_store.session is None else sessions.resume_of(viewed, of_store.session),
         "until": of_store.until,
         "paths": [path_text(path) for path in tables.paths],
         "hashes": tables.hashes,
@@ -75,7 +77,8 @@ def of_turns(viewed: ViewedStore, session: str) -> dict[str, Any]:
         "withheld": {},
     }
     listed = _turns(viewed, turns)
-    return {"session": session, "until": viewed.position(), "turns": listed, **tables, "cut": _NO_FILES}
+    head = {"session": session, "resume": None, "until": viewed.position()}
+    return {**head, "turns": listed, **tables, "cut": _NO_FILES}
 
 
 class _Tables:

@@ -27,7 +27,8 @@ MEMBERS = {
     "/api/stores": {"stores", "zone"},
     "/api/sessions": {"sessions", "more", "choices"},
     "/api/spine": {
-        "session", "until", "paths", "hashes", "turns", "stops", "changes", "reasons", "withheld", "cut",
+        "session", "resume", "until", "paths", "hashes", "turns", "stops", "changes", "reasons", "withheld",
+        "cut",
     },
     "/api/page": {
         "turn", "session_id", "title", "status", "uncertain", "undone_at", "anchor", "blocks",
@@ -424,6 +425,8 @@ def test_sessions_are_filtered_and_say_what_there_is_to_choose(sample: Sample, s
         "gemini-cli": "gemini --resume gemini-1",
         "git": None,
     }
+    for agent, session in by_agent.items():
+        assert served.answer("/api/spine", session=session["session_id"])["resume"] == resumes[agent]
     for name, value, agents in (
         ("agent", "codex", {"codex"}),
         ("model", "claude-sonnet-4-5", {"claude-code"}),
@@ -577,6 +580,16 @@ def test_a_session_counts_on_every_day_that_it_touched(
         "Europe/Berlin": ["2025-12-31", "2026-01-01"],
         "America/New_York": ["2025-12-31"],
     }
+
+
+def test_the_server_begins_without_what_few_answers_need() -> None:
+    """Contents load pyarrow and Pygments, a search what computes with columns: not the start."""
+    probe = (
+        "import sys, eventlog.view.server\n"
+        "print([name for name in ('pyarrow', 'duckdb', 'pygments', 'uvicorn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_command_serves_and_ends(sample: Sample, tmp_path: Path) -> None:

@@ -130,7 +130,9 @@ def test_a_shared_page_holds_its_session(tmp_path: Path) -> None:
     """P8: all turns with prompts, calls, trees and differences; contents only where they are wanted."""
     page = share(tmp_path / "s.html")
 
-    turns = answers(page, "spine").popitem()[1]["turns"]
+    spine = answers(page, "spine").popitem()[1]
+    assert spine["resume"] is None  # a command of the machine where the agent ran
+    turns = spine["turns"]
     assert len(turns) == len(answers(page, "page")) == 3
     changes = answers(page, "change")
     assert {key for key in changes if '"a.txt"' in key} and all(

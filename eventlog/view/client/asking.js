@@ -2,7 +2,7 @@
 
 import {el, refill} from './dom.js';
 import {ask} from './source.js';
-import {complaint} from './frame.js';
+import {complain} from './frame.js';
 import {to, writeAddress} from './address.js';
 
 /** Asks by `answers(values, signal)` and fills `body` with `draw(answer)`; only what was wanted last counts. */
@@ -15,8 +15,8 @@ export function makeAsker(page, body, answers, draw) {
       if (signal.aborted) return;
       refill(body, draw(answer, values));
     } catch (failure) {
-      if (failure.name === 'AbortError') return;
-      refill(body, complaint(failure));
+      if (signal.aborted) return;
+      complain(body, failure);
     }
     page.done();
   };

@@ -1,8 +1,12 @@
-// Lines that changed, and how a changed file is named.
+// Files that changed: how one is named, and its lines.
 
-import {el, oneLine} from './dom.js';
+import {el, oneLine, refill} from './dom.js';
+import {complain} from './frame.js';
+import {inParts} from './list.js';
 import {plusMinus} from './words.js';
 import {to} from './address.js';
+
+const LINES_AT_ONCE = 400;
 
 const WORDS_OF = {A: 'added', M: 'changed', D: 'deleted', R: 'renamed', T: 'mode or type changed', C: 'copied'};
 const LETTERS = {add: 'A', create: 'A', edit: 'M', write: 'M', modify: 'M', delete: 'D', rename: 'R', mode: 'T', type: 'T'};
@@ -22,9 +26,32 @@ export function changeLine(change, link) {
     plusMinus(change.added, change.removed), notes.filter(Boolean).map((note) => el('span.dim', ' ' + note)));
 }
 
-/** Rows of `hunks` for a table of lines: `[sign, old number, new number, text]`, headers with the sign `@`. */
-export function rowsOfHunks(hunks) {
-  return hunks.flatMap((hunk) => [['@', null, null, hunk.header], ...hunk.lines]);
+/**
+ * A file whose lines are there when it is opened, or by its `load`; `link` leads to the file. `lines()` gives `{rows, why}`; a row is
+ * `[sign, old number, new number, text]`, a header has the sign `@`.
+ */
+export function changedFile(kind, change, link, lines) {
+  const body = el('div');
+  let isAsked = false;
+  const load = async () => {
+    node.open = true;
+    if (isAsked) return;
+    isAsked = true;
+    try {
+      const {rows, why} = await lines();
+      refill(body, rows.length ? linesBox(rows, change.path) : el('p.dim', why || 'No line changed.'));
+    } catch (failure) {
+      isAsked = false;
+      complain(body, failure);
+    }
+  };
+  const node = el('details.' + kind, {ontoggle: () => node.open && load()}, el('summary', changeLine(change)), body, el('p', el('a', {href: link}, 'Open the file')));
+  return Object.assign(node, {load});
+}
+
+function linesBox(rows, path) {
+  return el('div.lines.boxed', {tabindex: '0', role: 'group', 'aria-label': 'Changed lines of ' + path},
+    inParts(rows, LINES_AT_ONCE, drawChangedLine, 'line'));
 }
 
 /** One line of a change. */

@@ -3,6 +3,7 @@
 import {el, refill} from './dom.js';
 import {ask} from './source.js';
 import {namePage} from './frame.js';
+import {inParts} from './list.js';
 import {count, whole} from './words.js';
 import {changeCommand} from './commands.js';
 import {comparedFile} from './compared.js';
@@ -15,12 +16,12 @@ export async function show(page) {
   const [a, b] = page.parts[1].split('..');
   const {files} = await ask('compare', {a, b}, page.signal);
   namePage('Compare ' + a + ' and ' + b, changeCommand(a, b), '');
-  const shown = files.slice(0, COMPARED_AT_ONCE).map((file) => comparedFile(file, [a, b], page.signal));
+  const shown = inParts(files, COMPARED_AT_ONCE, (file) => comparedFile(file, [a, b], page.signal), 'file');
   const sum = (key) => whole(files.reduce((n, file) => n + (file[key] || 0), 0));
   const facts = `${count(files.length, 'file')} changed, ${sum('added')} lines added, ${sum('removed')} removed`;
   refill(page.main, el('h1', 'Two moments compared'),
     el('p', 'From ', el('a', {href: to(['turn', a])}, a), ' to ', el('a', {href: to(['turn', b])}, b), ' · ', el('a', {href: to(['turn', b + '..' + a])}, 'the other way')),
     el('p.dim', files.length ? facts : 'The files of both are the same.'),
-    shown, files.length > shown.length && el('p.dim', 'and ' + count(files.length - shown.length, 'more file') + ': the command lists all'));
+    shown);
   await Promise.all(shown.slice(0, OPENED_AT_ONCE).map((file) => file.load()));
 }

@@ -1,18 +1,6 @@
-// Boxes with the lines of a change.
+// Diffs as they are recorded.
 
-import {el} from './dom.js';
-import {inParts} from './list.js';
-import {drawChangedLine} from './changes.js';
-
-const LINES_AT_ONCE = 400;
-
-/** All lines of a change in a box, a part at first. */
-export function changeBox(rows, path) {
-  return el('div.lines.boxed', {tabindex: '0', role: 'group', 'aria-label': 'Changed lines of ' + path},
-    inParts(rows, LINES_AT_ONCE, drawChangedLine, 'line'));
-}
-
-/** Rows of a unified diff as it is recorded: its head is not a change. */
+/** The rows of a unified diff, as of `linesBetween`: its head is not a change. */
 export function rowsOfDiff(diff) {
   const rows = [];
   let [left, right] = [0, 0];

@@ -35,7 +35,7 @@ function filled(node, classes, [first, ...rest]) {
   const attributes = first && first.constructor === Object ? first : {};
   if (classes.length) node.setAttribute('class', classes.join(' '));
   for (const [key, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (isAbsent(value)) continue;
     if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
     else if (key === 'value') node.value = value;
     else node.setAttribute(key, value === true ? '' : RAW.has(key) ? value : spell(value));
@@ -46,10 +46,14 @@ function filled(node, classes, [first, ...rest]) {
 /** Adds children: nodes, texts, lists of them; null and undefined are left out. */
 function put(node, children) {
   for (const child of [children].flat(Infinity)) {
-    if (child === null || child === undefined || child === false) continue;
+    if (isAbsent(child)) continue;
     node.append(child instanceof Node ? child : document.createTextNode(spell(child)));
   }
   return node;
+}
+
+function isAbsent(value) {
+  return value === null || value === undefined || value === false;
 }
 
 /** The same node with other children. */

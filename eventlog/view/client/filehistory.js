@@ -2,7 +2,7 @@
 
 import {el, oneLine, refill} from './dom.js';
 import {ask} from './source.js';
-import {complaint, namePage} from './frame.js';
+import {complain, namePage} from './frame.js';
 import {time} from './words.js';
 import {shellWord} from './commands.js';
 import {contentOf, contentWords} from './contents.js';
@@ -22,8 +22,12 @@ export async function show(page) {
     const version = oldestFirst[n];
     refill(facts, `Version ${n + 1} of ${versions.length} · `, time(version.at), ' · ', oneLine(version.title || version.turn || '', 100));
     slider.setAttribute('aria-valuetext', facts.textContent);
-    const nodes = await versionNodes(version, path, page.signal);
-    if (slider.value === String(n)) refill(body, nodes);
+    try {
+      const nodes = await versionNodes(version, path, page.signal);
+      if (slider.value === String(n)) refill(body, nodes);
+    } catch (failure) {
+      complain(body, failure);
+    }
   };
   const slider = el('input', {type: 'range', min: 0, max: last, step: 1, 'aria-label': 'Version', oninput: () => stand(Number(slider.value))});
   slider.value = String(last);
@@ -33,13 +37,9 @@ export async function show(page) {
 
 async function versionNodes(version, path, signal) {
   if (!version.hash) return el('p.empty', version.operation === 'delete' ? 'Deleted here.' : 'The content is not known.');
-  try {
-    const content = await contentOf(version.hash, path, signal);
-    const words = contentWords(content);
-    if (words) return el('p.empty', words);
-    const lines = content.text.slice(0, LINES_MAX).map((line) => line.map(([, text]) => text).join(''));
-    return el('pre.card.text', {tabindex: '0'}, lines.join('\n'));
-  } catch (failure) {
-    return failure.name === 'AbortError' ? null : complaint(failure);
-  }
+  const content = await contentOf(version.hash, path, signal);
+  const words = contentWords(content);
+  if (words) return el('p.empty', words);
+  const lines = content.text.slice(0, LINES_MAX).map((line) => line.map(([, text]) => text).join(''));
+  return el('pre.card.text', {tabindex: '0'}, lines.join('\n'));
 }

@@ -1,18 +1,16 @@
 // One file at a moment: its text, what changed, who wrote each line, all its versions.
 
 import {el, makeChoice, oneLine, refill} from './dom.js';
-import {ask} from './source.js';
 import {LINE_HEIGHT, lineList} from './list.js';
-import {complaint} from './frame.js';
+import {complain} from './frame.js';
 import {KIND_WORDS} from './spine.js';
 import {bytes, listed} from './words.js';
-import {drawChangedLine, rowsOfHunks} from './changes.js';
 import {contentOf, contentWords} from './contents.js';
 
-const OTHERS = ' J and K go to turns that changed it.';
 const COLOURED_MAX = 1 << 20;
 const MODES = {
-  text: fileText, change: fileChange,
+  text: fileText,
+  change: async (place) => (await import('./change.js')).fileChange(place),
   blame: async (place) => (await import('./blame.js')).fileBlame(place),
   history: async (place) => (await import('./versions.js')).fileHistory(place),
 };
@@ -43,9 +41,9 @@ export function makeFilePane(choose) {
       drawn = {...wanted, list: shown.list};
       if (shown.later) await shown.later();
     } catch (failure) {
-      if (failure.name === 'AbortError') return;
+      if (place.signal.aborted) return;
       drawn = {};
-      refill(body, complaint(failure));
+      complain(body, failure);
     }
   };
   return {node, show, askAhead: contentOf};
@@ -73,20 +71,9 @@ function tokenNode([kind, text]) {
 /** Why there is no text to ask for; null where there is one. */
 function absence({reason, entry, withheld, deleted, hash}) {
   if (reason) return 'Not captured: ' + reason;
-  if (!entry) return 'This file is not there at this moment' + (deleted ? ': this turn deleted it.' : '.') + OTHERS;
+  if (!entry) return 'This file is not there at this moment' + (deleted ? ': this turn deleted it.' : '.') + ' J and K go to turns that changed it.';
   if (entry[3] === 'd') return 'An empty directory.';
   if (entry[3] === 'm') return 'A submodule: its files are in another repository.';
   if (withheld) return 'Withheld: ' + withheld;
   return hash ? null : 'The content is not known.';
-}
-
-async function fileChange(place) {
-  if (!place.before) return {nodes: [el('p.empty', 'There is no moment before this one to compare with.')]};
-  const answer = await ask('change', {a: place.before, b: place.after, path: place.path}, place.signal);
-  const rows = rowsOfHunks(answer.hunks || []);
-  const against = el('p.dim.against', place.beforeWords);
-  if (!rows.length) return {nodes: [against, el('p.empty', answer.why || 'Nothing of this file changed here.' + OTHERS)]};
-  const shown = lineList('Change of the file', rows, drawChangedLine, (row) => row[3].length + 8);
-  shown.nodes.unshift(against);
-  return shown;
 }

@@ -27,27 +27,28 @@ export function makeTree(openFile) {
     'aria-label': 'Files at this moment', role: 'tree', class: 'list tree', onkeydown: (event) => pressed(event),
     onclick: ({target}) => target.closest('[data-row]') && act(Number(target.closest('[data-row]').dataset.row)),
   }, ROW_HEIGHT, (row, n) => drawRow(row, n, n === active, seen));
-  const redraw = () => list.show(rows);
-  const refresh = () => {
-    rows = rowsOf(seen.spine, seen.marks, wanted);
-    active = Math.min(active, Math.max(rows.length - 1, 0));
-    list.node.setAttribute('aria-activedescendant', 'row' + active);
-    redraw();
-  };
-  const stand = (number) => {
+  const choose = (number) => {
     active = Math.max(Math.min(number, rows.length - 1), 0);
     list.node.setAttribute('aria-activedescendant', 'row' + active);
+  };
+  const refresh = () => {
+    rows = rowsOf(seen.spine, seen.marks, wanted);
+    choose(active);
+    list.show(rows);
+  };
+  const stand = (number) => {
+    choose(number);
     list.reach(active);
   };
-  const fold = (row, isOpen) => {
-    if (isOpen) wanted.open.add(row.folder.path);
-    else wanted.open.delete(row.folder.path);
+  const fold = ({folder, isOpen}) => {
+    if (isOpen) wanted.open.delete(folder.path);
+    else wanted.open.add(folder.path);
     refresh();
   };
   const act = (number) => {
     const row = rows[number];
     stand(number);
-    if (row.folder) fold(row, !row.isOpen);
+    if (row.folder) fold(row);
     else openFile(seen.spine.paths[row.file]);
   };
   const pressed = (event) => {
@@ -56,8 +57,8 @@ export function makeTree(openFile) {
     const go = {
       ArrowDown: () => stand(active + 1), ArrowUp: () => stand(active - 1), Home: () => stand(0), End: () => stand(rows.length - 1),
       PageDown: () => stand(active + ROWS_OF_PAGE), PageUp: () => stand(active - ROWS_OF_PAGE), Enter: () => act(active), ' ': () => act(active),
-      ArrowRight: () => (row.folder && !row.isOpen ? fold(row, true) : stand(active + 1)),
-      ArrowLeft: () => (row.folder && row.isOpen ? fold(row, false) : stand(rows.findLastIndex((r, n) => n < active && r.level < row.level))),
+      ArrowRight: () => (row.folder && !row.isOpen ? fold(row) : stand(active + 1)),
+      ArrowLeft: () => (row.folder && row.isOpen ? fold(row) : stand(rows.findLastIndex((r, n) => n < active && r.level < row.level))),
     }[event.key];
     if (!go) return;
     event.preventDefault();
@@ -78,7 +79,7 @@ export function makeTree(openFile) {
     if (number >= 0) stand(number);
   };
   const node = el('section.files', {'aria-label': 'Files'}, el('div.filter', title, filter, el('label', only, ' changed only')), why, list.node);
-  return {node, filter, show, redraw};
+  return {node, filter, show, redraw: list.redraw};
 }
 
 /** As many folders begin open as a screen has room for, those at the root first. */

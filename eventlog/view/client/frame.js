@@ -15,7 +15,6 @@ export function makeFrame(project, names, spell) {
   frame.main = el('main', {id: 'main', tabindex: '-1'});
   frame.places = el('nav', {'aria-label': 'Places'}, places.map(([name, parts]) => el('a', {href: to(parts)}, name)));
   frame.command = el('code', {id: 'command', tabindex: '0', 'aria-label': 'The same in a terminal'});
-  frame.note = el('div.note', {role: 'status', 'aria-live': 'polite'});
   frame.clock = el('button.plain', {onclick: changeClock, title: 'Times local or UTC (u)'});
   document.body.append(
     el('a.skip', {href: '#main', onclick: skip}, 'Skip to the content'),
@@ -23,7 +22,7 @@ export function makeFrame(project, names, spell) {
       el('div.command', frame.command, el('button', {id: 'copy', onclick: copyCommand, title: 'Copy the command (y)'}, 'Copy')),
       el('div.tools', frame.clock, el('button.plain', {onclick: changeTheme, title: 'Light, dark, or as the system'}, 'Theme'),
         el('button.plain', {id: 'help', title: 'All keys (?)'}, 'Keys'))),
-    frame.main, frame.note);
+    frame.main, el('div.note', {role: 'status', 'aria-live': 'polite'}));
   document.documentElement.dataset.theme = remembered('theme') || '';
   nameClock();
   return frame.main;
@@ -36,17 +35,11 @@ export function namePage(title, command, place) {
   for (const link of frame.places.children) link.ariaCurrent = link.textContent === place ? 'page' : null;
 }
 
-/** A line that is read out and fades. */
-export function say(words) {
-  refill(frame.note, words);
-  clearTimeout(frame.timer);
-  frame.timer = setTimeout(() => refill(frame.note), 4000);
-}
-
-/** What could not be shown, and what to do. */
-export function complaint(failure) {
-  return el('div.card.complaint', {role: 'alert'}, el('p', failure.what || String(failure.message || failure)),
-    failure.next && el('p.dim', failure.next));
+/** Says in a node what could not be shown, and what to do; what was given up is no failure. */
+export function complain(node, failure) {
+  if (failure.name === 'AbortError') return;
+  refill(node, el('div.card.complaint', {role: 'alert'}, el('p', failure.what || String(failure.message || failure)),
+    failure.next && el('p.dim', failure.next)));
 }
 
 /** A button that copies a command, which stands beside it. */
@@ -59,7 +52,7 @@ export function copyCommand() {
 }
 
 async function copyText(text) {
-  (await import('./copy.js')).copyText(text);
+  (await import('./tools.js')).copyText(text);
 }
 
 export function changeClock() {
@@ -72,7 +65,7 @@ function nameClock() {
 }
 
 async function changeTheme() {
-  (await import('./theme.js')).changeTheme();
+  (await import('./tools.js')).changeTheme();
 }
 
 function skip(event) {

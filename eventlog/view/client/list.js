@@ -1,12 +1,12 @@
 // Long lists: of which only the rows that can be seen are elements, all of one height; or of which there is a part at first.
 
 import {el} from './dom.js';
-import {count, whole} from './words.js';
+import {count} from './words.js';
 
 export const LINE_HEIGHT = 20;
 const ROWS_BESIDE = 6;
 
-/** `{node, inside, show(rows), reach(number)}`; `draw(row, number)` makes the element of a row. */
+/** `{node, inside, show(rows), reach(number), redraw()}`; `draw(row, number)` makes the element of a row. */
 export function makeList(attributes, rowHeight, draw) {
   const inside = el('div.rows', {role: 'presentation'});
   const node = el('div.list', {tabindex: '0', ...attributes}, inside);
@@ -20,21 +20,23 @@ export function makeList(attributes, rowHeight, draw) {
     inside.style.paddingTop = first * rowHeight + 'px';
     inside.replaceChildren(...rows.slice(first, last).map((row, n) => draw(row, first + n)));
   };
+  const redraw = () => {
+    drawn = '';
+    refresh();
+  };
   const show = (all) => {
     rows = all;
     inside.style.height = rows.length * rowHeight + 'px';
-    drawn = '';
-    refresh();
+    redraw();
   };
   const reach = (number) => {
     const top = number * rowHeight;
     node.scrollTop = Math.max(Math.min(node.scrollTop, top), top + rowHeight - node.clientHeight);
-    drawn = '';
-    refresh();
+    redraw();
   };
   node.addEventListener('scroll', refresh, {passive: true});
   new ResizeObserver(refresh).observe(node);
-  return {node, inside, show, reach};
+  return {node, inside, show, reach, redraw};
 }
 
 /** Lines of a file, for its pane: `{nodes, list, fill(top)}`. `width` gives how many characters wide a row is. */
@@ -54,6 +56,6 @@ export function inParts(rows, size, draw, word) {
   const nodes = rows.slice(0, size).map(draw);
   const rest = rows.slice(size);
   if (!rest.length) return nodes;
-  const more = el('button', {onclick: () => more.replaceWith(...inParts(rest, size, draw, word).flat(Infinity))}, word ? 'Show ' + count(rest.length, 'more ' + word) : 'Show ' + whole(rest.length) + ' more');
+  const more = el('button', {onclick: () => more.replaceWith(...inParts(rest, size, draw, word).flat(Infinity))}, 'Show ' + count(rest.length, 'more ' + word));
   return [...nodes, more];
 }

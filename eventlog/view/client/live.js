@@ -2,7 +2,7 @@
 
 import {request} from './source.js';
 
-/** Calls `heard` with each live event after the position `after`, for as long as the document is there. */
+/** Calls `heard` after each live event from the position `after` on, for as long as the document is there. */
 export async function follow(after, heard) {
   let position = after;
   let wait = 500;
@@ -11,10 +11,10 @@ export async function follow(after, heard) {
       const response = await request('live', {after: position});
       if (response.status === 401 || response.status === 404) return;
       if (response.ok) {
-        await readEvents(response.body.getReader(), (event) => {
+        await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader(), (event) => {
           wait = 500;
-          if (Number.isInteger(event.position)) position = event.position;
-          heard(event);
+          position = event.position;
+          heard();
         });
       }
     } catch {
@@ -26,13 +26,11 @@ export async function follow(after, heard) {
 }
 
 async function readEvents(reader, heard) {
-  const decoder = new TextDecoder();
   let rest = '';
   for (;;) {
     const {done, value} = await reader.read();
     if (done) return;
-    rest += decoder.decode(value, {stream: true});
-    const lines = rest.split(/\r?\n/);
+    const lines = (rest + value).split('\n');
     rest = lines.pop();
     for (const line of lines) if (line.startsWith('data: ')) heard(JSON.parse(line.slice(6)));
   }

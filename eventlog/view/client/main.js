@@ -4,7 +4,7 @@
 import {el, refill} from './dom.js';
 import {ask, chooseStore, isRecorded, recordedPlaces, takeToken} from './source.js';
 import {linkBy, linkWithin, readAddress, to, writeAddress} from './address.js';
-import {complaint, makeFrame, namePage} from './frame.js';
+import {complain, makeFrame, namePage} from './frame.js';
 import {listenToKeys, useKeys} from './keys.js';
 
 const slider = () => import('./slider.js');
@@ -14,14 +14,14 @@ const PAGES = {
   decisions: () => import('./decisions.js'), sql: () => import('./sql.js'),
 };
 const WITH_NAME = ['s', 'turn', 'event'];
-const app = {main: null, page: null, isLive: false, shown: 0, missed: null};
+const app = {main: null, page: null, isLive: false, shown: 0, isBehind: false};
 
 async function begin() {
   await takeToken();
   try {
     await makeApp(await ask('stores'));
   } catch (failure) {
-    refill(makeFrame(null, []), complaint(failure));
+    complain(makeFrame(null, []), failure);
     document.body.dataset.ready = 'failed';
     return;
   }
@@ -48,16 +48,15 @@ async function makeApp({stores}) {
   app.isLive = !lake && !isRecorded;
 }
 
-/** A live event; one that comes while a page is being made counts once it is there. */
-function heard(event) {
-  app.missed = event;
-  if (app.page.isMade) passOn();
+/** Something was recorded; while a page is being made that counts once it is there. */
+function heard() {
+  app.isBehind = true;
+  if (app.page.isMade) catchUp();
 }
 
-function passOn() {
-  const event = app.missed;
-  app.missed = null;
-  if (event && app.page.live) app.page.live(event);
+function catchUp() {
+  if (app.isBehind && app.page.live) app.page.live();
+  app.isBehind = false;
 }
 
 function go(address) {
@@ -92,11 +91,11 @@ async function show() {
   } catch (failure) {
     if (failure.name === 'AbortError' || app.page !== page) return;
     namePage('Not shown', 'locus doctor', '');
-    refill(app.main, complaint(failure));
+    complain(app.main, failure);
   }
   page.done();
   page.isMade = true;
-  if (app.page === page) passOn();
+  if (app.page === page) catchUp();
 }
 
 function moduleOf({parts: [place, name, more]}) {

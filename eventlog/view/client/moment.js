@@ -1,6 +1,7 @@
 // The head of the slider page: which turn this is, its two moments, how certain its files are, and what goes on.
 
 import {el, makeChoice, oneLine, refill, showWords} from './dom.js';
+import {commandBox} from './frame.js';
 import {count, listed, time} from './words.js';
 
 export class MomentHead {
@@ -34,9 +35,10 @@ export class MomentHead {
     for (const button of this.sides.buttons) button.disabled = spine.ofTurn[turn][button.dataset.side] === null;
   }
 
-  /** Says what the spine lacks, and what came since the session was seen up to the turn `seen`; -1: never. */
+  /** Says what the spine lacks, what came since the session was seen up to the turn `seen`, -1: never, and how the conversation goes on. */
   tellAbout(seen) {
     const {answer, last} = this.position;
+    this.resume = answer.resume && el('span.resume', el('span.dim', 'Go on with this conversation: '), commandBox(answer.resume));
     this.cut = answer.cut && el('p.doubt', oneLine(answer.cut, 300));
     this.since = seen >= 0 && last > seen && el('button', {onclick: () => this.slider.stand(seen + 1)}, count(last - seen, 'turn') + ' since you last saw it');
     this.tell();

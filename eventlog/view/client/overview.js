@@ -1,41 +1,25 @@
-// Where no file is chosen: what the turn changed, and how its conversation goes on.
+// Where no file is chosen: what the turn changed.
 
 import {el, refill} from './dom.js';
-import {ask} from './source.js';
-import {commandBox, namePage} from './frame.js';
+import {namePage} from './frame.js';
+import {inParts} from './list.js';
 import {count} from './words.js';
 import {comparedFile} from './compared.js';
 
 const CHANGED_LISTED = 200;
 
 /** Shows what the turn changed; the lines of each file are asked for when it is opened. */
-export function showOverview({position, counts, overview, moment: head, page}, signal) {
+export function showOverview({position, counts, overview}, signal) {
   const {marks, spine, moment, query} = position;
-  const shown = [...marks].slice(0, CHANGED_LISTED).map(([file, mark]) => {
+  const shown = inParts([...marks], CHANGED_LISTED, ([file, mark]) => {
     const path = spine.paths[file];
     const [added, removed] = counts.get(path) || [null, null];
     const change = {path, old_path: position.oldPath(mark), operation: mark.operation, added, removed, reason: mark.between && 'changed between turns'};
     const {before, after = moment} = position.sides(mark);
     return comparedFile(change, [before, after], signal, query);
-  });
-  const more = marks.size - shown.length;
+  }, 'file');
   refill(overview, el('h2', marks.size ? count(marks.size, 'file') + ' changed' : 'This turn changed no file'), shown,
-    more > 0 && el('p.dim', `and ${count(more, 'more')}: “changed only” above the tree lists all`),
     !marks.size && el('p.dim', 'Choose a file of the tree to see it as it was at this moment.'));
-  if (head.resume === undefined) askResume(head, position.session, page.signal);
-}
-
-/** Asks for the command that goes on with the agent's conversation, once. */
-async function askResume(head, session, signal) {
-  head.resume = null;
-  if (!session) return;
-  try {
-    const {sessions: [row]} = await ask('sessions', {session}, signal);
-    head.resume = row && row.resume && el('span.resume', el('span.dim', 'Go on with this conversation: '), commandBox(row.resume));
-    head.tell();
-  } catch {
-    // The page is whole without it.
-  }
 }
 
 /** Says that there is no turn, and how there will be some. */

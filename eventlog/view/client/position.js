@@ -3,6 +3,7 @@
 import {makeSpine, marksAt} from './spine.js';
 import {fileLink} from './changes.js';
 import {to} from './address.js';
+import {remember, remembered} from './words.js';
 
 const MODES = ['text', 'change', 'blame', 'history'];
 const BETWEEN = 'Changed between the turn before and this one';
@@ -45,6 +46,15 @@ export class Position {
 
   get last() {
     return this.spine.turns.length - 1;
+  }
+
+  /** The last turn of the session that was seen, now or on another day; -1 where none was, and of the repository. */
+  get seen() {
+    return this.session ? this.find(remembered('seen-' + this.session)) : -1;
+  }
+
+  see() {
+    if (this.session && this.turn > this.seen) remember('seen-' + this.session, this.name);
   }
 
   /** The number of a turn by its name; -1 where it is not here. */

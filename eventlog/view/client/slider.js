@@ -2,7 +2,7 @@
 
 import {el, makeChoice, refill} from './dom.js';
 import {ask} from './source.js';
-import {complaint, namePage} from './frame.js';
+import {complain, namePage} from './frame.js';
 import {Position} from './position.js';
 import {MomentHead} from './moment.js';
 import {makeStrip} from './strip.js';
@@ -10,7 +10,6 @@ import {makeTree} from './filetree.js';
 import {turnNodes} from './turnpane.js';
 import {makeMemory} from './memory.js';
 import {fileCommand, shellWord} from './commands.js';
-import {remember, remembered} from './words.js';
 import {writeAddress} from './address.js';
 
 // a step after rest is loaded at once, one of many after this
@@ -46,7 +45,7 @@ async function placeOf({parts: [kind, of], query, signal}) {
     [session, name, side] = [query.get('in') === 'repo' ? null : read.session_id, read.turn, of.split('@')[1]];
   }
   const answer = await ask('spine', {session}, signal);
-  return {session: session && (answer.session || session), answer, name, side};
+  return {session: answer.session, answer, name, side};
 }
 
 class Slider {
@@ -77,14 +76,14 @@ class Slider {
     const {position} = this;
     position.take(answer);
     this.page.until = answer.until;
-    this.seen = position.session ? position.find(remembered('seen-' + position.session)) : -1;
+    this.seen = position.seen;
     this.moment.tellAbout(this.seen);
     this.drawStrip();
   }
 
   drawStrip() {
     const {position} = this;
-    this.strip.show(position.spine, this.seen, position.marked ? position.find(position.marked.split('@')[0]) : -1);
+    this.strip.show(position.spine, this.seen, position.find((position.marked || '').split('@')[0]));
   }
 
   /** Stands at a turn: the tree at once, the file and the turn as soon as they are there. */
@@ -96,7 +95,7 @@ class Slider {
     this.counts = new Map();
     this.draw();
     if (address) this.page.later('address', ADDRESS_MS, () => writeAddress(position.address, false));
-    if (position.session && position.turn > position.find(remembered('seen-' + position.session))) remember('seen-' + position.session, position.name);
+    position.see();
     await this.load();
   }
 
@@ -179,7 +178,7 @@ class Slider {
       const {showOverview} = await import('./overview.js');
       if (!signal.aborted) showOverview(this, signal);
     } catch (failure) {
-      if (failure.name !== 'AbortError') refill(this.reading, complaint(failure));
+      complain(this.reading, failure);
     }
   }
 

@@ -1,9 +1,10 @@
 // What the keys of the slider page and the button “back” do.
 
 import {el} from './dom.js';
-import {say} from './frame.js';
 import {pathsOf} from './spine.js';
 import {to} from './address.js';
+
+const say = async (words) => (await import('./tools.js')).say(words);
 
 export function sliderKeys(slider) {
   const {position} = slider;

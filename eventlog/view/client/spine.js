@@ -75,17 +75,17 @@ export function marksAt(spine, stop) {
 
 /** The folders of paths: `root`, all by their paths, and the one of each path by its number. */
 function makeFolders(paths) {
-  const root = {path: '', name: '', level: 0, parent: null, present: 0, folders: [], files: []};
-  const known = new Map([['', root]]);
+  const known = new Map();
   const above = (path) => folderOf(path.slice(0, Math.max(path.lastIndexOf('/'), 0)));
   const folderOf = (path) => {
     if (known.has(path)) return known.get(path);
-    const parent = above(path);
-    const folder = {path, name: nameOf(path), level: parent.level + 1, parent, present: 0, folders: [], files: []};
-    parent.folders.push(folder);
+    const parent = path ? above(path) : null;
+    const folder = {path, name: nameOf(path), level: parent ? parent.level + 1 : 0, parent, present: 0, folders: [], files: []};
+    if (parent) parent.folders.push(folder);
     known.set(path, folder);
     return folder;
   };
+  const root = folderOf('');
   const of = paths.map(above);
   of.forEach((folder, file) => folder.files.push(file));
   return {root, known, of};

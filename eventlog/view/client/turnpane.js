@@ -1,8 +1,8 @@
 // A turn to read: the prompt, words, calls with folded results, and changes (docs/reading.md).
 
 import {el, oneLine, refill} from './dom.js';
-import {compact, count, dollars, duration, listed, plusMinus, time, whole} from './words.js';
-import {changeLine, fileLink} from './changes.js';
+import {compact, count, dollars, duration, isGiven, listed, plusMinus, time, whole} from './words.js';
+import {changedFile, changeLine, fileLink} from './changes.js';
 import {inParts} from './list.js';
 import {to} from './address.js';
 
@@ -16,12 +16,11 @@ const KINDS = {words: wordsNode, call: callNode, changes: changesNode, note: (bl
 /** Everything of `page`, the answer of `/api/page`; `query` is that of links to turns. */
 export function turnNodes(page, query) {
   const isEmpty = !page.blocks.length;
-  return [turnHead(page), inParts(page.blocks, BLOCKS_AT_ONCE, (block) => blockNode(block, page, query), ''),
+  return [turnHead(page), inParts(page.blocks, BLOCKS_AT_ONCE, (block) => blockNode(block, page, query), 'block'),
     isEmpty && el('p.dim', 'Nothing else is recorded of this turn.')];
 }
 
-function turnHead({anchor, turn, session_id: session, status, undone_at: undone}) {
-  const a = anchor || {};
+function turnHead({anchor: a, turn, session_id: session, status, undone_at: undone}) {
   const tokens = (a.prompt_tokens || 0) + (a.completion_tokens || 0);
   const facts = listed((a.models || []).join(', '), a.duration_ms && duration(a.duration_ms * 1000), a.tool_calls && count(a.tool_calls, 'call'),
     tokens && compact(tokens) + ' tokens', a.cost_usd ? dollars(a.cost_usd) : a.unpriced_calls && 'no price', status);
@@ -53,25 +52,23 @@ function wordsNode(block) {
 /** Plain text with its paragraphs; fences of code become boxes, long texts are folded. */
 function prose(text, linesMax) {
   return text.split(/^```[^\n]*$/m).map((piece, n) => piece.trim() &&
-    (n % 2 ? foldedText(piece.replace(/^\n|\n$/g, ''), 'pre', linesMax) : foldedText(piece.trim(), 'p', linesMax)));
+    foldedText(...(n % 2 ? [piece.replace(/^\n|\n$/g, ''), 'pre'] : [piece.trim(), 'p']), linesMax));
 }
 
 function foldedText(text, kind, linesMax = LINES_FOLDED) {
-  const lines = text.split('\n');
-  const more = lines.length - linesMax;
-  const shown = more > 0 ? lines.slice(0, linesMax).join('\n') : text.length > TEXT_FOLDED ? text.slice(0, TEXT_FOLDED) : text;
-  const node = el(kind + '.text', kind === 'pre' ? {tabindex: '0'} : {}, shown);
+  const shown = text.split('\n', linesMax).join('\n').slice(0, TEXT_FOLDED);
+  const node = el(kind + '.text', {tabindex: kind === 'pre' && '0'}, shown);
   if (shown === text) return node;
   const button = el('button.more', {onclick: () => {
-    node.replaceChildren(el('span', text));
+    refill(node, text);
     button.remove();
-  }}, more > 0 ? count(more, 'more line') : 'Show all');
+  }}, 'Show all ' + count(text.split('\n').length, 'line'));
   return [node, button];
 }
 
 function callNode(block, page, query) {
   const hasFailed = block.success === false;
-  const changes = block.changes || [];
+  const {changes} = block;
   const [sign, words] = hasFailed ? ['✗', 'failed'] : !block.ended ? ['…', 'no end recorded'] : ['●', block.success === null ? 'result unknown' : 'worked'];
   const isPlain = block.ended && !hasFailed;
   return el('details.block.call', {open: hasFailed},
@@ -84,7 +81,7 @@ function callNode(block, page, query) {
 }
 
 function sum(changes, key) {
-  const known = changes.map((change) => change[key] ?? null).filter((n) => n !== null);
+  const known = changes.map((change) => change[key]).filter(isGiven);
   return known.length ? known.reduce((a, b) => a + b) : null;
 }
 
@@ -94,19 +91,12 @@ function changesNode(block, page, query) {
 }
 
 function changeNodes(changes, page, query) {
-  const more = changes.length - CHANGES_LISTED;
-  return [changes.slice(0, CHANGES_LISTED).map((change) => {
+  return inParts(changes, CHANGES_LISTED, (change) => {
     const link = fileLink(page.turn, change.path, 'change', query);
-    return change.diff ? diffNode(change, link) : el('p', changeLine(change, link));
-  }), more > 0 && el('p.dim', `and ${count(more, 'more file')}: the tree marks them`)];
+    return change.diff ? changedFile('diff', change, link, () => recordedLines(change)) : el('p', changeLine(change, link));
+  }, 'file');
 }
 
-/** The recorded lines of a change, which are drawn when they are opened. */
-function diffNode(change, link) {
-  const body = el('div');
-  const draw = async () => {
-    const {changeBox, rowsOfDiff} = await import('./diffs.js');
-    refill(body, changeBox(rowsOfDiff(change.diff), change.path));
-  };
-  return el('details.diff', {ontoggle: () => body.firstChild || draw()}, el('summary', changeLine(change)), body, el('p', el('a', {href: link}, 'Open the file')));
+async function recordedLines({diff}) {
+  return {rows: (await import('./diffs.js')).rowsOfDiff(diff)};
 }
