@@ -90,13 +90,20 @@ _WAIT = """
     seen.observe(target, options);
   };
 """
-_WAIT_FOR_TREE = _WAIT + """
+_WAIT_FOR_TREE = (
+    _WAIT
+    + """
   wait(document, {childList: true, subtree: true}, () => document.querySelector('[role=treeitem]'));
 """
-_WAIT_FOR_TURN = "() => {" + _WAIT + """
+)
+_WAIT_FOR_TURN = (
+    "() => {"
+    + _WAIT
+    + """
   window.seenAt = null;
   wait(document.getElementById('slider'), {attributes: true, attributeFilter: ['max']}, () => true);
 }"""
+)
 # When the page began to be asked for, and when something of it was painted.
 _PAINTED = """() => new Promise((go) => new PerformanceObserver((list) => {
   const paint = list.getEntriesByName('first-contentful-paint')[0];
