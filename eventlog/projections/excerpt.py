@@ -11,7 +11,7 @@ One thread.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -29,11 +29,12 @@ from eventlog.projections.settled import SettledNames
 if TYPE_CHECKING:
     import duckdb
 
-# The most events in memory; a turn with more is streamed.
+# The most events in memory; a turn with more is streamed, or read by blocks where these are kept.
 _ROWS_MAX = 2_000
-# Positions of a block, and the most events in kept blocks: some 25 MB.
+# Positions of a block; the most events in kept blocks, some 25 MB, and the most characters of payloads.
 _BLOCK = 512
 _KEPT_MAX = 16_000
+_KEPT_BYTES_MAX = 25 << 20
 # A segment is read whole to be compared: this takes less than loading pyarrow.
 _SEGMENT_BYTES_MAX = 64 << 20
 
@@ -47,7 +48,7 @@ _SELECT = ", ".join(
 _ODD = " OR ".join(f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS if kind == TIME)
 
 
-_POSITION = COLUMN_NAMES.index("position")
+_POSITION, _PAYLOAD = (COLUMN_NAMES.index(name) for name in ("position", "payload"))
 _OF_TURN = "session_id = $1 AND turn = $2 AND position >= $3 AND position < $4"
 _OF_POSITIONS = "position >= $1 AND position < $2"
 _OF_TYPES = {
@@ -72,8 +73,9 @@ class Excerpt:
         self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
         self.attached = CachedConnection()  # lent to who numbers the tail
         self.names: SettledNames | None = None  # of sessions, for who goes from turn to turn
-        # Blocks by their numbers, each with the names of the segments it was read from, in order of use.
-        self._blocks: OrderedDict[int, tuple[Hashable, list[_Values]]] | None = None
+        # Blocks by their numbers, each with the names of the segments it was read from and the bytes of its
+        # payloads, in order of use.
+        self._blocks: OrderedDict[int, tuple[Hashable, list[_Values], int]] | None = None
 
     def keep_blocks(self) -> None:
         """From now on read turns by blocks, and keep the blocks that were used last."""
@@ -125,7 +127,7 @@ class Excerpt:
     def _of_blocks(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
         """The events of the positions of a turn; None where blocks are not kept, or too many are needed."""
         until = wanted.until
-        if self._blocks is None or until is None or until - wanted.since > _ROWS_MAX:
+        if self._blocks is None or until is None or until - wanted.since > _KEPT_MAX:
             return None
         events: list[Event] = []
         for number in range(wanted.since // _BLOCK, (until - 1) // _BLOCK + 1):
@@ -140,17 +142,21 @@ class Excerpt:
         assert self._blocks is not None
         since, until = number * _BLOCK, (number + 1) * _BLOCK
         held = [entry for entry in entries if entry.rows and entry.base < until and entry.end > since]
-        names, block = self._blocks.get(number, (None, []))
+        names, block, _ = self._blocks.get(number, (None, [], 0))
         if names != _names(held):
             read = self._values(held, _OF_POSITIONS, [since, until])
             if read is None:
                 return None
             block = read
-            self._blocks[number] = _names(held), block
+            self._blocks[number] = _names(held), block, sum(len(values[_PAYLOAD] or "") for values in block)
         self._blocks.move_to_end(number)
-        while sum(len(rows) for _, rows in self._blocks.values()) > _KEPT_MAX:
+        while self._are_too_many(self._blocks.values()):
             self._blocks.popitem(last=False)
         return block
+
+    def _are_too_many(self, blocks: "Collection[tuple[Hashable, list[_Values], int]]") -> bool:
+        events, payloads = sum(len(rows) for _, rows, _ in blocks), sum(size for *_, size in blocks)
+        return events > _KEPT_MAX or payloads > _KEPT_BYTES_MAX
 
     def _ask(
         self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"

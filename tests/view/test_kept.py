@@ -207,7 +207,26 @@ def test_blocks_that_were_used_last_are_kept(log: Growing, monkeypatch: pytest.M
         store = stores.named(None).store
         assert store._excerpt is not None and store._excerpt._blocks is not None
         blocks = store._excerpt._blocks
-        assert 0 < sum(len(rows) for _, rows in blocks.values()) <= 9
+        assert 0 < sum(len(rows) for _, rows, _ in blocks.values()) <= 9
+        monkeypatch.setattr(excerpt, "_KEPT_BYTES_MAX", 300)
+        assert _everything(stores, random.Random(3)) == before
+        assert sum(size for *_, size in blocks.values()) <= 300
+
+
+def test_a_turn_of_many_events_is_read_by_blocks(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What streams a turn loads more than the viewer needs, and reads it anew for each part of a page."""
+    for step in ["turn", *["call"] * 8, "seal"]:
+        log.do(step, 0)
+    with opened({"growing": str(log.path)}) as stores:
+        before = _everything(stores, random.Random(1))
+    monkeypatch.setattr(excerpt, "_BLOCK", 4)
+    monkeypatch.setattr(excerpt, "_ROWS_MAX", 5)
+    streamed = list[Any]()
+    few = excerpt._few
+    monkeypatch.setattr(excerpt, "_few", lambda rows: streamed.append(1) or few(rows))
+    with opened({"growing": str(log.path)}) as stores:
+        assert _everything(stores, random.Random(2)) == before
+    assert streamed == []
 
 
 def test_growth_opens_no_connection_of_its_own(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
