@@ -129,8 +129,10 @@ server.serve_forever()
 
 
 def rows() -> list[Row]:
-    def row(name: str, work: str, anchor: str, prepare: Any, unit: str = TIME_UNIT) -> Row:
-        return Row(name, work, anchor, unit, "neither writes", prepare)
+    def row(
+        name: str, work: str, anchor: str, prepare: Any, unit: str = TIME_UNIT, lasts: str = "neither writes"
+    ) -> Row:
+        return Row(name, work, anchor, unit, lasts, prepare)
 
     return [
         row("view-step", "p95 from a step of the slider to the next frame", "p95 of an empty frame", _step),
@@ -163,6 +165,7 @@ def rows() -> list[Row]:
             "from an acknowledged append of a turn until /repo shows it",
             "p95 of a static file and a frame",
             _seen_live,
+            lasts="ours syncs its journal before",
         ),
         row(
             "view-memory-steps",

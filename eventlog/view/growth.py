@@ -23,8 +23,14 @@ class GivenSpines:
     def answer(self, now: Answer, after: int | None) -> Answer:
         """`now`; or, where the answer up to the position `after` is known, how it grew since."""
         before = None if after is None else self._answers.get((now["session"], after))
-        self._note(now)
-        return now if before is None else grown(before, now)
+        if before is None:
+            self._note(now)
+            return now
+        part = grown(before, now)
+        size = part["from"]
+        once = {name: before[name][: size[name]] + part[name] for name in ("turns", "stops", "hashes")}
+        self._note(now | once)  # so that what stays is in memory once
+        return part
 
     def _note(self, now: Answer) -> None:
         key = now["session"], now["until"]

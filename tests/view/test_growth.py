@@ -1,5 +1,6 @@
 """A spine that grew: with what a client has, the part that differs gives the spine as asked for anew."""
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -73,6 +74,21 @@ def test_what_is_said_of_a_turn_anew_is_sent(history: Any, data: st.DataObject) 
 
     assert joined(before, part) == now
     assert part["from"]["turns"] == changed
+
+
+def test_what_stays_is_in_memory_once() -> None:
+    """Of the answers that clients may have; and a later one grows from such an answer as from any other."""
+    given = GivenSpines()
+    answers = [answer_of([[{"a": "0"}]] * n, n) for n in range(1, 4)]
+    given.answer(answers[0], None)
+    for before, now in pairwise(answers):
+        assert joined(before, given.answer(now, before["until"])) == now
+    kept = list(given._answers.values())
+    assert kept == answers
+    first, last = kept[0], kept[2]
+    assert first is not None and last is not None
+    for name in ("turns", "stops"):
+        assert all(mine is other for mine, other in zip(first[name], last[name], strict=False))
 
 
 def test_who_has_an_answer_that_is_not_known_gets_all() -> None:
