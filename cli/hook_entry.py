@@ -13,6 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from eventlog.agents.kit.call import Call
@@ -65,7 +66,7 @@ def main() -> None:
             store = root
 
             def leave() -> "NoReturn":
-                _end_without_recording(call, store, started_s)
+                _end_without_recording(call, store, started_s, fs.wait)
 
             fs = Detaching(record.until_of(call, os.environ, time.monotonic()), leave)
             recorded = record.record(
@@ -106,12 +107,16 @@ def _start_contents(job: "Job") -> "Started":
     return contents.start(job)
 
 
-def _end_without_recording(call: "Call", store: str, started_s: float) -> "NoReturn":
-    """End the process for which the agent waits; another process goes on recording."""
+def _end_without_recording(
+    call: "Call", store: str, started_s: float, wait: "Callable[[], None]"
+) -> "NoReturn":
+    """Answer the agent, and end the process that it waits for; another process records meanwhile."""
     try:
         _answer(call, store, started_s)
     except BaseException as error:
         note(store, error)
+    try:
+        wait()
     finally:
         _end()
 
@@ -163,13 +168,14 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
         location = locate.find_directory(layout.root, call, os.environ)
     except (OSError, ValueError):
         location = None
-    if briefing_hook.reads_answer(call.agent) and briefing_hook.lacks_facts(layout, who):
+    facts = briefing_hook.cached(layout, who)
+    if facts is None and briefing_hook.reads_answer(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
         until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)
         _await(maintainer.start_facts(store), until_s)
     top = None if location is None else location.root
-    _write(briefing_hook.at_start(call.agent, call.session, layout, who, settings, top))
+    _write(briefing_hook.at_start(call.agent, call.session, layout, who, settings, top, facts))
 
 
 def _await(child: "int | None", until_s: float) -> None:

@@ -41,8 +41,8 @@ def command(turn: str, as_json: bool) -> None:
     """
     with open_store() as store:
         ref = store.turn(turn)
+        events: list[Any] = list(store.timeline(ref))  # first, with all that is read of it afterwards
         anchor = turn_record(store, ref, whole=as_json)
-        events: list[Any] = list(store.timeline(ref))
         certainties = {at: store.certainty(ref, at) for at in ("start", "end")}
         store.line_counts.fill(events)
     if as_json:

@@ -193,9 +193,9 @@ class Detaching(FileSystem):
 
     Before its first sync, and before a sleep past `until_s` (monotonic time), the process forks. The child
     goes on with all that is left, in a session of its own and without the caller's files: no signal ends a
-    sync, so the process that somebody waits for must not make it. That process waits for the child until
-    `until_s`, then calls `leave`, which ends it at once: what the two share, locks above all, is the child's.
-    Where no process can be made, this one goes on.
+    sync, so the process that somebody waits for must not make it. That process calls `leave`, which does
+    what its caller needs, waits for the child with `wait`, and ends it at once: what the two share, locks
+    above all, is the child's. Where no process can be made, this one goes on.
     """
 
     _POLL_S = 0.001
@@ -204,6 +204,7 @@ class Detaching(FileSystem):
         self._until_s = until_s
         self._leave = leave
         self._forked = False
+        self._child = 0
         self.is_detached = False  # this process is the child
 
     def fsync(self, fd: int) -> None:
@@ -232,20 +233,26 @@ class Detaching(FileSystem):
         # No exception comes between the fork and what each of the two does next; a child has no timer.
         timer = _signal.setitimer(_signal.ITIMER_REAL, 0)
         try:
-            child = os.fork()
+            self._child = os.fork()
         except OSError:
             _signal.setitimer(_signal.ITIMER_REAL, *timer)
             return
-        if child == 0:
+        if self._child == 0:
             self.is_detached = True
             _leave_caller()
             return
         try:
-            while not os.waitpid(child, os.WNOHANG)[0] and self.monotonic() < self._until_s:
-                super().sleep(self._POLL_S)
             _signal.setitimer(_signal.ITIMER_REAL, *timer)
         finally:
             self._leave()
+
+    def wait(self) -> None:
+        """Wait for the child until `until_s`; the process ends after that."""
+        import _signal
+
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        while not os.waitpid(self._child, os.WNOHANG)[0] and self.monotonic() < self._until_s:
+            super().sleep(self._POLL_S)
 
 
 def _leave_caller() -> None:

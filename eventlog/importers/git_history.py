@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.fs import translate_os_errors
+from eventlog.base.garbage import rare_collections
 from eventlog.base.types import Event
 from eventlog.blobs.ids import to_text
 from eventlog.importers import git_lines, git_missing, git_turns
@@ -92,6 +93,7 @@ def import_git(
     """
     with (
         translate_os_errors(os.fspath(repo_path), "import this repository"),
+        rare_collections(),
         open_repository(os.fspath(repo_path)) as repository,
     ):
         head = repository.resolve(rev)
@@ -215,7 +217,10 @@ class _Import:
         requested = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
         done = skipped = sum(self._known.is_done(self._repo, commit) for commit in requested)
         try:
-            self._tree.missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
+            if self._known.commit_turns or self._known.cut:  # else no import before this can have lacked any
+                self._tree.missing |= git_missing.fill(
+                    self._store, self._repo, self._repository, self._window
+                )
             if branches:
                 self._met = dict(zip(self._line, self._turns, strict=True))
             for branch in (None, *branches):

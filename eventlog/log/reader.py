@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from eventlog.base.errors import Corruption, NotDurable
 from eventlog.base.fs import FileSystem, translate_os_errors
 from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, StoreFiles
-from eventlog.base.types import COLUMN_NAMES, Event
+from eventlog.base.types import Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
@@ -162,6 +162,8 @@ class LogView:
     @property
     def tail_count(self) -> int:
         """How many events `tail` has. Raises: Corruption, Unsupported."""
+        if self.tail_count_raw <= _TAIL_ROWS_PYTHON and "_chunks" not in self.__dict__:
+            return len(self.unnumbered_tail())  # to number them reads all that is sealed of their sessions
         return sum(len(chunk.rows) for chunk in self._tail_chunks())
 
     def unnumbered_tail(self) -> list[Event]:
@@ -209,7 +211,7 @@ class LogView:
         """
         names = checked_columns(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
-        rows = None if self.excerpt is None else self._excerpt_of(self.excerpt, wanted)
+        rows = None if self.excerpt is None else self._excerpt_of(self.excerpt, wanted, names)
         if rows is not None:
             yield from ({name: row[name] for name in names} for row in rows if wanted.admits(row))
         else:
@@ -270,11 +272,13 @@ class LogView:
         for entry in self._segments_in(wanted):
             yield from self.segment_batches(entry, wanted, names)
 
-    def _excerpt_of(self, excerpt: "Excerpt", wanted: Selection) -> "list[Event] | None":
-        def read(turn_or_positions: Selection) -> Iterator[Event]:
-            return chain.from_iterable(map(rows_of, self.sealed_batches(turn_or_positions, COLUMN_NAMES)))
+    def _excerpt_of(
+        self, excerpt: "Excerpt", wanted: Selection, names: "Sequence[str]"
+    ) -> "list[Event] | None":
+        def read(turn_or_positions: Selection, columns: "Sequence[str]") -> Iterator[Event]:
+            return chain.from_iterable(map(rows_of, self.sealed_batches(turn_or_positions, columns)))
 
-        return excerpt.rows(list(self._segments_in(wanted)), wanted, read, self.manifest.segments)
+        return excerpt.rows(list(self._segments_in(wanted)), wanted, read, self.manifest.segments, names)
 
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
         return (entry for entry in self.manifest.segments if entry.rows and wanted.meets(entry))

@@ -63,7 +63,7 @@ def lacks_facts(layout: "Layout", who: "Identity") -> bool:
 
 def has_facts(layout: "Layout", who: "Identity") -> bool:
     """Whether facts are cached, however old."""
-    return _cached(layout, who) is not None
+    return cached(layout, who) is not None
 
 
 def answer(agent: str, text: str) -> bytes:
@@ -81,14 +81,15 @@ def at_start(
     who: "Identity",
     settings: "Config",
     top: "str | None",
+    facts: "Facts | None" = None,
 ) -> bytes:
-    """What the hook of an agent's session that begins prints (docs/briefing.md)."""
+    """What the hook of an agent's session that begins prints (docs/briefing.md). Args: facts: `cached`."""
     if not reads_answer(agent):
         return b""
     reader = BriefingReader(agent, agent_session=agent_session, overlaps=settings.briefing_overlaps)
     tokens = TOKENS if settings.briefing_tokens is None else settings.briefing_tokens
     now_us, deadline_s = time.time_ns() // 1000, time.monotonic() + DEADLINE_S
-    text = text_at_start(layout, who, reader, top, tokens, now_us=now_us, deadline_s=deadline_s)
+    text = text_at_start(layout, who, reader, top, tokens, now_us=now_us, deadline_s=deadline_s, facts=facts)
     return answer(agent, text) if text else b""
 
 
@@ -101,12 +102,13 @@ def text_at_start(
     *,
     now_us: int,
     deadline_s: float,
+    facts: "Facts | None" = None,
 ) -> str:
     """The briefing of a session that begins; empty when nothing is known yet.
 
-    Args: top: the working directory; deadline_s: of the monotonic clock.
+    Args: top: the working directory; deadline_s: of the monotonic clock; facts: `cached`, where it was asked.
     """
-    facts = facts_now(layout, who, deadline_s)
+    facts = facts_now(layout, who, deadline_s, facts)
     if facts is None:
         return ""
     looker = FreshnessChecker(top, deadline_s=deadline_s, bytes_max=_LOOKED_AT_BYTES_MAX)
@@ -114,9 +116,11 @@ def text_at_start(
     return made.text if any(made.shown.values()) else ""
 
 
-def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | None":
+def facts_now(
+    layout: "Layout", who: "Identity", deadline_s: float, facts: "Facts | None" = None
+) -> "Facts | None":
     """The cached facts with what the journals record since then; None without any."""
-    facts = _cached(layout, who)
+    facts = facts or cached(layout, who)
     blobs: "list[BlobStore]" = []
 
     def text_of(content_hash: object) -> str:
@@ -166,8 +170,8 @@ def _event(line: bytes, errors: "list[Facts]") -> "tuple[Facts, Facts] | None":
 
 def _is_awaited(event: "Facts", errors: "list[Facts]") -> bool:
     """Whether a call may show that an error of this tool is over, or say what failed."""
-    kinds = [kind_of(error["tool"]) for error in errors]
-    return event.get("success") is False or kind_of(event.get("tool")) in kinds
+    kind = kind_of(event.get("tool"))
+    return event.get("success") is False or any(kind_of(error["tool"]) == kind for error in errors)
 
 
 def _begins_in_segments(layout: "Layout") -> bool:
@@ -175,7 +179,8 @@ def _begins_in_segments(layout: "Layout") -> bool:
     return os.path.exists(layout.manifest(1)) or not os.path.exists(layout.journal(1))
 
 
-def _cached(layout: "Layout", who: "Identity") -> "Facts | None":
+def cached(layout: "Layout", who: "Identity") -> "Facts | None":
+    """The facts that maintenance left; None where there are none, or they are damaged."""
     try:
         fd = os.open(layout.briefing, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb", buffering=0) as file:

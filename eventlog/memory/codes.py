@@ -389,10 +389,14 @@ def text_in(blobs: "BlobStore", content_hash: object) -> str:
 
 def one_line(text: str) -> str:
     """`text` without what breaks a line or commands a terminal; spaces stay."""
+    if text.isprintable():
+        return text
     return "".join("-" if c != " " and _breaks(c) else c for c in text)
 
 
 def _joined(text: str) -> str:
+    if text.isprintable() and " " not in text:
+        return text
     return "".join("-" if _breaks(c) else c for c in text)
 
 

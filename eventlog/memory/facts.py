@@ -53,6 +53,7 @@ class FactsFold:
         self._sessions: "dict[str, Facts]" = {fact["id"]: fact for fact in reversed(facts["sessions"])}
         self._seen = {fact["event"] for name in _LISTS for fact in facts[name]}
         self._errors = OpenErrors(facts["errors"])
+        self._ids: "dict[tuple[str, str], str]" = {}  # of sessions, by agent and its id
         # The event that is taken.
         self._position = 0
         self._event: "Facts" = {}
@@ -102,9 +103,11 @@ class FactsFold:
         session: "Any" = event.get("session_id")
         agent, theirs = event.get("agent"), event.get("agent_session_id")
         if session is None and isinstance(agent, str) and isinstance(theirs, str):
-            session = session_id_of(agent, theirs)
-            parts = [id for id, fact in self._sessions.items() if fact["agent_session_id"] == theirs]
-            session = parts[-1] if session not in self._sessions and parts else session
+            session = self._ids.get((agent, theirs)) or session_id_of(agent, theirs)
+            self._ids[agent, theirs] = session
+            if session not in self._sessions:
+                parts = [id for id, fact in self._sessions.items() if fact["agent_session_id"] == theirs]
+                session = parts[-1] if parts else session
         return session  # type: ignore[no-any-return]
 
     def _take_codes(self) -> None:
@@ -242,9 +245,11 @@ class FactsFold:
 
     def _close_errors(self, step: "Callable[[], object]") -> None:
         """Errors that are over after a step count no more, nor do they leave a blocker."""
-        before = {error["event"]: error for error in self.facts["errors"]}
+        before = list(self.facts["errors"])
         step()
-        over = before.keys() - {error["event"] for error in self.facts["errors"]}
+        if len(before) == len(self.facts["errors"]):
+            return
+        over = {error["event"] for error in before} - {error["event"] for error in self.facts["errors"]}
         self.facts["errors_total"] -= len(over)
         for capture in self._captures.values() if over else ():
             capture.forget(over)

@@ -38,8 +38,12 @@ class OpenErrors:
                 if not (is_exploring and error["event"] in mine)
             ]
         elif event.get("success") is True and session is not None and target:
-            done = (session, kind_of(tool), target)
-            self._errors[:] = [error for error in self._errors if _call_of(error) != done]
+            kind = kind_of(tool)
+            self._errors[:] = [
+                error
+                for error in self._errors
+                if error["target"] != target or error["session"] != session or kind_of(error["tool"]) != kind
+            ]
 
     def take_mark(self, event: "Facts") -> None:
         """An error that is marked resolved: those that it names are dealt with."""
@@ -71,11 +75,6 @@ class OpenErrors:
             "context": event.get("context_id"),
             "position": position,
         }
-
-
-def _call_of(error: "Facts") -> "tuple[object, ...]":
-    """The session, tool and target of an error: a call of the same that works resolves it."""
-    return error["session"], kind_of(error["tool"]), error["target"]
 
 
 def kind_of(tool: "str | None") -> "str | None":

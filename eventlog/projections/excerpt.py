@@ -38,15 +38,14 @@ _KEPT_BYTES_MAX = 25 << 20
 # A segment is read whole to be compared: this takes less than loading pyarrow.
 _SEGMENT_BYTES_MAX = 64 << 20
 
-_SELECT = ", ".join(
-    {"payload": "coalesce(payload, anchor_payload)"}.get(
-        name, f'epoch_us("{name}")' if kind == TIME else f'"{name}"'
-    )
-    for name, kind in COLUMNS
-)
+_SELECTED = {
+    **{name: f'epoch_us("{name}")' if kind == TIME else f'"{name}"' for name, kind in COLUMNS},
+    "payload": "coalesce(payload, anchor_payload)",
+}
 # The two times that DuckDB takes for infinite; old logs may hold them (docs/appending.md, section 5).
-_ODD = " OR ".join(f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS if kind == TIME)
-
+_ODD = {name: f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS if kind == TIME}
+# What tells whether an event is wanted.
+_FILTERS = {"position", "event_id", "event_type", "session_id", "turn"}
 
 _POSITION, _PAYLOAD = (COLUMN_NAMES.index(name) for name in ("position", "payload"))
 _OF_TURN = "session_id = $1 AND turn = $2 AND position >= $3 AND position < $4"
@@ -69,7 +68,8 @@ class Excerpt:
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         self._fs = fs
         self._layout = layout
-        self._read: dict[str, tuple[Hashable, list[Event] | None]] = {}  # by condition, of what and what
+        # By condition: of what, which columns, and what they hold.
+        self._read: dict[str, tuple[Hashable, Sequence[str], list[Event] | None]] = {}
         self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
         self.attached = CachedConnection()  # lent to who numbers the tail
         self.names: SettledNames | None = None  # of sessions, for who goes from turn to turn
@@ -93,14 +93,19 @@ class Excerpt:
         self,
         entries: Sequence[SegmentEntry],
         wanted: Selection,
-        read: "Callable[[Selection], Iterator[Event]]",
+        read: "Callable[[Selection, Sequence[str]], Iterator[Event]]",
         every: Sequence[SegmentEntry] = (),
+        names: Collection[str] = COLUMN_NAMES,
     ) -> "list[Event] | None":
         """The events of these segments that `wanted` names by session and turn, or all of a rare type, or of
         few positions; the other filters are the caller's. None where they are to be read another way. The
         caller's view pins the files.
 
-        Args: read: reads sealed events through pyarrow; every: all segments, for blocks that reach further.
+        Each column costs its pages, so only these `names` and those of filters are read; all of them when
+        the same events are asked for once more and another is missing.
+
+        Args: read: reads columns of sealed events through pyarrow; every: all segments, for blocks that
+        reach further.
         """
         parameters: list[str | int | None]
         if isinstance(wanted.event_types, tuple) and wanted.event_types in _OF_TYPES:
@@ -117,12 +122,17 @@ class Excerpt:
         if where == _OF_TURN and (of_blocks := self._of_blocks(every or entries, wanted)) is not None:
             return of_blocks
         key = (_names(entries), *parameters)
-        if where not in self._read or self._read[where][0] != key:
-            rows = self._ask(entries, where, parameters)
-            if rows is None and whole is not None:
-                rows = _few(read(whole))
-            self._read[where] = key, rows
-        return self._read[where][1]
+        columns = tuple(name for name in COLUMN_NAMES if name in names or name in _FILTERS)
+        known, known_columns, rows = self._read.get(where, (None, (), None))
+        if known == key:
+            if known_columns == columns or set(known_columns).issuperset(columns):
+                return rows
+            columns = COLUMN_NAMES
+        rows = self._ask(entries, where, parameters, columns)
+        if rows is None and whole is not None:
+            rows = _few(read(whole, columns))
+        self._read[where] = key, columns, rows
+        return rows
 
     def _of_blocks(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
         """The events of the positions of a turn; None where blocks are not kept, or too many are needed."""
@@ -159,13 +169,21 @@ class Excerpt:
         return events > _KEPT_MAX or payloads > _KEPT_BYTES_MAX
 
     def _ask(
-        self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"
+        self,
+        entries: Sequence[SegmentEntry],
+        where: str,
+        parameters: "list[str | int | None]",
+        columns: Sequence[str],
     ) -> "list[Event] | None":
-        rows = self._values(entries, where, parameters)
-        return None if rows is None else [dict(zip(COLUMN_NAMES, row, strict=True)) for row in rows]
+        rows = self._values(entries, where, parameters, columns)
+        return None if rows is None else [dict(zip(columns, row, strict=True)) for row in rows]
 
     def _values(
-        self, entries: Sequence[SegmentEntry], where: str, parameters: "list[str | int | None]"
+        self,
+        entries: Sequence[SegmentEntry],
+        where: str,
+        parameters: "list[str | int | None]",
+        columns: Sequence[str] = COLUMN_NAMES,
     ) -> "list[_Values] | None":
         if sum(entry.bytes for entry in entries) > _SEGMENT_BYTES_MAX:
             return None
@@ -174,12 +192,14 @@ class Excerpt:
         if not entries:
             return []
         files = ", ".join(source.literal(self._layout.segment(entry.name)) for entry in entries)
+        odd = " OR ".join(_ODD[name] for name in columns if name in _ODD) or "false"
+        selected = ", ".join(map(_SELECTED.__getitem__, columns))
         question = (
-            f"SELECT {_ODD}, {_SELECT} FROM read_parquet([{files}]) WHERE {where} "
+            f"SELECT {odd}, {selected} FROM read_parquet([{files}]) WHERE {where} "
             f"ORDER BY position LIMIT {_ROWS_MAX + 1}"
         )
         try:
-            self._con = self._con or source.connect()
+            self._con = self._con or self.attached.beside() or source.connect()
             rows = self._con.execute(question, parameters).fetchall()
         except (*source.ERRORS, OSError):
             self.close()

@@ -126,6 +126,10 @@ class CachedConnection:
             return None
         return None if held is None else held[1]
 
+    def beside(self) -> "duckdb.DuckDBPyConnection | None":
+        """Another connection to the same instance, which takes a while to start; None without one."""
+        return None if self._held is None else self._held[1].con.cursor()
+
     def put(self, manifest: int, attached: Attached) -> None:
         self.close()
         self._held = manifest, attached
@@ -161,6 +165,30 @@ class IndexedPrefix:
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         return self._ask(lambda prefix: prefix.sessions(session_ids)) if session_ids else ()
 
+    def turns(self, condition: str, values: "list[Any]") -> "list[tuple[Any, ...]] | None":
+        """Session, number and range of positions of turns that meet a condition, two at most; None where no
+        index covers all segments, or it cannot be read."""
+        attached = self._attached(use_index=True)
+        generation, rows = attached.generation, None
+        if generation is not None and generation.next_position == self._manifest.next_position:
+            try:
+                rows = attached.con.execute(
+                    "SELECT session_id, turn, first_position, last_position + 1 "
+                    f"FROM {generation.catalog}.turns WHERE {condition} LIMIT 2",
+                    values,
+                ).fetchall()
+            except source.ERRORS:
+                attached.close()
+                return None
+        self._cache(attached)
+        return rows
+
+    def _cache(self, attached: Attached) -> None:
+        if self._connection is None:
+            attached.close()
+        else:
+            self._connection.put(self._manifest.number, attached)
+
     def _ask(self, question: "Callable[[SegmentsPrefix], T]") -> "T":
         """The answer with the help of the index; when that fails, from the segments alone (I22)."""
         for use_index in (True, False):
@@ -177,8 +205,8 @@ class IndexedPrefix:
                     segments = self._manifest.segments
                     raise source.translated(error, self._fs, self._layout, segments) from error
             finally:
-                if is_whole and self._connection is not None:
-                    self._connection.put(self._manifest.number, attached)
+                if is_whole:
+                    self._cache(attached)
                 else:
                     attached.close()
         raise AssertionError("the second round has no index to blame")

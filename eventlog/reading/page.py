@@ -139,6 +139,7 @@ class PageReader:
 
     def turn(self, turn: TurnRef) -> TurnPage:
         """Raises: NotFound, Corruption."""
+        events = self._store.timeline(turn)  # first, with all that is read of it afterwards
         certainty = self._store.certainty(turn)
         row = self._row_of(turn)
         anchor = {name: row[name] for name in _ANCHOR}
@@ -148,7 +149,7 @@ class PageReader:
             status_words(anchor["status"], certainty),
             "" if certainty.exact else f"{certainty.state}: {certainty.why}",
             self._undone_at(turn),
-            tuple(self._blocks(self._store.timeline(turn))),
+            tuple(self._blocks(events)),
         )
 
     def _asked(self, turn: TurnRef) -> "Mapping[str, Any]":

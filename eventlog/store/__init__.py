@@ -343,13 +343,8 @@ class Store:
         """
         from eventlog.log.follow import Follower, follow
 
-        follower = Follower(
-            self.files,
-            since,
-            session_id=session_id,
-            event_types=event_types,
-            durable=durable,
-        )
+        which: dict[str, Any] = {"session_id": session_id, "event_types": event_types}
+        follower = Follower(self.files, since, **which, durable=durable)
         follower.on_loss = self._lost.update
         rows = map(upcast.presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
         yield from cast("Iterator[Event]", rows)
@@ -361,7 +356,11 @@ class Store:
 
     def turn(self, name: str) -> TurnRef:
         """The turn that `name` means, as `lookup.find_turn` reads it. Raises: NotFound, Ambiguous."""
-        return find_turn(self.query, name)
+        from eventlog.query.sealed_turns import sealed_turn
+
+        self._ask_in_sql()
+        with self.view() as view:
+            return sealed_turn(view, name) or find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> "list[Event]":
         """All events of a turn as they happened, anchors included."""

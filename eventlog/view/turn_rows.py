@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventlog.query.lookup import TurnRef
+from eventlog.query.sealed_turns import PLAIN
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -21,15 +22,6 @@ COLUMNS = (
     "completion_tokens", "tokens_used", "cost_usd", "unpriced_calls",
 )  # fmt: skip
 
-# Types of events that change no rows but those of their session. Not among them: model calls, what erases,
-# and what a newer version of Locus writes.
-_PLAIN = frozenset(
-    (
-        "session", "turn", "intent", "message", "tool_start", "action", "mcp_action", "file", "snapshot",
-        "content", "error", "decision", "feedback", "hook", "restore", "withheld", "cursor", "subagent",
-        "transcript",
-    )
-)  # fmt: skip
 # Of more new events than these nothing is kept.
 _NEW_MAX = 2_000
 
@@ -90,6 +82,6 @@ class TurnRows:
         if not 0 < until - self._until <= _NEW_MAX:
             return None
         events = list(view.iterate(self._until, until, columns=("event_type", "session_id")))
-        if any(event["event_type"] not in _PLAIN for event in events):
+        if any(event["event_type"] not in PLAIN for event in events):
             return None
         return {str(event["session_id"]) for event in events}

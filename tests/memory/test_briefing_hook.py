@@ -14,6 +14,8 @@ from typing import Any
 import blake3
 import pytest
 
+from eventlog.base.fs import REAL
+from eventlog.base.locks import APPEND, acquire
 from eventlog.memory import briefing_hook, briefing_of_log, intent
 from eventlog.memory.briefing import BriefingReader
 from eventlog.memory.evidence import NOTE
@@ -73,6 +75,27 @@ def hook(work: Path, agent: str, name: str = "SessionStart", *, starts: bool = F
     )
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
+
+
+def test_a_briefing_is_given_while_its_session_is_recorded(work: Path, store: Store) -> None:
+    """P4: who waits for the one does not wait for the other, here for a lock that somebody else holds."""
+    said = {"session_id": "s-1", "cwd": str(work), "hook_event_name": "SessionStart", "source": "startup"}
+    hook_process = subprocess.Popen(
+        [sys.executable, "-m", "locus_cli.hook_entry", "claude-code"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=work.parent,
+        env={**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"},
+    )
+    with hook_process as agent, acquire(REAL, store.layout, APPEND, timeout_s=10):
+        assert agent.stdin is not None and agent.stdout is not None
+        before_s, recorded = time.monotonic(), store.status().events
+        agent.stdin.write(json.dumps(said).encode())
+        agent.stdin.close()
+        given = agent.stdout.readline()
+        assert "keep the old parser" in text_in(given) and time.monotonic() - before_s < 20
+        assert store.status().events == recorded
+    assert agent.returncode == 0 and store.status().events > recorded
 
 
 def text_in(data: bytes) -> str:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import duckdb
 import pytest
 
 from eventlog.base.errors import Corruption
-from eventlog.base.types import BOOL, COLUMNS, INT, LIST, TEXT, TIME, Event
+from eventlog.base.types import BOOL, COLUMN_NAMES, COLUMNS, INT, LIST, TEXT, TIME, Event
 from eventlog.log import shorten
 from eventlog.log.line import encode_line
 from eventlog.maintenance.upkeep import maintain
@@ -129,6 +130,23 @@ def test_an_excerpt_is_read_once_for_all_that_a_command_shows(
     assert [look.split()[0] for look in looks] == ["session_id"]
 
 
+def test_an_excerpt_reads_the_columns_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I14, P8: trees need a quarter of the columns; who asks for another one reads all, once."""
+    looks: list[Sequence[str]] = []
+    read = Excerpt._ask
+    monkeypatch.setattr(Excerpt, "_ask", lambda *given: (looks.append(given[4]), read(*given))[1])
+    with Store.open(_sealed(tmp_path, _event(0, event_type="turn", agent="script"))) as store:
+        turn = store.turn(f"{_SESSION}_001")
+        store.certainty(turn)
+        assert [event["payload"] for event in store.timeline(turn)] != []
+        store.certainty(turn)
+        assert store.timeline(turn)
+
+    assert [len(columns) == len(COLUMN_NAMES) for columns in looks] == [False, True]
+
+
 def test_a_turn_is_shown_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S1-55, P8: a turn in a long tail is shown, and once that was sealed it is shown without pyarrow."""
     program = [os.path.join(os.path.dirname(sys.executable), "locus"), "timeline", f"{_SESSION}_001"]
@@ -187,11 +205,14 @@ def test_one_connection_reads_turn_after_turn(tmp_path: Path, monkeypatch: pytes
         made.append(connect())
         return made[-1]
 
+    monkeypatch.setattr(source, "connect", connecting)
     with Store.open(tmp_path / ".locus") as store:
         refs = [store.turn(name) for name in turns]
-        monkeypatch.setattr("eventlog.projections.excerpt.source.connect", connecting)
+        assert store.timeline(refs[0])
+        count = len(made)
         for ref in refs:
             assert {event["turn"] for event in store.timeline(ref)} == {ref.turn}
-        assert len(made) == 1
-    with pytest.raises(duckdb.ConnectionException):
-        made[0].execute("select 1")
+        assert len(made) == count
+    for con in made:
+        with pytest.raises(duckdb.ConnectionException):
+            con.execute("select 1")

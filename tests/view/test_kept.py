@@ -179,10 +179,10 @@ def test_sealed_events_are_read_once_for_many_turns(log: Growing, monkeypatch: p
     read = list[Any]()
     values = excerpt.Excerpt._values
 
-    def noting(self: Any, entries: Any, where: str, parameters: Any) -> Any:
+    def noting(self: Any, entries: Any, where: str, parameters: Any, *columns: Any) -> Any:
         if where == excerpt._OF_POSITIONS:
             read.append(parameters)
-        return values(self, entries, where, parameters)
+        return values(self, entries, where, parameters, *columns)
 
     with opened({"growing": str(log.path)}) as stores:
         turns = [turn["name"] for turn in answers.answer(stores, "/api/spine", {})["turns"]]
