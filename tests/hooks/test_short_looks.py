@@ -124,7 +124,7 @@ def test_an_edit_is_seen_however_short_the_look(session: Session, monkeypatch: p
 def test_edits_after_a_short_look_look_at_what_they_name(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4: they need the tree of the last look, and not a whole one."""
+    """P4, P7: they need the tree of the last look, and not a whole one; it stays one that was short."""
     session.turn = "t2"
     monkeypatch.setattr(record, "EARLY_CAPTURE_FILES_MAX", 0)
     with monkeypatch.context() as short:

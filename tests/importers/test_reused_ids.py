@@ -194,7 +194,10 @@ def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObj
             lines[at], lines[at + 1] = lines[at + 1], lines[at]
 
     left = set(words(lines))
-    assert words_told(told(agent, plain)) & left <= words_told(told(agent, lines))
+    before = told(agent, plain)
+    if name is not None and is_global(name):  # calls of a model with one such id are one, the first of them
+        before = [event for event in before if event["event_type"] != "llm"]
+    assert words_told(before) & left <= words_told(told(agent, lines))
 
 
 @pytest.mark.parametrize("name", [None, *NAMES])

@@ -197,7 +197,7 @@ def test_sealed_events_are_read_once_for_many_turns(log: Growing, monkeypatch: p
 
 
 def test_blocks_that_were_used_last_are_kept(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept is bounded, and smaller blocks give the same."""
+    """I14: what is kept is bounded, and smaller blocks give the same."""
     with opened({"growing": str(log.path)}) as stores:
         before = _everything(stores, random.Random(1))
     monkeypatch.setattr(excerpt, "_BLOCK", 4)
