@@ -18,6 +18,7 @@ const app = {main: null, page: null, isLive: false, shown: 0, isBehind: false};
 
 async function begin() {
   await takeToken();
+  moduleOf(readAddress()).catch(() => {});  // on its way meanwhile; who shows the page sees what is wrong
   try {
     await makeApp(await ask('stores'));
   } catch (failure) {
