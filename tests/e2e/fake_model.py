@@ -49,6 +49,7 @@ class Served:
     told: bool = False  # whether the request held what only the record has
     briefings: tuple[str, ...] = ()  # that the request held, each from its heading on
     prompts: tuple[str, ...] = ()  # what a slash command of ours made of the person's last prompt
+    asked: tuple[str, ...] = ()  # scenarios that the request names, also those of earlier prompts
 
 
 class FakeModel:
@@ -106,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
     _told = False
     _briefings: tuple[str, ...] = ()
     _prompts: tuple[str, ...] = ()
+    _asked: tuple[str, ...] = ()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -150,6 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Encoding") == "gzip":
             data = gzip.decompress(data)
         self._told = RECORDED.encode() in data
+        self._asked = tuple(_MARKER.findall(data.decode("latin-1")))
         try:
             value = json.loads(data or b"{}")
         except ValueError:
@@ -426,6 +429,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._told,
                 self._briefings,
                 self._prompts,
+                self._asked,
             )
         )
 
