@@ -38,6 +38,7 @@ def usage(
         "total": total,
         "saved_by_caching_usd": total["saved_usd"],
         "commits": _commits(query, scope),
+        "with_commits": scope.commits,
         "hours": hours_of_week(query, scope, zone),
         "prices": str(prices.source) if prices else None,
         "choices": choices(query),

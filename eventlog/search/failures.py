@@ -35,6 +35,7 @@ class FoundError:
     resolved_by: "str | None" = None  # the event that shows it; None where the error itself says so
     resolved_at: "int | None" = None
     resolution: "str | None" = None
+    command: "str | None" = None  # what ran and failed
 
     @property
     def turn_name(self) -> "str | None":
@@ -78,7 +79,8 @@ def failures(
         add("epoch_us(happened) >= {}", since)
     rows = query(
         "select event_id, position, session_id, turn, turn_id, context_id, epoch_us(happened), error_type, "
-        "tool, path, coalesce(message, title), resolved_how, resolved_by, epoch_us(resolved_at), resolution "
+        "tool, path, coalesce(message, title), resolved_how, resolved_by, epoch_us(resolved_at), resolution, "
+        "command "
         f"from {DATED_ERRORS} where {' and '.join(where)} "
         f"order by happened desc nulls last, position desc limit {ERRORS_MAX}",
         parameters,

@@ -37,6 +37,8 @@ FULL = "the index is full"
 SIZE_MAX = 4_000_000_000  # bytes; file contents may have half of it
 PREFIX, SUFFIX = "search-", ".sqlite"
 
+# A caller that may not write waits for each piece: what it got is the sooner there, all of it a fifth later.
+MEMORY_ROWS = 1_024
 _CACHE_KB = 16_000
 _BUSY_S = 5.0
 
@@ -289,7 +291,8 @@ def _fill(
             if not left or (left < before and deadline is not None and store.fs.monotonic() >= deadline):
                 return IndexProgress(before - left, left)
             with _transaction(con, meta):
-                _put_next(indexer, view, meta, others, contents=_size(con) < SIZE_MAX // 2)
+                rows = PIECE_ROWS if elsewhere is None else min(PIECE_ROWS, MEMORY_ROWS)
+                _put_next(indexer, view, meta, others, rows, contents=_size(con) < SIZE_MAX // 2)
 
 
 @contextmanager
@@ -311,19 +314,19 @@ def _reason_to_end(con: sqlite3.Connection, store: Searched) -> "str | None":
 
 
 def _put_next(
-    indexer: Indexer, view: "LogView", meta: Meta, others: "list[Stretch]", *, contents: bool
+    indexer: Indexer, view: "LogView", meta: Meta, others: "list[Stretch]", rows: int, *, contents: bool
 ) -> None:
     """Index the next piece. A few new events extend the newest stretch; many begin one of their own,
     since the newest of them come first.
     """
     low, high = gaps([*meta.stretches, *others], view.next_position)[0]
     newest = meta.stretches[0] if meta.stretches else None
-    if newest is not None and newest.high == low and high - low <= PIECE_ROWS:
+    if newest is not None and newest.high == low and high - low <= rows:
         piece, newest.high = read_oldest(view, low, high)
         indexer.put(piece, newest.number, backward=False, contents=contents)
     else:
         stretch = next((newer for newer in meta.stretches if newer.low == high), None) or _begun(meta, high)
-        piece, stretch.low = read_newest(view, max(low, high - PIECE_ROWS), high)
+        piece, stretch.low = read_newest(view, max(low, high - rows), high)
         indexer.put(piece, stretch.number, backward=True, contents=contents)
     _note_last(meta, piece)
 

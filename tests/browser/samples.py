@@ -1,5 +1,7 @@
 """Projects that were recorded by hooks, as a user has them."""
 
+import datetime
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -126,6 +128,36 @@ def make_hostile(place: Path) -> Sample:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+def claude_line(number: int, at: datetime.datetime, who: str, text: str) -> str:
+    """A line of a transcript of Claude Code."""
+    ids = [f"7f1d0000-0000-4000-8000-{n:012d}" for n in (number, number - 1)]
+    message: dict[str, object] = {"role": who, "content": text}
+    if who == "assistant":
+        message |= {
+            "id": f"msg_n{number}",
+            "model": "claude-opus-4",
+            "content": [{"type": "text", "text": text}],
+        }
+        message["usage"] = {"input_tokens": 10, "output_tokens": 5}
+    fields = {
+        "type": who, "message": message, "sessionId": "7f1d0000-0000-4000-8000-00000000abcd", "uuid": ids[0],
+        "parentUuid": ids[1] if number else None, "timestamp": at.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+        "cwd": "/nowhere/tea", "version": "2.1.0", "isSidechain": False, "userType": "external",
+    }  # fmt: skip
+    return json.dumps(fields)
+
+
+def imported(work: Path, lines: list[str]) -> Sample:
+    """A project of which nothing is recorded but a transcript of Claude Code, which has no trees."""
+    work.mkdir()
+    file = work.with_suffix(".jsonl")
+    file.write_text("\n".join(lines) + "\n")
+    sample = Sample(work)
+    sample.locus("init")
+    sample.locus("import", "claude-code", str(file))
+    return sample.note_turns()
 
 
 def copied(sample: Sample, place: Path) -> Sample:

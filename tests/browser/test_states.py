@@ -1,13 +1,12 @@
 """What is not there says why: no tree, no turns, withheld, erased, damaged, not certain; and times."""
 
 import datetime
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.browser.samples import Sample, copied
+from tests.browser.samples import Sample, claude_line, copied, imported
 from tests.browser.viewing import Visitor
 from tests.cli.support import locus_process
 
@@ -63,44 +62,19 @@ def test_a_store_without_turns_says_how_to_begin(reading: Reading, tmp_path: Pat
     assert "No turn is recorded yet" in reader.open("/repo").text("main")
 
 
-def _line(number: int, at: datetime.datetime, who: str, text: str) -> str:
-    """A line of a transcript of Claude Code."""
-    ids = [f"7f1d0000-0000-4000-8000-{n:012d}" for n in (number, number - 1)]
-    message: dict[str, object] = {"role": who, "content": text}
-    if who == "assistant":
-        message |= {
-            "id": f"msg_n{number}",
-            "model": "claude-opus-4",
-            "content": [{"type": "text", "text": text}],
-        }
-        message["usage"] = {"input_tokens": 10, "output_tokens": 5}
-    fields = {
-        "type": who, "message": message, "sessionId": "7f1d0000-0000-4000-8000-00000000abcd", "uuid": ids[0],
-        "parentUuid": ids[1] if number else None, "timestamp": at.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-        "cwd": "/nowhere/tea", "version": "2.1.0", "isSidechain": False, "userType": "external",
-    }  # fmt: skip
-    return json.dumps(fields)
-
-
 @pytest.fixture(scope="session")
 def transcript(places: Path) -> Sample:
     """A transcript without trees: one session that runs over midnight, in UTC and in Berlin."""
     work = places / "night"
-    work.mkdir()
-    assert locus_process("init", cwd=work).code == 0
     night = datetime.datetime(2026, 3, 10, 22, 30, tzinfo=datetime.UTC)
     minute = datetime.timedelta(minutes=1)
     lines = [
-        _line(0, night, "user", "Work late"),
-        _line(1, night + minute, "assistant", "I do."),
-        _line(2, night + 150 * minute, "user", "Still there?"),
-        _line(3, night + 151 * minute, "assistant", "Yes."),
+        claude_line(0, night, "user", "Work late"),
+        claude_line(1, night + minute, "assistant", "I do."),
+        claude_line(2, night + 150 * minute, "user", "Still there?"),
+        claude_line(3, night + 151 * minute, "assistant", "Yes."),
     ]
-    file = places / "night.jsonl"
-    file.write_text("\n".join(lines) + "\n")
-    done = locus_process("import", "claude-code", str(file), cwd=work)
-    assert done.code in (0, 4), done.err
-    return Sample(work).note_turns()
+    return imported(work, lines)
 
 
 def test_a_turn_without_a_tree_is_grey_and_says_why(reading: Reading, transcript: Sample) -> None:

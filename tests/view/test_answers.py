@@ -43,7 +43,9 @@ MEMBERS = {
     "/api/errors": {"rows", "cut"},
     "/api/decisions": {"rows", "cut"},
     "/api/sql": {"columns", "rows", "cut"},
-    "/api/figures": {"total", "rows", "prices", "saved_by_caching_usd", "hours", "commits", "choices"},
+    "/api/figures": {
+        "total", "rows", "prices", "saved_by_caching_usd", "hours", "commits", "with_commits", "choices",
+    },
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ export async function show(page) {
   const run = makeAsker(page, body, figuresOf, costNodes);
   const fields = [{name: 'by', label: 'By', choices: DIMENSIONS, required: true},
     ...(isRecorded ? [] : [{name: 'since', label: 'Since', type: 'date'}, {name: 'until', label: 'Until', type: 'date'}, {name: 'agent', label: 'Agent'},
-      {name: 'project', label: 'Project'}, {name: 'person', label: 'Person'}, {name: 'commits', label: 'Commits', type: 'checkbox'}])];
+      {name: 'project', label: 'Project'}, {name: 'person', label: 'Person'}, {name: 'commits', label: 'With commits of git', type: 'checkbox'}])];
   refill(page.main, el('h1', 'Cost and tokens'), filters(page, fields, run), body);
   await run(Object.fromEntries(fields.map(({name}) => [name, page.query.get(name) || ''])));
 }
@@ -40,7 +40,7 @@ async function figuresOf(values, signal) {
 
 function nameCost(values, by, answer) {
   const scope = SCOPE.filter((name) => values[name]).map((name) => ` --${name} ${shellWord(values[name])}`);
-  const commits = answer && answer.commits && !values.commits ? ' --no-commits' : '';
+  const commits = answer && answer.commits && !answer.with_commits ? ' --no-commits' : '';
   const clock = isUtc() ? '' : ' --tz ' + shellWord(zone());
   namePage('Cost by ' + by, 'locus stats --by ' + (by === 'project' ? 'repo' : by) + scope.join('') + commits + clock, 'Cost');
 }
@@ -64,12 +64,12 @@ function card(title, ...inside) {
   return el('section.card', el('h2', title), inside);
 }
 
-function tiles({total, saved_by_caching_usd: saved, commits}) {
+function tiles({total, saved_by_caching_usd: saved, commits, with_commits: isWith}) {
   const cached = total.prompt_tokens && isGiven(total.cache_read_tokens) && Math.round(100 * total.cache_read_tokens / total.prompt_tokens) + ' % of input from a cache';
   const some = (n, words) => n && whole(n) + ' ' + words;
   const shown = [['Cost', dollars(total.cost_usd), some(total.unpriced_calls, 'calls without a price') || 'estimate by list prices'],
     ['Saved by caching', dollars(saved), 'against the price of input'], ['Tokens', compact(total.tokens), cached],
-    ['Turns', whole(total.turns), listed(total.sessions && 'in ' + some(total.sessions, 'sessions'), some(commits, 'commits besides'))],
+    ['Turns', whole(total.turns), listed(total.sessions && 'in ' + some(total.sessions, 'sessions'), some(commits, isWith ? 'are commits' : 'commits besides'))],
     ['Tool calls', whole(total.tool_calls), some(total.tool_failed, 'failed')],
     ['Errors', whole(total.errors), some(total.errors_open, 'open')]];
   return el('section.tiles', {'aria-label': 'In total'},
@@ -81,7 +81,8 @@ function charts(rows, by) {
   const unit = periods.length ? periods[0].unit : by;
   const chart = (title, name, words) => card(title + ' by ' + unit, columnChart(title + ' by ' + unit, words,
     periods.map(({key, [name]: size}) => ({name: key, short: key.length > 7 ? key.slice(5) : key, size}))));
-  return [periods.some((p) => p.cost) ? chart('Cost', 'cost', dollars) : chart('Tokens', 'tokens', compact), chart('Turns', 'turns', compact)];
+  const has = (name) => periods.some((p) => p[name]);
+  return [has('cost') ? chart('Cost', 'cost', dollars) : has('tokens') && chart('Tokens', 'tokens', compact), chart('Turns', 'turns', compact)];
 }
 
 /** Days without a gap, or their months or years where days would be too many; other rows as they are. */

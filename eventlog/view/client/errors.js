@@ -26,6 +26,7 @@ function errorCard(row) {
   return el('article.card',
     el('p', el('span.state' + (row.resolved === null ? '.bad' : ''), row.resolved === null ? 'open ' : 'resolved '),
       el('a', {href: row.turn ? to(['turn', row.turn]) : event}, row.turn || 'the event'),
-      el('span.dim', ' ', time(row.at), ' · ', listed([row.error_type, row.tool, row.path].map((text) => text && oneLine(text, 80))))),
+      el('span.dim', ' ', time(row.at), ' · ', listed([row.tool || row.error_type, row.path].map((text) => text && oneLine(text, 80))))),
+    row.command && el('p.snippet', row.command.slice(0, MESSAGE_MAX)),
     el('pre.text', {tabindex: '0'}, String(row.message || '').slice(0, MESSAGE_MAX)), el('p.dim', el('a', {href: event}, 'event')));
 }

@@ -4,7 +4,7 @@
 import {el, refill} from './dom.js';
 import {ask, chooseStore, isRecorded, recordedPlaces, takeToken} from './source.js';
 import {linkBy, linkWithin, readAddress, to, writeAddress} from './address.js';
-import {complain, makeFrame, namePage} from './frame.js';
+import {complain, makeFrame, namePage, say} from './frame.js';
 import {listenToKeys, useKeys} from './keys.js';
 
 const slider = () => import('./slider.js');
@@ -13,6 +13,7 @@ const PAGES = {
   search: () => import('./search.js'), cost: () => import('./cost.js'), errors: () => import('./errors.js'),
   decisions: () => import('./decisions.js'), sql: () => import('./sql.js'),
 };
+const SLOW_MS = 600;
 const WITH_NAME = ['s', 'turn', 'event'];
 const app = {main: null, page: null, isLive: false, shown: 0, isBehind: false};
 
@@ -131,9 +132,17 @@ function makePage(address) {
     for (const timer of timers.values()) clearTimeout(timer);
   };
   page.busy = () => {
-    if (app.page === page) delete document.body.dataset.ready;
+    if (app.page !== page) return;
+    delete document.body.dataset.ready;
+    page.later('slow', SLOW_MS, () => {
+      page.isSlow = true;
+      say('Reading…');
+    });
   };
   page.done = () => {
+    page.later('slow');
+    if (page.isSlow) say('');
+    page.isSlow = false;
     if (app.page === page) document.body.dataset.ready = String(++app.shown);
   };
   return page;

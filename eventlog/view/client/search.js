@@ -3,16 +3,26 @@
 import {el, oneLine, refill} from './dom.js';
 import {asking, filters, makeAsker} from './asking.js';
 import {namePage} from './frame.js';
-import {count, time} from './words.js';
+import {count, listed, time, whole} from './words.js';
 import {shellWord} from './commands.js';
 import {fileLink} from './changes.js';
 import {to} from './address.js';
 
+const HIT_WORDS = {intent: 'prompt', message: 'words', content: 'content of a file', action: 'call'};
+
 export async function show(page) {
+  let lacking = null;
   const list = el('div.hits', {'aria-live': 'polite'});
-  const run = makeAsker(page, list, asking('search'), (answer) => [
-    el('p.dim', answer.hits.length ? count(answer.hits.length, 'hit') + (answer.more ? ', and more' : '') : 'Nothing fits all of these words.'),
-    answer.hits.map(hitCard)]);
+  const run = makeAsker(page, list, asking('search'), (answer, values) => {
+    const {hits, more, missing, events} = answer;
+    const isUnderWay = missing > 0 && missing !== lacking;
+    lacking = missing;
+    // what the index lacks is read a piece at a time, the newest first
+    if (isUnderWay) page.later('search', 0, () => run(values));
+    const found = hits.length ? count(hits.length, 'hit') + (more ? ' or more' : '') : 'Nothing fits all of these words';
+    return [el('p.dim', found, missing > 0 && ` in the newest ${whole(events - missing)} of ${whole(events)} events`, isUnderWay && ', reading on…'),
+      hits.map(hitCard)];
+  });
   const change = async ({q}) => {
     const words = q.trim().split(/\s+/).filter(Boolean);
     namePage('Search', 'locus search ' + (words.map(shellWord).join(' ') || 'WORDS'), 'Search');
@@ -29,6 +39,6 @@ function hitCard(hit) {
   const link = hit.turn ? (hit.path ? fileLink(hit.turn, hit.path, 'text') : to(['turn', hit.turn])) : event;
   return el('article.card.hit',
     el('p', el('a', {href: link}, oneLine(hit.path || hit.title || hit.turn || hit.event_id, 200)),
-      el('span.dim', ' ' + oneLine(hit.kind, 40) + ' · ', time(hit.at), ' · ', el('a', {href: event}, 'event'))),
+      el('span.dim', ' ' + listed(HIT_WORDS[hit.kind] || oneLine(hit.kind, 40), oneLine(hit.tool || '', 40), (hit.path || hit.title) && hit.turn) + ' · ', time(hit.at), ' · ', el('a', {href: event}, 'event'))),
     el('p.snippet', hit.pieces.map(([text, marked]) => (marked ? el('mark', text) : text))));
 }

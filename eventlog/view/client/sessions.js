@@ -66,5 +66,5 @@ function sessionCard(s) {
     el('h2', el('a', {href: to(['s', s.session_id])}, oneLine(s.title || 'Without a title', 160)), isSeen && el('span.dim', {title: 'You looked at it'}, ' seen')),
     s.active && s.doing && el('p.doing', 'Now: ' + oneLine(s.doing, 200)),
     el('p.dim', time(s.last_at ?? s.started_at), ' · ', listed(who, figures)),
-    s.resume && el('details', el('summary', 'Go on with it'), commandBox(s.resume)));
+    s.resume && el('details', el('summary', 'Resume the conversation'), commandBox(s.resume)));
 }

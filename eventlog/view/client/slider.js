@@ -105,6 +105,8 @@ class Slider {
     const {spine, turn, stop, marks} = position;
     this.strip.stand(spine, turn);
     this.moment.show(this.fresh);
+    // where there is nothing to show of files the turn has their place
+    this.panes.className = 'panes' + (marks.size || position.path !== null ? '' : spine.paths.length ? ' reading' : ' reading alone');
     this.tree.show({spine, marks, counts: this.counts, path: position.path, grey: TREE_WORDS[stop ? stop.source : 'none']});
     const place = position.filePlace();
     namePage(spine.turns[turn].title || position.name, place ? fileCommand(place) : 'locus show ' + shellWord(position.name), position.home);

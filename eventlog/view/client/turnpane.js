@@ -11,7 +11,8 @@ const LINES_FOLDED = 40;
 const PROMPT_FOLDED = 16;
 const TEXT_FOLDED = 6000;
 const CHANGES_LISTED = 40;
-const KINDS = {words: wordsNode, call: callNode, changes: changesNode, note: (block) => el('p.block.note', oneLine(block.text, 400))};
+const MARKED = /(\x60[^\x60\n]+\x60|\*\*[^*\n]+\*\*|^#{1,6} .+$)/m;
+const KINDS = {words: wordsNode, call: callNode, changes: changesNode, note: (block) => el('p.block.dim', oneLine(block.text, 400))};
 
 /** Everything of `page`, the answer of `/api/page`; `query` is that of links to turns. */
 export function turnNodes(page, query) {
@@ -49,7 +50,7 @@ function wordsNode(block) {
   return el('section.block.' + (isPrompt ? 'prompt' : 'words'), {'aria-label': isPrompt ? 'Prompt' : 'Words of the agent'}, body);
 }
 
-/** Plain text with its paragraphs; fences of code become boxes, long texts are folded. */
+/** Text with its paragraphs; fences of code become boxes, long texts are folded. */
 function prose(text, linesMax) {
   return text.split(/^```[^\n]*$/m).map((piece, n) => piece.trim() &&
     foldedText(...(n % 2 ? [piece.replace(/^\n|\n$/g, ''), 'pre'] : [piece.trim(), 'p']), linesMax));
@@ -57,13 +58,20 @@ function prose(text, linesMax) {
 
 function foldedText(text, kind, linesMax = LINES_FOLDED) {
   const shown = text.split('\n', linesMax).join('\n').slice(0, TEXT_FOLDED);
-  const node = el(kind + '.text', {tabindex: kind === 'pre' && '0'}, shown);
+  const spelled = kind === 'pre' ? String : marked;
+  const node = el(kind + '.text', {tabindex: kind === 'pre' && '0'}, spelled(shown));
   if (shown === text) return node;
   const button = el('button.more', {onclick: () => {
-    refill(node, text);
+    refill(node, spelled(text));
     button.remove();
   }}, 'Show all ' + count(text.split('\n').length, 'line'));
   return [node, button];
+}
+
+/** Code, bold words and headings of Markdown; everything else as it is written. */
+function marked(text) {
+  return text.split(MARKED).map((piece, n) => (n % 2 === 0 ? piece : piece[0] === '\x60' ? el('code', piece.slice(1, -1)) :
+    el('strong', piece.replace(/^#+ |^\*\*|\*\*$/g, ''))));
 }
 
 function callNode(block, page, query) {
