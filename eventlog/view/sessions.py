@@ -1,5 +1,6 @@
 """The answers `stores` and `sessions`: what there is to see, and what is being done now."""
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
@@ -23,9 +24,10 @@ _SESSIONS = f"""
         turn_count, tool_calls, errors, prompt_tokens, completion_tokens, cost_usd, focus
     from sessions order by {SESSIONS_NEWEST_FIRST}"""
 _OF_TURNS = "select session_id, models, branch, user_request from turns order by session_id, turn"
-_QUARTERS = f"""
-    select session_id, list(distinct epoch_us({HAPPENED_AT}) // {_QUARTER_US}) from events
-    where session_id is not null and {HAPPENED_AT} is not null group by session_id"""
+_OF_EVENTS = f"""
+    select session_id, arg_min(cwd, position) filter (cwd is not null) as cwd,
+        list(distinct epoch_us({HAPPENED_AT}) // {_QUARTER_US}) filter ({HAPPENED_AT} is not null) as quarters
+    from events where session_id is not null group by session_id"""
 
 Row = dict[str, Any]
 
@@ -102,10 +104,12 @@ def _rows(viewed: Viewed) -> list[Row]:
     query, zone = viewed.query, zones.named("local")
     result = query(_SESSIONS, [])
     models, branches, requests = _of_turns(query(_OF_TURNS, []).rows)
-    quarters = dict(query(_QUARTERS, []).rows)
-    doing = _doing(viewed) if isinstance(viewed, ViewedStore) else None
+    of_events = {session: (cwd, quarters or []) for session, cwd, quarters in query(_OF_EVENTS, []).rows}
+    is_here = isinstance(viewed, ViewedStore)
+    doing = _doing(viewed) if is_here else None
+    project = os.path.dirname(viewed.store.layout.root) if is_here else None
     return [
-        _row(dict(zip(result.columns, row, strict=True)), models, branches, requests, quarters, doing, zone)
+        _row(dict(zip(result.columns, row, strict=True)), models, branches, requests, of_events, doing, project, zone)
         for row in result.rows
     ]
 
@@ -131,11 +135,13 @@ def _row(
     models: Mapping[str, list[str]],
     branches: Mapping[str, str],
     requests: Mapping[str, str],
-    quarters: Mapping[str, list[int]],
+    of_events: "Mapping[str, tuple[str | None, list[int]]]",
     doing: "Mapping[str, str] | None",
+    project: "str | None",
     zone: tzinfo,
 ) -> Row:
     session, cost = row["session_id"], row["cost_usd"]
+    cwd, quarters = of_events.get(session, (None, []))
     title = row["title"] or row["focus"] or _first_line(requests.get(session))
     return {
         "session_id": session,
@@ -150,14 +156,14 @@ def _row(
         "started_at": microseconds(row["started_at"]),
         "ended_at": microseconds(row["ended_at"]),
         "last_at": microseconds(row["last_at"]),
-        "days": _days(quarters.get(session, []), zone),
+        "days": _days(quarters, zone),
         "turns": row["turn_count"],
         "tool_calls": row["tool_calls"],
         "errors": row["errors"],
         "prompt_tokens": row["prompt_tokens"],
         "completion_tokens": row["completion_tokens"],
         "cost_usd": None if cost is None else float(cost),
-        "resume": None if doing is None else resume(row["agent"], row["agent_session_id"]),
+        "resume": None if doing is None else resume(row["agent"], row["agent_session_id"], cwd, project),
         "_words": " ".join(filter(None, (title, requests.get(session), session))).casefold(),
     }
 
@@ -172,11 +178,20 @@ def _days(quarters: Iterable[int], zone: tzinfo) -> list[str]:
     return sorted({datetime.fromtimestamp(second, zone).date().isoformat() for second in seconds})
 
 
-def resume(agent: str | None, agent_session_id: str | None) -> str | None:
-    """The command that resumes an agent's conversation; None where the agent has none."""
+def resume(
+    agent: str | None, agent_session_id: str | None, cwd: str | None = None, project: str | None = None
+) -> str | None:
+    """The command that resumes an agent's conversation, to be given in `project`, or None.
+
+    Agents look for the conversations of the directory they are in: where the session began in another one, `cwd`,
+    the command goes there.
+    """
     spec = agents.spec_of(agent) if agent else None
     words = spec.resume if spec is not None else ()
-    return shlex.join((*words, agent_session_id)) if words and agent_session_id else None
+    if not words or not agent_session_id:
+        return None
+    there = f"cd {shlex.quote(cwd)} && " if cwd is not None and cwd != project else ""
+    return there + shlex.join((*words, agent_session_id))
 
 
 def resume_of(viewed: ViewedStore, session: str) -> str | None:

@@ -146,3 +146,21 @@ def test_figures_of_commits_alone_say_so(reading: Reading, tmp_path: Path) -> No
 def test_a_file_that_this_turn_left_alone_says_where_it_changed(reading: Reading, sample: Sample) -> None:
     reader = reading(sample.work).open(f"/turn/{sample.turns[-1]}?file=notes.txt&mode=change")
     assert "History has the turns that changed it" in reader.text(".filebody")
+
+
+def test_a_hit_leads_to_its_call_within_the_turn(reading: Reading, sample: Sample) -> None:
+    """Who found a line among a hundred calls need not look for it again."""
+    reader = reading(sample.work, height=500).open("/search?q=chmod")
+    reader.find(".hit").filter(has_text="call").locator("a").first.click()
+    reader.ready()
+    call = reader.find("details.call").filter(has_text="chmod")
+    expect(call).to_have_attribute("open", "")
+    expect(call).to_be_in_viewport()
+
+
+def test_an_event_begins_with_what_it_says(reading: Reading, sample: Sample) -> None:
+    """The payload stands before the columns that every event has."""
+    event = sample.sql("select event_id from events where event_type = 'error' limit 1")[0][0]
+    reader = reading(sample.work).open(f"/event/{event}")
+    payload, columns = reader.find("pre.card").bounding_box(), reader.find("dl.fields").bounding_box()
+    assert payload is not None and columns is not None and payload["y"] < columns["y"]

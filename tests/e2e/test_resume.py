@@ -36,15 +36,18 @@ def desk(client: Client, tmp_path: Path) -> Iterator[Desk]:
         yield opened  # in a terminal some look for updates, which their proxy, the fake model, refuses
 
 
-def test_the_command_shown_goes_on_with_the_conversation(desk: Desk) -> None:
-    """The next request to the model has the earlier prompt, and the next turn is one of the same session."""
-    done = desk.run("create")
+@pytest.mark.parametrize("begun", [".", "lib"])
+def test_the_command_shown_goes_on_with_the_conversation(desk: Desk, begun: str) -> None:
+    """The next request to the model has the earlier prompt, and the next turn is one of the same session; also
+    where the conversation began in another directory than the command is given in."""
+    done = desk.client.run(desk.home, desk.project / begun, prompt_of("create"))
     assert done.code == 0, done.err
     (session,) = shown(desk)
+    assert session["resume"].startswith("cd ") == (begun != ".")
     welcome(desk)
     programs = desk.scratch / "bin"
     programs.mkdir()
-    (programs / session["resume"].split()[0]).symlink_to(desk.client.binary)
+    (programs / session["resume"].rpartition("&& ")[2].split()[0]).symlink_to(desk.client.binary)
     environment = desk.home.environment()
     environment["PATH"] = f"{programs}:{environment['PATH']}"
 
@@ -79,7 +82,8 @@ def welcome(desk: Desk) -> None:
         said = json.loads(path.read_text()) if path.exists() else {}
         said |= {"hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True}
         said["customApiKeyResponses"] = {"approved": ["none"], "rejected": []}
-        said.setdefault("projects", {}).setdefault(str(desk.project), {})["hasTrustDialogAccepted"] = True
+        for project in (desk.project, desk.project / "lib"):
+            said.setdefault("projects", {}).setdefault(str(project), {})["hasTrustDialogAccepted"] = True
         path.write_text(json.dumps(said))
     if desk.client.agent == "codex":
         config = desk.home.path / ".codex/config.toml"

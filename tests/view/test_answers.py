@@ -410,6 +410,24 @@ def test_history_and_blame_name_their_turns(sample: Sample, served: Served) -> N
 # -- questions ---------------------------------------------------------------------------------------
 
 
+def test_a_conversation_is_resumed_where_it_began(tmp_path: Path) -> None:
+    """Agents look for conversations of the directory they are in, so the command goes there first."""
+    from tests.view.support import serving
+
+    elsewhere = str(tmp_path / "lib dir")
+    with Store.init(tmp_path / ".locus") as store:
+        for session, cwd in (("here", str(tmp_path)), ("there", elsewhere), ("unknown", None)):
+            begun = {"event_type": "session", "operation": "start", "session_id": session, "cwd": cwd}
+            store.append([begun | {"agent": "gemini-cli", "agent_session_id": f"of-{session}"}])
+    with serving({"main": tmp_path / ".locus"}) as served:
+        sessions = served.answer("/api/sessions")["sessions"]
+    assert {session["session_id"]: session["resume"] for session in sessions} == {
+        "here": "gemini --resume of-here",
+        "there": f"cd '{elsewhere}' && gemini --resume of-there",
+        "unknown": "gemini --resume of-unknown",
+    }
+
+
 def test_sessions_are_filtered_and_say_what_there_is_to_choose(sample: Sample, served: Served) -> None:
     """Active ones with what they do, the command that resumes each, filters, and pages."""
     whole = served.answer("/api/sessions")

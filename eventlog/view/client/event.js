@@ -15,9 +15,9 @@ export async function show(page) {
   const known = Object.entries(event).filter(([, value]) => value !== null);
   refill(page.main, el('h1', 'Event ' + oneLine(event.event_type || '', 40)),
     turn && el('p', el('a', {href: to(['turn', turn])}, 'Its turn, ' + turn)),
-    el('dl.card.fields', known.map(([key, value]) => [el('dt', key), el('dd', valueNode(key, value))])), el('h2', 'Payload'),
     answer.cut && el('p.dim', 'Cut: it has ' + bytes(answer.cut) + '.'),
-    el('pre.card', {tabindex: '0'}, typeof payload === 'string' ? payload : JSON.stringify(payload, null, 2)));
+    el('pre.card', {tabindex: '0'}, typeof payload === 'string' ? payload : JSON.stringify(payload, null, 2)),
+    el('dl.card.fields', known.map(([key, value]) => [el('dt', key), el('dd', valueNode(key, value))])));
 }
 
 function valueNode(key, value) {

@@ -142,7 +142,6 @@ function makePage(address) {
   page.done = () => {
     page.later('slow');
     if (page.isSlow) say('');
-    page.isSlow = false;
     if (app.page === page) document.body.dataset.ready = String(++app.shown);
   };
   return page;

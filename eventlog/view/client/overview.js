@@ -5,6 +5,7 @@ import {namePage} from './frame.js';
 import {inParts} from './list.js';
 import {count} from './words.js';
 import {comparedFile} from './compared.js';
+import {BEGIN} from './commands.js';
 
 const CHANGED_LISTED = 200;
 
@@ -18,13 +19,12 @@ export function showOverview({position, counts, overview}, signal) {
     const {before, after = moment} = position.sides(mark);
     return comparedFile(change, [before, after], signal, query);
   }, 'file');
-  refill(overview, el('h2', marks.size ? count(marks.size, 'file') + ' changed' : 'This turn changed no file'), shown,
-    !marks.size && el('p.dim', 'Choose a file of the tree to see it as it was at this moment.'));
+  refill(overview, el('h2', marks.size ? count(marks.size, 'file') + ' changed' : 'This turn changed no file; choose one of the tree'), shown);
 }
 
 /** Says that there is no turn, and how there will be some. */
 export function showNothing({position: {session, home}, moment, overview}) {
   refill(moment.title, session ? 'No turn is recorded of this session' : 'No turn is recorded yet');
-  refill(overview, el('p.empty', 'locus hooks install records what agents do from now on, locus import what they did before.'));
+  refill(overview, el('p.empty', BEGIN));
   namePage('No turns', 'locus log', home);
 }

@@ -41,6 +41,7 @@ export class Position {
 
   chooseBy(query) {
     const mode = query.get('mode');
+    this.event = query.get('event');
     this.choose(query.get('file'), MODES.includes(mode) ? mode : 'text', Number(query.get('line')) || null);
   }
 

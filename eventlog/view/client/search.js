@@ -36,9 +36,9 @@ export async function show(page) {
 
 function hitCard(hit) {
   const event = to(['event', hit.event_id]);
-  const link = hit.turn ? (hit.path ? fileLink(hit.turn, hit.path, 'text') : to(['turn', hit.turn])) : event;
+  const link = hit.turn ? (hit.hash ? fileLink(hit.turn, hit.path, 'text') : to(['turn', hit.turn], {event: hit.event_id})) : event;
   return el('article.card.hit',
-    el('p', el('a', {href: link}, oneLine(hit.path || hit.title || hit.turn || hit.event_id, 200)),
-      el('span.dim', ' ' + listed(HIT_WORDS[hit.kind] || oneLine(hit.kind, 40), oneLine(hit.tool || '', 40), (hit.path || hit.title) && hit.turn) + ' · ', time(hit.at), ' · ', el('a', {href: event}, 'event'))),
+    el('p', el('a', {href: link}, oneLine(hit.path || hit.title || hit.tool || hit.event_id, 200)),
+      el('span.dim', ' ' + listed(HIT_WORDS[hit.kind] || oneLine(hit.kind, 40), hit.turn) + ' · ', time(hit.at), ' · ', el('a', {href: event}, 'event'))),
     el('p.snippet', hit.pieces.map(([text, marked]) => (marked ? el('mark', text) : text))));
 }

@@ -175,6 +175,12 @@ class Slider {
       }
       refill(this.reading, turnNodes(read, position.query));
       this.reading.scrollTop = 0;
+      // what a link leads to within the turn
+      const wanted = this.reading.querySelector(`[data-event="${CSS.escape(position.event)}"]`);
+      if (wanted) {
+        wanted.open = true;
+        wanted.scrollIntoView();
+      }
       if (counts.size) this.tree.redraw();
       if (position.path !== null) return;
       const {showOverview} = await import('./overview.js');

@@ -31,6 +31,7 @@ function turnHead({anchor: a, turn, session_id: session, status, undone_at: undo
 
 function blockNode(block, page, query) {
   const node = KINDS[block.kind] ? KINDS[block.kind](block, page, query) : el('p.dim', block.kind);
+  node.dataset.event = block.event_id;
   if (block.subagent_id) node.classList.add('subagent');
   return node;
 }
