@@ -105,13 +105,11 @@ def _rows(viewed: Viewed) -> list[Row]:
     result = query(_SESSIONS, [])
     models, branches, requests = _of_turns(query(_OF_TURNS, []).rows)
     of_events = {session: (cwd, quarters or []) for session, cwd, quarters in query(_OF_EVENTS, []).rows}
-    is_here = isinstance(viewed, ViewedStore)
-    doing = _doing(viewed) if is_here else None
-    project = os.path.dirname(viewed.store.layout.root) if is_here else None
-    return [
-        _row(dict(zip(result.columns, row, strict=True)), models, branches, requests, of_events, doing, project, zone)
-        for row in result.rows
-    ]
+    store = viewed if isinstance(viewed, ViewedStore) else None
+    doing = None if store is None else _doing(store)
+    project = None if store is None else os.path.dirname(store.store.layout.root)
+    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return [_row(row, models, branches, requests, of_events, doing, project, zone) for row in rows]
 
 
 def _of_turns(
@@ -183,8 +181,8 @@ def resume(
 ) -> str | None:
     """The command that resumes an agent's conversation, to be given in `project`, or None.
 
-    Agents look for the conversations of the directory they are in: where the session began in another one, `cwd`,
-    the command goes there.
+    Agents look for the conversations of the directory they are in: where the session began in another one,
+    `cwd`, the command goes there.
     """
     spec = agents.spec_of(agent) if agent else None
     words = spec.resume if spec is not None else ()

@@ -137,6 +137,26 @@ def test_a_report_leads_from_figures_to_days_to_sessions_to_turns(
     assert "exit" in "\n".join(file.texts("main")).lower() or file.texts("main article")
 
 
+def test_no_link_leads_to_nothing(sample: Sample, opened: Callable[..., OneFile], tmp_path: Path) -> None:
+    """What was not put into a file is not offered by it: of each page, every link can be followed."""
+    for words in (("share", sample.session, "--files", "all"), ("report",)):
+        place = tmp_path / words[0]
+        place.mkdir()
+        file = opened(page_of(sample, place, *words))
+        seen, left = set[str](), [""]
+        if words[0] == "share":
+            left += [f"#/turn/{turn}" for turn in sample.turns]  # which one steps to
+        while left:
+            fragment = left.pop()
+            file.open(fragment)
+            assert "not in this page" not in "".join(file.texts("main")), (words, fragment)
+            links = file.page.locator('a[href^="#/"]')
+            new = {str(links.nth(n).get_attribute("href")) for n in range(links.count())} - seen
+            seen |= new
+            left += sorted(new)
+        assert len(seen) >= 5
+
+
 @pytest.mark.parametrize("width", [320, 390, 768, 1440])
 @pytest.mark.parametrize("what", ["share", "report"])
 def test_no_page_is_wider_than_the_screen(

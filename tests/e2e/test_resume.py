@@ -38,8 +38,8 @@ def desk(client: Client, tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.mark.parametrize("begun", [".", "lib"])
 def test_the_command_shown_goes_on_with_the_conversation(desk: Desk, begun: str) -> None:
-    """The next request to the model has the earlier prompt, and the next turn is one of the same session; also
-    where the conversation began in another directory than the command is given in."""
+    """The next request to the model has the earlier prompt, and the next turn is one of the same session.
+    Also where the conversation began in another directory."""
     done = desk.client.run(desk.home, desk.project / begun, prompt_of("create"))
     assert done.code == 0, done.err
     (session,) = shown(desk)
@@ -54,6 +54,7 @@ def test_the_command_shown_goes_on_with_the_conversation(desk: Desk, begun: str)
     with typed(session["resume"], desk.project, environment) as terminal:
         if desk.client.agent == "codex":  # hooks that it was told of by no person
             terminal.until(lambda: "Trust all" in terminal.text(), "a question")
+            terminal.rest()  # it drops what was typed before, and ends where there is no end of that
             terminal.press("\x1b[B\r", lambda: LAST_WORDS in terminal.text(), "the earlier conversation")
         terminal.until(lambda: LAST_WORDS in terminal.text(), "the earlier conversation")
         terminal.rest()

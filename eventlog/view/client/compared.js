@@ -5,8 +5,8 @@ import {changedFile, fileLink} from './changes.js';
 
 /** A file that differs between two moments, as in the answer `compare`. `query` makes the link one to its change. */
 export function comparedFile(file, [a, b], signal, query) {
-  const isDeleted = ['D', 'delete'].includes(file.operation);
-  const link = fileLink(isDeleted ? a : b, file.path, query ? 'change' : 'text', query);
+  // a text is where it was last, a change where it is over
+  const link = query ? fileLink(b, file.path, 'change', query) : fileLink(file.operation === 'delete' ? a : b, file.path, 'text');
   return changedFile('compared', file, link, () => linesBetween(a, b, file.path, signal));
 }
 

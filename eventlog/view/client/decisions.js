@@ -1,7 +1,7 @@
 // Decisions that agents recorded.
 
 import {el, oneLine, refill} from './dom.js';
-import {ask} from './source.js';
+import {ask, isRecorded} from './source.js';
 import {namePage} from './frame.js';
 import {time} from './words.js';
 import {to} from './address.js';
@@ -18,5 +18,5 @@ function decisionCard(row) {
     el('h2', oneLine(row.decision || row.title || 'A decision', 300)),
     row.reason && el('p.text', row.reason),
     el('p.dim', time(row.at), row.path ? ' · ' + oneLine(row.path, 200) : '', row.turn && [' · ', el('a', {href: to(['turn', row.turn])}, 'its turn')],
-      ' · ', el('a', {href: to(['event', row.event_id])}, 'event')));
+      !isRecorded && [' · ', el('a', {href: to(['event', row.event_id])}, 'event')]));
 }

@@ -3,6 +3,7 @@
 import {el, oneLine, refill} from './dom.js';
 import {asking, filters, makeAsker} from './asking.js';
 import {namePage} from './frame.js';
+import {isRecorded} from './source.js';
 import {listed, time} from './words.js';
 import {shellWord} from './commands.js';
 import {to} from './address.js';
@@ -28,5 +29,5 @@ function errorCard(row) {
       el('a', {href: row.turn ? to(['turn', row.turn]) : event}, row.turn || 'the event'),
       el('span.dim', ' ', time(row.at), ' · ', listed([row.tool || row.error_type, row.path].map((text) => text && oneLine(text, 80))))),
     row.command && el('p.snippet', row.command.slice(0, MESSAGE_MAX)),
-    el('pre.text', {tabindex: '0'}, String(row.message || '').slice(0, MESSAGE_MAX)), el('p.dim', el('a', {href: event}, 'event')));
+    el('pre.text', {tabindex: '0'}, String(row.message || '').slice(0, MESSAGE_MAX)), !isRecorded && el('p.dim', el('a', {href: event}, 'event')));
 }

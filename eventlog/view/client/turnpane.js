@@ -4,6 +4,7 @@ import {el, oneLine, refill} from './dom.js';
 import {compact, count, dollars, duration, isGiven, listed, plusMinus, time, whole} from './words.js';
 import {changedFile, changeLine, fileLink} from './changes.js';
 import {inParts} from './list.js';
+import {isRecorded} from './source.js';
 import {to} from './address.js';
 
 const BLOCKS_AT_ONCE = 300;
@@ -26,7 +27,7 @@ function turnHead({anchor: a, turn, session_id: session, status, undone_at: undo
   const facts = listed((a.models || []).join(', '), a.duration_ms && duration(a.duration_ms * 1000), a.tool_calls && count(a.tool_calls, 'call'),
     tokens && compact(tokens) + ' tokens', a.cost_usd ? dollars(a.cost_usd) : a.unpriced_calls && 'no price', status);
   return el('div.turnhead', el('p.dim', facts), undone && el('p.doubt', 'Taken back at ', time(undone)),
-    el('p.dim', el('a', {href: to(['s', session])}, 'Session ' + session), ' · ', el('a', {href: to(['turn', turn], {in: 'repo'})}, 'in the repository')));
+    el('p.dim', el('a', {href: to(['s', session])}, 'Session ' + session), elsewhere(['turn', turn], 'in the repository', {in: 'repo'})));
 }
 
 function blockNode(block, page, query) {
@@ -36,12 +37,17 @@ function blockNode(block, page, query) {
   return node;
 }
 
+/** A link to a page that no file has. */
+function elsewhere(place, words, query) {
+  return !isRecorded && [' · ', el('a', {href: to(place, query)}, words)];
+}
+
 function eventLink(block) {
-  return el('a', {href: to(['event', block.event_id])}, 'The event');
+  return elsewhere(['event', block.event_id], 'The event');
 }
 
 function cutNode(block) {
-  return block.cut && el('p.dim', 'Cut: it has ' + whole(block.cut) + ' characters. ', eventLink(block));
+  return block.cut && el('p.dim', 'Cut: it has ' + whole(block.cut) + ' characters', eventLink(block));
 }
 
 function wordsNode(block) {
@@ -86,7 +92,7 @@ function callNode(block, page, query) {
       el('span.dim', (block.duration_ms > 999 ? ' ' + duration(block.duration_ms * 1000) : '') + (isPlain ? '' : ' ' + words))),
     block.target && block.target.length > 300 && foldedText(block.target, 'pre'),
     block.result ? foldedText(block.result, 'pre') : el('p.dim', 'No result is recorded.'),
-    cutNode(block), changeNodes(changes, page, query), el('p.dim', time(block.at), ' · ', eventLink(block)));
+    cutNode(block), changeNodes(changes, page, query), el('p.dim', time(block.at), eventLink(block)));
 }
 
 function sum(changes, key) {
