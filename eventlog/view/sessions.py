@@ -29,6 +29,11 @@ _OF_EVENTS = f"""
         list(distinct epoch_us({HAPPENED_AT}) // {_QUARTER_US}) filter ({HAPPENED_AT} is not null) as quarters
     from events where session_id is not null group by session_id"""
 
+_RESUMED = """
+    select agent, agent_session_id,
+        (select arg_min(cwd, position) from events where session_id = $1 and cwd is not null)
+    from sessions where session_id = $1"""
+
 Row = dict[str, Any]
 
 
@@ -107,7 +112,7 @@ def _rows(viewed: Viewed) -> list[Row]:
     of_events = {session: (cwd, quarters or []) for session, cwd, quarters in query(_OF_EVENTS, []).rows}
     store = viewed if isinstance(viewed, ViewedStore) else None
     doing = None if store is None else _doing(store)
-    project = None if store is None else os.path.dirname(store.store.layout.root)
+    project = None if store is None else _project(store)
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
     return [_row(row, models, branches, requests, of_events, doing, project, zone) for row in rows]
 
@@ -176,6 +181,10 @@ def _days(quarters: Iterable[int], zone: tzinfo) -> list[str]:
     return sorted({datetime.fromtimestamp(second, zone).date().isoformat() for second in seconds})
 
 
+def _project(viewed: ViewedStore) -> str:
+    return os.path.dirname(viewed.store.layout.root)
+
+
 def resume(
     agent: str | None, agent_session_id: str | None, cwd: str | None = None, project: str | None = None
 ) -> str | None:
@@ -194,8 +203,8 @@ def resume(
 
 def resume_of(viewed: ViewedStore, session: str) -> str | None:
     """The same of one session, by its id."""
-    rows = viewed.query("select agent, agent_session_id from sessions where session_id = $1", [session]).rows
-    return next((resume(*row) for row in rows), None)
+    rows = viewed.query(_RESUMED, [session]).rows
+    return next((resume(*row, _project(viewed)) for row in rows), None)
 
 
 def _doing(viewed: ViewedStore) -> dict[str, str]:

@@ -421,6 +421,8 @@ def test_a_conversation_is_resumed_where_it_began(tmp_path: Path) -> None:
             store.append([begun | {"agent": "gemini-cli", "agent_session_id": f"of-{session}"}])
     with serving({"main": tmp_path / ".locus"}) as served:
         sessions = served.answer("/api/sessions")["sessions"]
+        for session in sessions:
+            assert served.answer("/api/spine", session=session["session_id"])["resume"] == session["resume"]
     assert {session["session_id"]: session["resume"] for session in sessions} == {
         "here": "gemini --resume of-here",
         "there": f"cd '{elsewhere}' && gemini --resume of-there",

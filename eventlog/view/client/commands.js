@@ -1,8 +1,5 @@
 // The commands that show the same in a terminal.
 
-/** How there will be something to see. */
-export const BEGIN = 'locus hooks install records what agents do from now on, locus import what they did before.';
-
 /** A word of a command, quoted for a shell; what could deceive in a terminal is written as bytes. */
 export function shellWord(text) {
   if (/^[A-Za-z0-9_@%+=:,.\/-]+$/.test(text)) return text;

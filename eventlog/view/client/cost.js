@@ -82,14 +82,14 @@ function charts(rows, by) {
   const chart = (title, name, words) => card(title + ' by ' + unit, columnChart(title + ' by ' + unit, words,
     periods.map(({key, [name]: size}) => ({name: key, short: key.length > 7 ? key.slice(5) : key, size}))));
   const has = (name) => periods.some((p) => p[name]);
-  return [has('cost') ? chart('Cost', 'cost', dollars) : has('tokens') && chart('Tokens', 'tokens', compact), chart('Turns', 'turns', compact)];
+  return [has('cost') ? chart('Cost', 'cost', dollars) : has('tokens') ? chart('Tokens', 'tokens', compact) : chart('Changes', 'changes', compact), chart('Turns', 'turns', compact)];
 }
 
 /** Days without a gap, or their months or years where days would be too many; other rows as they are. */
 function periodsOf(rows, by) {
   const dated = rows.filter((r) => by !== 'day' || /^(19|20)\d\d-/.test(r.key)).sort((a, b) => (a.key < b.key ? -1 : 1));
   const sum = (of, name) => of.reduce((n, r) => n + Number(r[name] || 0), 0);
-  const period = (key, unit, of) => ({key, unit, cost: sum(of, 'cost_usd'), tokens: sum(of, 'tokens'), turns: sum(of, 'turns')});
+  const period = (key, unit, of) => ({key, unit, cost: sum(of, 'cost_usd'), tokens: sum(of, 'tokens'), turns: sum(of, 'turns'), changes: sum(of, 'file_changes')});
   if (by !== 'day' || !dated.length) return dated.slice(-PERIODS_MAX).map((r) => period(r.key, by, [r]));
   const [first, last] = [dated[0].key, dated.at(-1).key].map(Date.parse);
   const years = Number(dated.at(-1).key.slice(0, 4)) - Number(dated[0].key.slice(0, 4));

@@ -4,7 +4,7 @@
 import {el, refill} from './dom.js';
 import {ask, chooseStore, isRecorded, recordedPlaces, takeToken} from './source.js';
 import {linkBy, linkWithin, readAddress, to, writeAddress} from './address.js';
-import {complain, makeFrame, namePage, say} from './frame.js';
+import {complain, makeFrame, namePage} from './frame.js';
 import {listenToKeys, useKeys} from './keys.js';
 
 const slider = () => import('./slider.js');
@@ -136,12 +136,12 @@ function makePage(address) {
     delete document.body.dataset.ready;
     page.later('slow', SLOW_MS, () => {
       page.isSlow = true;
-      say('Reading…');
+      refill(app.main.nextSibling, 'Reading…');
     });
   };
   page.done = () => {
     page.later('slow');
-    if (page.isSlow) say('');
+    if (page.isSlow) refill(app.main.nextSibling);
     if (app.page === page) document.body.dataset.ready = String(++app.shown);
   };
   return page;

@@ -38,7 +38,7 @@ export class MomentHead {
   /** Says what the spine lacks, what came since the session was seen up to the turn `seen`, -1: never, and how the conversation goes on. */
   tellAbout(seen) {
     const {answer, last} = this.position;
-    this.resume = answer.resume && el('span.resume', el('span.dim', 'Resume the conversation: '), commandBox(answer.resume));
+    this.resume = answer.resume && el('span.resume', el('span.dim', 'Resume: '), commandBox(answer.resume));
     this.cut = answer.cut && el('p.doubt', oneLine(answer.cut, 300));
     this.since = seen >= 0 && last > seen && el('button', {onclick: () => this.slider.stand(seen + 1)}, count(last - seen, 'turn') + ' since you last saw it');
     this.tell();

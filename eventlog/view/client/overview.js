@@ -5,7 +5,6 @@ import {namePage} from './frame.js';
 import {inParts} from './list.js';
 import {count} from './words.js';
 import {comparedFile} from './compared.js';
-import {BEGIN} from './commands.js';
 
 const CHANGED_LISTED = 200;
 
@@ -19,12 +18,12 @@ export function showOverview({position, counts, overview}, signal) {
     const {before, after = moment} = position.sides(mark);
     return comparedFile(change, [before, after], signal, query);
   }, 'file');
-  refill(overview, el('h2', marks.size ? count(marks.size, 'file') + ' changed' : 'This turn changed no file; choose one of the tree'), shown);
+  refill(overview, el('h2', marks.size ? count(marks.size, 'file') + ' changed' : 'This turn changed no file'), shown);
 }
 
 /** Says that there is no turn, and how there will be some. */
 export function showNothing({position: {session, home}, moment, overview}) {
   refill(moment.title, session ? 'No turn is recorded of this session' : 'No turn is recorded yet');
-  refill(overview, el('p.empty', BEGIN));
+  refill(overview, el('p.empty', 'locus hooks install records what agents do from now on, locus import what they did before.'));
   namePage('No turns', 'locus log', home);
 }

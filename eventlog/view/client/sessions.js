@@ -5,7 +5,7 @@ import {ask} from './source.js';
 import {asking, filters, makeAsker} from './asking.js';
 import {commandBox, namePage} from './frame.js';
 import {compact, count, dollars, listed, remembered, time} from './words.js';
-import {BEGIN, shellWord} from './commands.js';
+import {shellWord} from './commands.js';
 import {to} from './address.js';
 
 const AT_ONCE = 50;
@@ -42,7 +42,7 @@ function sessionNodes(page, answer, wanted) {
   const others = answer.sessions.filter((s) => !s.active);
   const part = (title, sessions) => (sessions.length ? el('section', title && el('p.dim', title), sessions.map(sessionCard)) : null);
   const isNarrow = Object.entries(wanted).some(([name, value]) => name !== 'limit' && value);
-  const hint = isNarrow ? 'Take out a filter.' : BEGIN;
+  const hint = isNarrow ? 'Take out a filter.' : 'locus hooks install records what agents do from now on, locus import what they did before.';
   return [part('At work now', active), part(active.length ? 'Before' : '', others),
     answer.sessions.length ? null : el('p.empty', 'No session fits. ', hint), moreButton(page, answer, wanted)];
 }

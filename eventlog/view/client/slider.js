@@ -106,7 +106,7 @@ class Slider {
     this.strip.stand(spine, turn);
     this.moment.show(this.fresh);
     // where there is nothing to show of files the turn has their place
-    this.panes.className = 'panes' + (marks.size || position.path !== null ? '' : spine.paths.length ? ' reading' : ' reading alone');
+    this.panes.className = 'panes' + (position.path || marks.size ? '' : spine.paths.length ? ' reading' : ' reading alone');
     this.tree.show({spine, marks, counts: this.counts, path: position.path, grey: TREE_WORDS[stop ? stop.source : 'none']});
     const place = position.filePlace();
     namePage(spine.turns[turn].title || position.name, place ? fileCommand(place) : 'locus show ' + shellWord(position.name), position.home);
@@ -176,7 +176,7 @@ class Slider {
       refill(this.reading, turnNodes(read, position.query));
       this.reading.scrollTop = 0;
       // what a link leads to within the turn
-      const wanted = this.reading.querySelector(`[data-event="${CSS.escape(position.event)}"]`);
+      const wanted = document.getElementById('e' + position.event);
       if (wanted) {
         wanted.open = true;
         wanted.scrollIntoView();

@@ -32,7 +32,7 @@ function turnHead({anchor: a, turn, session_id: session, status, undone_at: undo
 
 function blockNode(block, page, query) {
   const node = KINDS[block.kind] ? KINDS[block.kind](block, page, query) : el('p.dim', block.kind);
-  node.dataset.event = block.event_id;
+  node.id = 'e' + block.event_id;
   if (block.subagent_id) node.classList.add('subagent');
   return node;
 }
@@ -77,7 +77,7 @@ function foldedText(text, kind, linesMax = LINES_FOLDED) {
 
 /** Code, bold words and headings of Markdown; everything else as it is written. */
 function marked(text) {
-  return text.split(MARKED).map((piece, n) => (n % 2 === 0 ? piece : piece[0] === '\x60' ? el('code', piece.slice(1, -1)) :
+  return text.split(MARKED).map((piece, n) => (!(n % 2) ? piece : piece[0] === '\x60' ? el('code', piece.slice(1, -1)) :
     el('strong', piece.replace(/^#+ |^\*\*|\*\*$/g, ''))));
 }
 
