@@ -204,7 +204,7 @@ def resume(
 def resume_of(viewed: ViewedStore, session: str) -> str | None:
     """The same of one session, by its id."""
     rows = viewed.query(_RESUMED, [session]).rows
-    return next((resume(*row, _project(viewed)) for row in rows), None)
+    return next((resume(agent, own, cwd, _project(viewed)) for agent, own, cwd in rows), None)
 
 
 def _doing(viewed: ViewedStore) -> dict[str, str]:
