@@ -8,7 +8,6 @@ the tail can change it; who numbers the tail has the index open. All other names
 
 from typing import TYPE_CHECKING
 
-from eventlog.projections.prefix import IndexedPrefix
 from eventlog.query.lookup import TurnRef
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ _HEX = frozenset("0123456789abcdef")
 
 def sealed_turn(view: "LogView", name: str) -> TurnRef | None:
     """The turn that `name` means; None where SQL is to say it. Raises: Corruption."""
+    from eventlog.projections.prefix import IndexedPrefix
+
     if not isinstance(view.prefix, IndexedPrefix) or view.tail_count_raw > _TAIL_MAX:
         return None
     commit = name.removeprefix("git:").lower()
