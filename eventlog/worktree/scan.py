@@ -52,8 +52,9 @@ _STRIDE = 256  # names between two readings of the clock
 # Directories listed before their names are read, and names examined before what is below them: so that time
 # never goes into one of these alone.
 _LEVEL, _NAMES = 256, 1_024
-# Of the time of a full look this share is left to read what it finds, if the look takes that long.
-_READING_SHARE = 0.25
+# Of the time of a full look this share is left to read what it finds, if the look takes that long; no more
+# than reading takes (`contents.CALL_BYTES_MAX`).
+_READING_SHARE, _READING_S = 0.25, 0.2
 
 # Reading this much takes no longer than asking git for it and starting the process that stores it later.
 READ_FILES_MAX = 100
@@ -161,7 +162,8 @@ class Scan:
     def _time_to_compare(self) -> "float | None":
         if self._deadline is None:
             return None
-        return self._deadline - max(0.0, (self._deadline - time.monotonic()) * _READING_SHARE)
+        left = max(0.0, self._deadline - time.monotonic())
+        return self._deadline - min(left * _READING_SHARE, _READING_S)
 
     def rules_differ(self) -> bool:
         """Whether the rules of what belongs in the tree may have changed, apart from ignore files in it."""

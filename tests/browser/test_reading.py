@@ -144,6 +144,7 @@ def test_figures_of_commits_alone_say_so(reading: Reading, tmp_path: Path) -> No
 
 
 def test_a_file_that_this_turn_left_alone_says_where_it_changed(reading: Reading, sample: Sample) -> None:
+    """The change of a file in a turn that has none is not an empty page."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[-1]}?file=notes.txt&mode=change")
     assert "History has the turns that changed it" in reader.text(".filebody")
 

@@ -50,6 +50,7 @@ def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatc
     monkeypatch.setattr(scan, "_LEVEL", 3)
     monkeypatch.setattr(scan, "_NAMES", 5)
     monkeypatch.setattr(rows, "_RANGE", 5)
+    monkeypatch.setattr(scan, "_READING_S", ALLOWED)  # the clock counts readings, not seconds
     yield monkeypatch
 
 
