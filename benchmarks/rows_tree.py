@@ -21,8 +21,8 @@ def rows() -> list[Row]:
     return [
         Row(
             name="diff",
-            work="diff of two turns with its line counts, in process",
-            anchor="git diff --stat -p of the same commits",
+            work="diffs of two pairs of turns with their line counts, in process",
+            anchor="git diff --stat -p of the same commits, twice",
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_diff,
@@ -44,17 +44,19 @@ def _diff(bench: Bench) -> Iterator[Sides]:
         store_path = f"{directory}/store"
         repository = shared_repository(bench, commits=bench.pick(1_000, 2_000), files=bench.pick(300, 1_500))
         commits = _commits(repository)
-        before, after = commits[len(commits) // 2], commits[len(commits) // 2 + 20]
+        middle = len(commits) // 2
+        # In turn, so that neither finds in memory what it read before.
+        pairs = [(commits[at], commits[at + 20]) for at in (middle // 2, middle)]
         Store.init(store_path).close()
         run([*locus(), "--store", store_path, "import", "git", repository])
-        command = [git(), "-C", repository, "diff", "--no-color", "--stat", "-p", before, after]
+        commands = [[git(), "-C", repository, "diff", "--no-color", "--stat", "-p", *pair] for pair in pairs]
         with Store.open(store_path) as store:
-            turns = store.turn(f"git:{before}"), store.turn(f"git:{after}")
-            size = len(_diff_text(store, *turns))
+            turns = [(store.turn(f"git:{before}"), store.turn(f"git:{after}")) for before, after in pairs]
+            size = sum(len(_diff_text(store, *pair)) for pair in turns)
             yield Sides(
-                ours=lambda: seconds_of(lambda: _diff_text(store, *turns)),
-                anchor=lambda: seconds(command),
-                size=f"{size:,} bytes of diff; git {len(run(command).stdout):,}",
+                ours=lambda: seconds_of(lambda: [_diff_text(store, *pair) for pair in turns]),
+                anchor=lambda: sum(seconds(command) for command in commands),
+                size=f"{size:,} bytes of diff; git {sum(len(run(command).stdout) for command in commands):,}",
                 rounds=bench.pick(9, 15),
             )
 

@@ -69,7 +69,7 @@ class Excerpt:
         self._fs = fs
         self._layout = layout
         # By condition: of what, which columns, and what they hold.
-        self._read: dict[str, tuple[Hashable, Sequence[str], list[Event] | None]] = {}
+        self._read: dict[str, tuple[tuple[Any, ...], Sequence[str], list[Event] | None]] = {}
         self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
         self.attached = CachedConnection()  # lent to who numbers the tail
         self.names: SettledNames | None = None  # of sessions, for who goes from turn to turn
@@ -123,7 +123,9 @@ class Excerpt:
             return of_blocks
         key = (_names(entries), *parameters)
         columns = tuple(name for name in COLUMN_NAMES if name in names or name in _FILTERS)
-        known, known_columns, rows = self._read.get(where, (None, (), None))
+        if where == _OF_TURN and (of_stretch := self._of_stretch(entries, wanted, columns)) is not None:
+            return of_stretch
+        known, known_columns, rows = self._read.get(where, ((), (), None))
         if known == key:
             if known_columns == columns or set(known_columns).issuperset(columns):
                 return rows
@@ -132,6 +134,20 @@ class Excerpt:
         if rows is None and whole is not None:
             rows = _few(read(whole, columns))
         self._read[where] = key, columns, rows
+        return rows
+
+    def _of_stretch(
+        self, entries: Sequence[SegmentEntry], wanted: Selection, columns: Sequence[str]
+    ) -> "list[Event] | None":
+        """Events with those of a turn, where these columns of a stretch around it were read last; else
+        None."""
+        if _OF_POSITIONS not in self._read or wanted.until is None:
+            return None
+        (held, since, until), known_columns, rows = self._read[_OF_POSITIONS]
+        if rows is None or not since <= wanted.since <= wanted.until <= until:
+            return None
+        if not (set(held).issuperset(_names(entries)) and set(known_columns).issuperset(columns)):
+            return None
         return rows
 
     def _of_blocks(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
@@ -209,7 +225,7 @@ class Excerpt:
         return [row[1:] for row in rows]
 
 
-def _names(entries: Sequence[SegmentEntry]) -> Hashable:
+def _names(entries: Sequence[SegmentEntry]) -> tuple[str, ...]:
     return tuple(entry.name for entry in entries)
 
 

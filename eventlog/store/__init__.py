@@ -343,8 +343,9 @@ class Store:
         """
         from eventlog.log.follow import Follower, follow
 
-        which: dict[str, Any] = {"session_id": session_id, "event_types": event_types}
-        follower = Follower(self.files, since, **which, durable=durable)
+        follower = Follower(
+            self.files, since, session_id=session_id, event_types=event_types, durable=durable
+        )
         follower.on_loss = self._lost.update
         rows = map(upcast.presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
         yield from cast("Iterator[Event]", rows)
@@ -475,8 +476,16 @@ class Store:
         """
         from eventlog.replay.diffs import diff
 
-        before, after = self._files(a, "start", "end") if b is None else (self._tree(a), self._tree(b))
+        before, after = self._files(a, "start", "end") if b is None else self._trees(a, b)
         return diff(before, after).within(paths)
+
+    def _trees(self, *turns: "TurnRef | str") -> "list[TreeState]":
+        from eventlog.replay.trees import COLUMNS
+
+        refs = list(map(self._ref, turns))
+        with self.view() as view:
+            view.read_at_once([(ref.since, ref.until) for ref in refs], COLUMNS)
+        return list(map(self._tree, refs))
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[FileVersion]":
         """The recorded versions of the file at `path`, newest first, also those before a rename.

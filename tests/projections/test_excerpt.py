@@ -147,6 +147,31 @@ def test_an_excerpt_reads_the_columns_that_are_asked_for(
     assert [len(columns) == len(COLUMN_NAMES) for columns in looks] == [False, True]
 
 
+def test_turns_near_one_another_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I14: a diff asks one question for both turns, and each has the events that it has alone."""
+    root = _sealed(tmp_path, *(_event(n, turn=n % 2, session_id=_SESSION[: 8 - n // 7]) for n in range(8)))
+    questions: list[str] = []
+    read = Excerpt._ask
+    monkeypatch.setattr(Excerpt, "_ask", lambda *given: (questions.append(given[2]), read(*given))[1])
+
+    def turn(store: Store, number: int, columns: Any) -> list[Any]:
+        return list(store.events(number, 7, session_id=_SESSION, turn=number, columns=columns))
+
+    for columns in (["event_id", "path"], None):  # None: more than were read at once
+        with Store.open(root) as store:
+            store.query("select 1")
+            alone = [turn(store, number, columns) for number in (0, 1)]
+        questions.clear()
+        with Store.open(root) as store:
+            store.query("select 1")
+            with store.view() as view:
+                view.read_at_once([(0, 7), (1, 7)], ["event_id", "path"])
+                view.read_at_once([(0, 7), (1, None)], ["event_id", "path"])
+                view.read_at_once([(0, 7), (1, 10_000)], ["event_id", "path"])
+            assert [turn(store, number, columns) for number in (0, 1)] == alone
+        assert len(questions) == (1 if columns else 3)
+
+
 def test_a_turn_is_shown_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S1-55, P8: a turn in a long tail is shown, and once that was sealed it is shown without pyarrow."""
     program = [os.path.join(os.path.dirname(sys.executable), "locus"), "timeline", f"{_SESSION}_001"]
