@@ -16,7 +16,7 @@ from eventlog.store import Store
 STREAMS_MAX = 8
 # Whoever has missed more than these reads everything again; a message says so.
 MISSED_MAX = 10_000
-POLL_S = 0.2
+POLL_S = 0.1
 _TOGETHER_S = 0.05  # what comes within this is told at once
 _ALIVE_S = 15.0  # a comment after so much silence shows whether anybody still reads
 _ALIVE = b": \n\n"

@@ -14,6 +14,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.log.withheld import kinds_of, reason_of
 from eventlog.multi_store import Opened
 from eventlog.query.lookup import Query, TurnRef
+from eventlog.query.sealed_turns import PLAIN
 from eventlog.replay.deferred import withheld_of_git
 from eventlog.reports import figures
 from eventlog.search.index import MemoryIndex
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 # Of decompressed contents, in each of the threads that answer.
 _CONTENTS_BYTES_MAX = 32 << 20
+
+# Of more new events than these nothing is kept.
+_NEW_MAX = 2_000
 
 _WITHHELD = "select title, payload from events where event_type = 'withheld' and title is not null"
 
@@ -98,11 +102,32 @@ class ViewedStore(Viewed):
         self.turn_rows = TurnRows(store)
         self.words = MemoryIndex()  # of events that the store's own index lacks
         self.spines = GivenSpines()
+        self._kept: dict[str, tuple[int, Any]] = {}  # by type of event: until which position, and what
 
     def position(self) -> int:
         """Raises: Corruption."""
         with self.store.view() as view:
             return view.next_position
+
+    def kept(self, event_type: str, make: Callable[[], T]) -> T:
+        """What `make` gave of the events of one type, until another of them is recorded.
+
+        Or one that may change what was recorded before. Raises: Corruption.
+        """
+        until = self.position()
+        since, value = self._kept.get(event_type, (-1, None))
+        if since != until and (since < 0 or self._may_differ(event_type, since, until)):
+            value = make()
+        self._kept[event_type] = until, value
+        answer: T = value
+        return answer
+
+    def _may_differ(self, event_type: str, since: int, until: int) -> bool:
+        if not 0 < until - since <= _NEW_MAX:
+            return True
+        others = {*PLAIN, "llm"} - {event_type}
+        events = self.store.rows(since, until, columns=("event_type",))
+        return any(event["event_type"] not in others for event in events)
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""
@@ -119,7 +144,7 @@ class ViewedStore(Viewed):
 
     def _kinds(self) -> dict[str, set[str]]:
         """Why contents are withheld, by their hashes. Asked in SQL, which needs no pyarrow."""
-        return self.remembered("withheld", self._read_kinds)
+        return self.kept("withheld", self._read_kinds)
 
     def _read_kinds(self) -> dict[str, set[str]]:
         kinds: dict[str, set[str]] = {}
