@@ -19,7 +19,8 @@ const app = {main: null, page: null, isLive: false, shown: 0, isBehind: false};
 
 async function begin() {
   await takeToken();
-  moduleOf(readAddress()).catch(() => {});  // on its way meanwhile; who shows the page sees what is wrong
+  // On its way meanwhile; when the page is shown, what is wrong with it shows.
+  moduleOf(readAddress()).catch(() => {});
   try {
     await makeApp(await ask('stores'));
   } catch (failure) {

@@ -17,9 +17,8 @@ const KINDS = {words: wordsNode, call: callNode, changes: changesNode, note: (bl
 
 /** Everything of `page`, the answer of `/api/page`; `query` is that of links to turns. */
 export function turnNodes(page, query) {
-  const isEmpty = !page.blocks.length;
   return [turnHead(page), inParts(page.blocks, BLOCKS_AT_ONCE, (block) => blockNode(block, page, query), 'block'),
-    isEmpty && el('p.dim', 'Nothing else is recorded of this turn.')];
+    !page.blocks.length && el('p.dim', 'Nothing else is recorded of this turn.')];
 }
 
 function turnHead({anchor: a, turn, session_id: session, status, undone_at: undone}) {
