@@ -122,7 +122,7 @@ class _Tables:
 
 
 def _turns(viewed: ViewedStore, turns: Sequence[TurnRef]) -> list[dict[str, Any]]:
-    rows = viewed.kept(operations.EVENT_TYPE, lambda: viewed.query(operations.SELECT, []).rows)
+    rows = viewed.answer_of_type(operations.EVENT_TYPE, lambda: viewed.query(operations.SELECT, []).rows)
     undone = operations.of_rows(rows)
     listed = []
     for ref, row in zip(turns, viewed.turn_rows.rows(turns), strict=True):

@@ -102,23 +102,23 @@ class ViewedStore(Viewed):
         self.turn_rows = TurnRows(store)
         self.words = MemoryIndex()  # of events that the store's own index lacks
         self.spines = GivenSpines()
-        self._kept: dict[str, tuple[int, Any]] = {}  # by type of event: until which position, and what
+        self._answers: dict[str, tuple[int, Any]] = {}  # by type of event: until which position, and what
 
     def position(self) -> int:
         """Raises: Corruption."""
         with self.store.view() as view:
             return view.next_position
 
-    def kept(self, event_type: str, make: Callable[[], T]) -> T:
+    def answer_of_type(self, event_type: str, make: Callable[[], T]) -> T:
         """What `make` gave of the events of one type, until another of them is recorded.
 
         Or one that may change what was recorded before. Raises: Corruption.
         """
         until = self.position()
-        since, value = self._kept.get(event_type, (-1, None))
+        since, value = self._answers.get(event_type, (-1, None))
         if since != until and (since < 0 or self._may_differ(event_type, since, until)):
             value = make()
-        self._kept[event_type] = until, value
+        self._answers[event_type] = until, value
         answer: T = value
         return answer
 
@@ -144,7 +144,7 @@ class ViewedStore(Viewed):
 
     def _kinds(self) -> dict[str, set[str]]:
         """Why contents are withheld, by their hashes. Asked in SQL, which needs no pyarrow."""
-        return self.kept("withheld", self._read_kinds)
+        return self.answer_of_type("withheld", self._read_kinds)
 
     def _read_kinds(self) -> dict[str, set[str]]:
         kinds: dict[str, set[str]] = {}
