@@ -208,15 +208,15 @@ def test_a_stage_that_cannot_be_started_is_red(stages: Stages) -> None:
 STAGES = sorted((ROOT / "scripts/ci.d").iterdir())
 
 
-def test_all_stages_end_within_87_minutes() -> None:
-    """Each stage has a time limit, and their sum with the time to end is below 87 minutes, on any machine.
+def test_all_stages_end_within_89_minutes() -> None:
+    """Each stage has a time limit, and their sum with the time to end is below 89 minutes, on any machine.
 
     A run is to take 45 minutes at most; limits have room for a machine that is slower than the one of
     docs/testing.md, where it says what a run took.
     """
     limits = [float(re.findall(r"^# timeout: (\d+)$", path.read_text(), re.M)[0]) for path in STAGES]
 
-    assert sum(limit + 3 * 10 for limit in limits) <= 87 * 60
+    assert sum(limit + 3 * 10 for limit in limits) <= 89 * 60
 
 
 def test_the_clients_are_not_run_where_they_are_absent(tmp_path: Path) -> None:
