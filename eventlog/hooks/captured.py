@@ -299,7 +299,7 @@ class DirectoryCapture:
         layout, root = self._context.layout, self._directory.root
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
-            is_left = not capture.has_changes and (checkpoint.tree is None or capture.rules_left)
+            is_left = capture.is_unread and (checkpoint.tree is None or capture.rules_left)
             if not is_open if capture.awaits_contents else is_left:
                 from eventlog.hooks import unfinished
 

@@ -66,6 +66,7 @@ class Capture:
         "files",
         "has_changes",
         "ignored_count",
+        "is_unread",
         "kept_ignored",
         "modes_changed",
         "new_deferred",
@@ -105,8 +106,9 @@ class Capture:
         self.partial = bool(scan.pending_count) or scan.rules.warning is not None
         self.pending = tuple(scan.pending)  # some of the paths that were not reached in time
         self.pending_count = scan.pending_count
+        self.is_unread = scan.pending_count > scan.uncompared_count  # more than rows was not reached
         # Since the previous tree they are all in `changes`, but for those of rows that were not compared.
-        self.has_changes = scan.rules.warning is None and scan.pending_count == scan.uncompared_count
+        self.has_changes = scan.rules.warning is None and not self.is_unread
         self.rules_left = scan.rules_left  # there was no time to read what git tracks
         self.awaits_contents = scan.awaits_contents  # so many that nothing was looked at
         self.warning = scan.rules.warning  # why git could not be asked

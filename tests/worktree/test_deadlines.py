@@ -214,6 +214,23 @@ def test_a_first_capture_is_finished_beside_the_hooks(
     assert snapshots[-1]["payload"]["tracked_files"] == 30
 
 
+def test_a_first_capture_without_git_is_left_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: it lacks nothing that more time would bring, so no hook has another process begin it again."""
+    desk = Desk(tmp_path / "work")
+    prepare = rules.TreeRules.prepare_full
+
+    def refused(self: rules.TreeRules, **options: Any) -> None:
+        prepare(self, **options)
+        self.give_up("git could not be asked")
+
+    monkeypatch.setattr(rules.TreeRules, "prepare_full", refused)
+    desk.hook("UserPromptSubmit")
+    assert [event["success"] for event in desk.snapshots()] == [False]
+    assert desk.started == [] and desk.finish() == 0
+
+
 def waiting_desk(work: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A desk whose first capture was finished beside it; more contents wait than its hooks read."""
     monkeypatch.setattr(capture, "LEFT_OUT_MAX", 10)
