@@ -20,7 +20,7 @@ from eventlog.reports import figures
 from eventlog.search.index import MemoryIndex
 from eventlog.store import Store
 from eventlog.view.growth import GivenSpines
-from eventlog.view.turn_rows import Row, TurnRows
+from eventlog.view.turn_rows import Row, TurnRows, events_between
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Limits, Result
@@ -30,9 +30,6 @@ T = TypeVar("T")
 
 # Of decompressed contents, in each of the threads that answer.
 _CONTENTS_BYTES_MAX = 32 << 20
-
-# Of more new events than these nothing is kept.
-_NEW_MAX = 2_000
 
 _WITHHELD = "select title, payload from events where event_type = 'withheld' and title is not null"
 
@@ -123,11 +120,10 @@ class ViewedStore(Viewed):
         return answer
 
     def _may_differ(self, event_type: str, since: int, until: int) -> bool:
-        if not 0 < until - since <= _NEW_MAX:
-            return True
+        with self.store.view() as view:
+            events = events_between(view, since, until)
         others = {*PLAIN, "llm"} - {event_type}
-        events = self.store.rows(since, until, columns=("event_type",))
-        return any(event["event_type"] not in others for event in events)
+        return events is None or any(event["event_type"] not in others for event in events)
 
     def turn(self, name: str) -> TurnRef:
         """The turn of this name. Raises: NotFound, Ambiguous."""

@@ -79,9 +79,16 @@ class TurnRows:
 
     def _outdated(self, view: "LogView", until: int) -> "set[str] | None":
         """The sessions whose rows new events changed; None where all may be changed."""
-        if not 0 < until - self._until <= _NEW_MAX:
+        events = events_between(view, self._until, until)
+        if events is None:
             return None
-        events = list(view.iterate(self._until, until, columns=("event_type", "session_id")))
         if any(event["event_type"] not in PLAIN for event in events):
             return None
         return {str(event["session_id"]) for event in events}
+
+
+def events_between(view: "LogView", since: int, until: int) -> "list[Row] | None":
+    """Type and session of new events; None where they are too many to keep anything. Raises: Corruption."""
+    if not 0 < until - since <= _NEW_MAX:
+        return None
+    return list(view.iterate(since, until, columns=("event_type", "session_id")))
