@@ -23,7 +23,7 @@ Command = Callable[..., int | None]  # the exit code, None for 0
 
 
 def in_all_stores(command: Command) -> Command:
-    """A verb's function with the option `--all-stores`. Stands directly above the function.
+    """A verb's function with the option `--all-stores`. Put it directly above the function.
 
     With it the function is called for each store, as if `--store` named it. A store that knows nothing of
     what is asked for is passed over; when all are, the first one's error is the answer.

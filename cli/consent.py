@@ -55,7 +55,10 @@ def with_consent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 plan_options = options(
     click.option(
-        "--into", metavar="DIR", type=click.Path(), help="Where. [default: the directory the store stands in]"
+        "--into",
+        metavar="DIR",
+        type=click.Path(),
+        help="Where. [default: the directory that holds the store]",
     ),
     click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask."),

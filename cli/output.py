@@ -114,7 +114,7 @@ def table(
 
     `width` is by default the terminal's; 0 means that nothing is shortened. In a narrower one the columns in
     `drop` are left out, the first of them first, and a last line says which. Then those in `free`, by default
-    the last, are cut. Both name columns by their heads, without what stands in parentheses. All other columns
+    the last, are cut. Both name columns by their heads, without what is in parentheses. All other columns
     stay whole, however narrow the terminal is.
     """
     rows = [tuple(heads), *(tuple(harmless(local(cell)) for cell in row) for row in cells)]

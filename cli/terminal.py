@@ -49,7 +49,7 @@ def pager(colour: bool) -> Iterator[TextIO]:
 def put_lines(rendered: Iterable[Line]) -> None:
     """Write lines in colour or without, through a pager on a terminal."""
     colour = uses_colour()
-    if sinks:  # other answers stand around this one
+    if sinks:  # this answer is one of several
         put_unpaged(rendered, colour)
         return
     with naming_stdout(), pager(colour) as file:

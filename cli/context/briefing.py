@@ -1,4 +1,4 @@
-"""`locus briefing`: what the next session should know, with what it stands on."""
+"""`locus briefing`: what the next session should know, each line with its source."""
 
 import click
 
@@ -27,7 +27,7 @@ def command(agent: str, focus: str | None, scope: tuple[str, ...], budget: int, 
     """Show what a new session should know, from what is recorded.
 
     Warnings, active sessions, the last turns, open decisions, files and codes; each line names the event
-    that it stands on, and each claim about a file says what became of the file since. Without --focus and
+    it comes from, and each claim about a file says what became of the file since. Without --focus and
     --scope it is about what the active session of the agent is about.
     """
     for path in scope:

@@ -32,7 +32,7 @@ def command(path: str, number: int | None, to: str | None, yes: bool, limit: int
     """Find the recorded states of a file, and bring one back.
 
     PATH is a file, or a pattern like 'docs/*'. States come from what agents did, from all recorded trees and
-    from what restores replaced, newest first. On a terminal you are asked which one; what stands there now is
+    from what restores replaced, newest first. On a terminal you are asked which one; what is there now is
     saved first, and `locus restore --undo` brings that back.
     """
     with open_store() as store:

@@ -204,7 +204,7 @@ def _what_now(plan: "eventlog.RestorePlan") -> str:
 
 
 def _nothing(plan: "eventlog.RestorePlan") -> str:
-    """Said where a plan has no step: all is as wanted, and what would change something."""
+    """The message where a plan has no step: all is as wanted, and what would change something."""
     nothing = "There is nothing to do, and nothing was changed"
     if plan.undo_of is not None:
         return f"{nothing}: all is as it was before that restore."

@@ -178,7 +178,7 @@ def _run(
     as_json: bool,
     tell: bool,
 ) -> None:
-    """Make the plan, show it, and carry it out with the consent of who asks."""
+    """Make the plan, show it, and carry it out with the user's consent."""
     consent.check_one()
     with Progress("comparing"):
         plan = plan_of()

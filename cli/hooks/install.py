@@ -48,7 +48,7 @@ machines read too, names the program locus-hook and does nothing where that is n
 installation in a cache, as uvx and pipx run make it, is refused, with the command that makes one to stay.
 
 On a terminal it asks once whether agents are to be told what is known here when they begin a session;
-elsewhere they are told nothing until --brief. The answer stands in the store's config.toml.
+elsewhere they are told nothing until --brief. The answer is kept in the store's config.toml.
 
 --statusline puts `locus statusline` into the same file of {titles}; a status line of somebody else is
 never replaced. Installing again without the option leaves ours there.
@@ -156,7 +156,7 @@ def _say_what_is_left(directory: str, changes: list[SettingsEdit], brief: bool |
             brief_choice.settle(Layout(store), brief)
     except eventlog.Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
-    say("Start running agents anew; `locus doctor` checks all of it.")
+    say("Restart running agents; `locus doctor` checks all of it.")
 
 
 @click.command("show")

@@ -65,7 +65,7 @@ def project_directory() -> str:
     try:
         store = os.path.abspath(given) if given else identity.find(here, os.environ)
     except eventlog.EventLogError:
-        store = None  # somebody else's; who needs it says so
+        store = None  # somebody else's; whatever needs it reports that
     above = os.path.dirname(store) if store else here
     return above if here == above or here.startswith(above.rstrip("/") + "/") else here
 
@@ -146,7 +146,7 @@ def _tell_excluded(excluded: Sequence[Standing], dry_run: bool) -> None:
 
 
 def out_of_lists(claim: str, agent_homes: Homes, *, dry_run: bool) -> list[SettingsEdit]:
-    """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
+    """Take our lines out of git's lists of ignored files; one that cannot be edited is reported."""
     try:
         return git_exclude.take_back(REAL, agent_homes.state, claim, dry_run=dry_run)
     except eventlog.EventLogError as error:

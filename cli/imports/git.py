@@ -47,7 +47,7 @@ def _tell(report: GitImportReport) -> None:
     if report.provisional:
         say(
             "This is a shallow clone: turns are counted from its oldest commit, and a full import will "
-            "count anew from the first."
+            "count again from the first."
         )
     if report.rewritten:
         turns = count(report.rewritten, "turn")

@@ -57,5 +57,5 @@ def _tell(report: JsonlImportReport) -> None:
     if report.ledger_left_out:
         say(
             f"{count(report.ledger_left_out, 'note')} of how far an export had come left out: positions "
-            "differ here. The next export begins anew."
+            "differ here. The next export starts over."
         )

@@ -151,4 +151,4 @@ def _tell_odd_lines(report: ImportReport) -> None:
                 f'`locus sql "from malformed_lines"` lists them.'
             )
     if report.completed:
-        say(f"{count(report.completed, 'line')} that stood half written before could be read now.")
+        say(f"{count(report.completed, 'line')} that had been only half written could be read now.")

@@ -82,7 +82,7 @@ def maintain(to: str, catalog: str | None, as_json: bool) -> None:
     Merges the small files of each store, brings the tables up to that, expires snapshots that are older than
     a day or reach rows that were erased, and deletes what is left of both, also of the tables that
     `locus lake fold` made. Objects that nothing ever named go
-    after a day. Others may publish, commit and read meanwhile; whoever was killed is finished by the next.
+    after a day. Others may publish, commit and read meanwhile; what a killed run left, the next one finishes.
     Exit code 4 where something could not be done, as for want of a right: it is listed.
     """
     from eventlog.lake import maintain as maintaining

@@ -78,7 +78,7 @@ def command(to: str, dry_run: bool, yes: bool, again: bool, catalog: str | None,
     elif report.tables and report.rewritten:
         say(_after_rewrite(catalog))
     elif report.tables and catalog is None:
-        say("The tables there do not have it yet: run `locus lake commit`, or ask who may.")
+        say("The tables there do not have it yet: run `locus lake commit`, or ask somebody who may.")
     if report.left or report.missing or not_committed:
         exit_with(PARTIAL)
 
@@ -88,11 +88,12 @@ def _after_rewrite(catalog: "str | None") -> str:
     if catalog is None:
         return (
             "The tables there, also those of projections, still have what was taken out: run "
-            "`locus lake maintain` with the catalog, or ask who may."
+            "`locus lake maintain` with the catalog, or ask somebody who may."
         )
     return (
         "Older snapshots of the tables there, also of projections, still reach what was taken out: run "
-        "`locus lake maintain` with the catalog, or ask who may. `locus lake fold` makes the rest again."
+        "`locus lake maintain` with the catalog, or ask somebody who may. "
+        "`locus lake fold` makes the rest again."
     )
 
 

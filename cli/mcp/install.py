@@ -123,7 +123,7 @@ def install(agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None
         next_step = server.next_step if scope == engine.PROJECT else server.next_step_of_user
         if next_step is not None:
             say(next_step)
-    say("A session that is running may not see it: start the agent anew.")
+    say("A session that is running may not see it: restart the agent.")
 
 
 def _try(line: Sequence[str], directory: str) -> None:

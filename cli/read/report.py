@@ -47,7 +47,7 @@ def command(
 
     One file that needs no network, loads nothing and sends nothing: cost and tokens by day, model and
     project, tools and errors, hot files, agents, people and sessions with their turns. Titles, paths and
-    errors that are recorded stand in it, prompts and contents of files do not. With --lake it is of all
+    recorded errors are in it, prompts and contents of files are not. With --lake it is of all
     stores that published to a place.
     """
     if path == "-" and as_json:

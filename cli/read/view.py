@@ -49,9 +49,9 @@ def command(
     """Show what is recorded in a browser: a slider over the turns, and all files as they were.
 
     WHAT opens there: a turn, a session, an event or a file; without it the newest session. It reads
-    only. It listens on this machine alone, and who has the address has all that is recorded: it holds a
-    token, which ends with the command. With --lake it shows the cost, sessions, errors and decisions that
-    stores published to a place, and takes SQL. Needs the extra view. Ctrl-C ends it.
+    only. It listens on this machine alone, and anybody with the address can read everything: the address
+    holds a token, which ends with the command. With --lake it shows the cost, sessions, errors and decisions
+    that stores published to a place, and takes SQL. Needs the extra view. Ctrl-C ends it.
     """
     from eventlog.view import server
     from eventlog.view.guard import Guard
@@ -70,7 +70,7 @@ def command(
         port = listener.getsockname()[1]
         guard = Guard(port, (*names, *(() if host in _LOOPBACK else (host,))))
         if host not in _LOOPBACK:
-            say(f"Other machines can reach {host}:{port}. Whoever has the address has all that is recorded.")
+            say(f"Other machines can reach {host}:{port}. Anybody with the address can read everything.")
         shown = "127.0.0.1" if host in (*_LOOPBACK, "0.0.0.0", "::") else host
         url = f"http://{shown}:{port}{page}#t={guard.token}"
         with _browser(url, wanted=not (no_browser or print_url)) as opens:

@@ -80,7 +80,7 @@ def _text(layout: Layout) -> str:
 
 
 def _with(text: str, briefs: bool) -> str:
-    """The text with the key: where it stands, first below its table, or in a table at the end."""
+    """The text with the key: where it was, or first below its table, or in a new table at the end."""
     setting = f"{_KEY} = {'true' if briefs else 'false'}"
     lines, table, heading = text.splitlines(keepends=True), "", None
     for number, line in enumerate(lines):

@@ -15,7 +15,7 @@ SECTIONS: Sections = (
     Entry("unpin", "store.pins:unpin", "Take back a pin."),
     Entry("archive", "store.pins:archive", "Release a session, so that its contents may go."),
     Entry("erase", "store.erase", "Take a secret, or whole events, out of the past."),
-    Entry("rebuild", "store.upkeep:rebuild", "Make the index anew from the log."),
+    Entry("rebuild", "store.upkeep:rebuild", "Rebuild the index from the log."),
     Entry("verify", "store.damage:verify", "Look for damage."),
     Entry("backup", "store.upkeep:backup", "Copy the store to the directory DEST."),
     Entry("repair", "store.damage:repair", "Set aside what does not verify."),

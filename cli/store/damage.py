@@ -26,7 +26,7 @@ _CLEAN = {
 }
 _NEXT = (
     "`locus store repair` shows what can be repaired and what that loses; its --accept notes the rest as "
-    "known, and `locus store rebuild` makes the index anew."
+    "known, and `locus store rebuild` rebuilds the index."
 )
 
 
@@ -102,7 +102,7 @@ def _write_store_file(yes: bool, as_json: bool) -> None:
     if why is None:
         return
     who = store_file.proven(REAL, layout)
-    then = f"it is written anew, as the log proves it: store {who.store_id.hex()}, repository {who.repo_hash}"
+    then = f"it is rewritten, as the log proves it: store {who.store_id.hex()}, repository {who.repo_hash}"
     if not yes:
         if as_json:
             step = {"kind": "store", "path": layout.store_file, "what": why, "then": then}

@@ -108,7 +108,7 @@ def _show(plan: ErasurePlan, as_json: bool) -> None:
             f"{count(len(plan.sessions), 'session')} called by {names} first words will be called `erased`, "
             "also in other events that contain the name."
         )
-    say(f"Written anew: {count(plan.segments, 'segment')} and {count(plan.packs, 'pack')}.")
+    say(f"Rewritten: {count(plan.segments, 'segment')} and {count(plan.packs, 'pack')}.")
     say("Not reached:")
     for sentence in plan.not_reached:
         say(f"  {sentence}")

@@ -1,4 +1,4 @@
-"""Verbs of `locus store` that write what it holds anew, in fewer and faster files, or elsewhere."""
+"""Verbs of `locus store` that rewrite what it holds, in fewer and faster files, or elsewhere."""
 
 import click
 
@@ -87,7 +87,7 @@ def repack(everything: bool, as_json: bool) -> None:
 @click.command("rebuild")
 @json_option
 def rebuild(as_json: bool) -> None:
-    """Make the index anew from the log.
+    """Rebuild the index from the log.
 
     The index is derived: deleting it or rebuilding it changes no answer.
     """
@@ -105,7 +105,7 @@ def rebuild(as_json: bool) -> None:
 @click.argument("dest", type=click.Path())
 @click.option("--link", is_flag=True, help="Share packs and segments with the store, on the same disk.")
 @click.option("--prune", is_flag=True, help="Remove from DEST what the store has dropped since.")
-@click.option("--check", is_flag=True, help="Read all of DEST; copy anew what does not verify.")
+@click.option("--check", is_flag=True, help="Read all of DEST; copy again what does not verify.")
 @json_option
 def backup(dest: str, link: bool, prune: bool, check: bool, as_json: bool) -> None:
     """Copy the store to the directory DEST, or bring the copy there up to date.
@@ -128,7 +128,7 @@ def _tell_copied(report: BackupReport) -> None:
     for what in report.damaged:
         say(f"damaged: {what}")
     if report.repaired:
-        say(f"{count(report.repaired, 'file')} of the copy did not verify and came anew.")
+        say(f"{count(report.repaired, 'file')} of the copy did not verify; each was copied again.")
     shared = f", {count(report.linked, 'file')} shared" if report.linked else ""
     gone = f", {count(report.pruned, 'file')} removed" if report.pruned else ""
     say(

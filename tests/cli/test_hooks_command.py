@@ -42,7 +42,7 @@ def test_install_and_uninstall(project: Path, locus: Locus) -> None:
     done = locus("hooks", "install")
     assert (done.code, done.out) == (0, b"")
     assert f"{file}: edited" in done.err
-    assert "Start running agents anew" in done.err
+    assert "Restart running agents" in done.err
     assert "git ignores /.claude/settings.local.json from now on" in done.err
     assert git(project, "status", "--porcelain") == ""
     assert "Codex" not in done.err and not (project / ".codex").exists()

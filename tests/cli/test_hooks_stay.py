@@ -268,4 +268,4 @@ def test_what_is_left_to_do_is_short(project: Path, locus: Locus) -> None:
     done = locus("hooks", "install", "--agent", "all")
     said = done.err.splitlines()
     assert len(said) <= len(FILES) + 6 and max(map(len, said)) < 300
-    assert "/hooks" in done.err and "Start running agents anew" in done.err
+    assert "/hooks" in done.err and "Restart running agents" in done.err
