@@ -34,7 +34,7 @@
 
     [undo]                               # what an undo may be for agents (docs/undo.md)
     agents = true                        # `locus mcp` has undo_do, for the calling session; by default not
-    tell = true                          # the session is told at its next prompt; by default it is not
+    tell = true                          # the session gets a notice at its next prompt; by default none
 
     [export]                             # what exports contain about people (docs/people.md)
     people = "digest"                    # "no", which is the default, keyed digests, or "full"

@@ -278,7 +278,7 @@ _ADVICE = {
     errno.ENFILE: "close other programs",
     errno.EIO: "check the disk",
     errno.ENAMETOOLONG: "choose a shorter path",
-    errno.ELOOP: "a link stands in place of a file; see who put it there, and move it away",
+    errno.ELOOP: "there is a link in place of a file; see who put it there, and move it away",
 }
 
 

@@ -146,7 +146,7 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     except (FileNotFoundError, NotADirectoryError):
         raise NoStore(
             f"{layout.root} is not a Locus store (it has no STORE file). `locus init` makes one; where a log "
-            "is, `locus store repair` writes the file anew."
+            "is, `locus store repair` rewrites the file."
         ) from None
     except ValueError as error:
         raise Corruption(layout.store_file, str(error)) from error
@@ -155,16 +155,17 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     try:
         return decode(data, layout.store_file)
     except Corruption as error:
-        what = f"{error.what}; `locus store repair` writes it anew"
+        what = f"{error.what}; `locus store repair` rewrites it"
         raise Corruption(layout.store_file, what) from error
 
 
 def refuse_open_to_others(root: str) -> None:
     """Refuse a store that another user may change in part, or a part of which is a link to elsewhere.
 
-    Whoever may write a journal's directory can put another log there, and whoever may write `config.toml`
-    decides what is a secret. Inside a directory that no other user enters, permissions do not matter.
-    `.locus` itself may be a link of its owner's. Asks the real disk, some 30 microseconds. Raises: Refused.
+    Anybody who may write a journal's directory can put another log there, and anybody who may write
+    `config.toml` decides what is a secret. Inside a directory that no other user enters, permissions do not
+    matter. `.locus` itself may be a link of its owner's. Asks the real disk, some 30 microseconds.
+    Raises: Refused.
     """
     try:
         root_stat = os.stat(root)

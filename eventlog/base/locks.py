@@ -4,9 +4,9 @@ Order: context → publish → export → restore → worktree → gc → compac
 working directory has a lock `worktree-…` of its own, by which the captures of hooks follow one another, and
 each service that receives exports has `export-…`; nobody holds two of either. A process never asks for a lock
 that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open file, so
-whoever shares a file shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which
-keeps one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel
-frees a lock when its holder dies, so there are no stale locks. The hook path imports this module.
+sharing a file is sharing the lock: each acquisition opens its own descriptor, and a `KeptLock`, which keeps
+one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel frees a lock
+when its holder dies, so there are no stale locks. The hook path imports this module.
 """
 
 import os
@@ -130,7 +130,7 @@ class KeptLock:
             self._free_mutex()
 
     def close(self) -> None:
-        """Give the descriptor back, unless a thread is using it; the next `acquire` opens it anew."""
+        """Give the descriptor back, unless a thread is using it; the next `acquire` opens it again."""
         if self._mutex.acquire(False):
             self._drop()
             self._mutex.release()

@@ -92,7 +92,7 @@ def read(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes) -> "Pers
 
 
 def start_fields(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes) -> "dict[str, object]":
-    """`Person.start_fields` of who works here; empty where that is unknown."""
+    """`Person.start_fields` of the person who works here; empty where that is unknown."""
     person = read(fs, environ, store_id)
     return {} if person is None else person.start_fields()
 

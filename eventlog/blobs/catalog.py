@@ -265,7 +265,7 @@ class Catalog:
                 continue  # derived: whatever is wrong with it, the packs answer
             if idx.packs <= self.names:
                 self._idx = idx
-                self.settled |= idx.packs  # whoever made it synced the directory first
+                self.settled |= idx.packs  # its maker synced the directory first
                 return
             idx.close()
 

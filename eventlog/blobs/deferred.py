@@ -55,7 +55,7 @@ def encode_list(rows: "Iterable[tuple[bytes, bytes, int, int, int, int, bytes | 
     for path, kind, size, mtime_ns, ctime_ns, inode, object in sorted(rows, key=_path):
         problem = _problem(kind, size, inode, object)
         if problem is None and path == previous:
-            problem = "stands twice in one list"
+            problem = "is twice in one list"
         if problem is not None:
             raise InvalidEvent(f"deferred file {path!r} {problem}")
         previous = path

@@ -1,7 +1,7 @@
 """Reads groups out of packs: open descriptors and the groups decompressed last, both bounded.
 
 A `GroupReader` belongs to one thread at a time; make one per thread. It verifies nothing but what
-keeps it safe: whoever asks for bytes by id re-hashes them. On the hook path.
+keeps it safe: callers that ask for bytes by id re-hash them. On the hook path.
 """
 
 import os

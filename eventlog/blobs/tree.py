@@ -141,7 +141,7 @@ def encode_tree(entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
     for name, kind, id, size in ordered:
         problem = (None if are_legal else legal_name(name)) or _problem(kind, id, size)
         if problem is None and name == previous:
-            problem = "stands twice in one directory"
+            problem = "is twice in one directory"
         if problem is not None:
             raise InvalidEvent(f"tree entry {name!r} {problem}")
         previous = name

@@ -20,7 +20,7 @@ from eventlog.log.finding import DEEP, IDX, PACK, QUICK, READ, Finding, RepairSt
 
 _LOST = "What it holds cannot be read from here; bring the file back from a backup or capture the files again"
 _DERIVED = "The packs answer without it; `locus store repair` sets it aside, and it is made again"
-_MADE_ANEW = "nothing is lost: it is made anew"
+_MADE_AGAIN = "nothing is lost: it is made again"
 
 
 def verify(blobs: BlobStore, level: str = QUICK, damaged: "set[bytes] | None" = None) -> list[Finding]:
@@ -79,15 +79,15 @@ def _verify_idx(blobs: BlobStore, path: str, level: str) -> Iterator[Finding]:
             idx.close()
         if level == DEEP and not _says_what_packs_say(blobs, idx):
             what = "it does not say what its packs say"
-            yield Finding(path, f"{what}. {_DERIVED}.", mend=RepairStep(IDX, path, what, _MADE_ANEW))
+            yield Finding(path, f"{what}. {_DERIVED}.", mend=RepairStep(IDX, path, what, _MADE_AGAIN))
     except FileNotFoundError:
         return  # a pack or the idx itself went: it is not used
     except Corruption as error:
-        mend = RepairStep(IDX, path, error.what, _MADE_ANEW)
+        mend = RepairStep(IDX, path, error.what, _MADE_AGAIN)
         yield Finding(error.path, f"{error.what}. {_DERIVED}.", error.offset, mend=mend)
     except OSError as error:
         what = why_unreadable(error)
-        yield Finding(path, f"{what}.", mend=RepairStep(IDX, path, what, _MADE_ANEW))
+        yield Finding(path, f"{what}.", mend=RepairStep(IDX, path, what, _MADE_AGAIN))
 
 
 def _says_what_packs_say(blobs: BlobStore, idx: Idx) -> bool:

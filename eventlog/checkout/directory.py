@@ -1,4 +1,4 @@
-"""A directory of the user's: what stands at a path of it, and new files and links there (I27, I28).
+"""A directory of the user's: what is at a path of it, and new files and links there (I27, I28).
 
 The one engine below replay, restore, undo and bisect (docs/trees.md §3). Every directory is opened one name
 at a time from the root's descriptor, never through a symlink, and stays open in order of use. So a directory
@@ -154,7 +154,7 @@ class OpenDirectory:
         self._last_path, self._last_fd = path, fd
         return fd
 
-    # -- what stands there ---------------------------------------------------------------------------
+    # -- what is there -------------------------------------------------------------------------------
 
     def is_dir(self, path: bytes) -> bool:
         try:

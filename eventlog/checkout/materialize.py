@@ -5,7 +5,7 @@ temporary sibling, and what the tree does not name stays. The walk goes down by 
 that never follow a symlink. Files are created exclusively, and every content is re-hashed before it gets a
 name. Symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
 for directories whatever the umask, and those of the tree where that keeps narrower ones: two replays of one
-turn are then equal, whoever runs them (I27).
+turn are then equal, whichever user runs them (I27).
 
 What cannot be written is listed in the report and the rest is written all the same. A kill leaves
 a part of the files, inside the target.

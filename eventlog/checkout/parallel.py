@@ -47,7 +47,7 @@ _COST_PER_WORKER_MIN = 100 * _FILE_COST
 _WORKERS_MAX = 4
 
 # So few files are read by way of the groups that the store has in memory: the next step of a bisect wants the
-# same ones. More would push these out, and memory that is mapped anew for each group makes them slower.
+# same ones. More would push these out, and mapping new memory for each group makes them slower.
 _FEW_FILES = 200
 
 # A child that has written nothing for so long is taken for stuck. Slow disks stall for seconds.
@@ -205,7 +205,7 @@ def _write_forked(blobs: BlobStore, target: OpenDirectory, runs: list[_Run], ove
 
 
 class _Orphaned(BaseException):
-    """Whoever asked for these files is gone. No error of one file, so nothing that handles those takes it."""
+    """The process that asked for these files is gone. Not the error of one file, so no handler catches it."""
 
 
 _Message = tuple[int, int, Listed, list[FileJob]]

@@ -119,7 +119,7 @@ def _find_store(
                 PROBLEM,
                 "store",
                 what,
-                "`locus store repair` writes STORE anew; or bring it back from a backup",
+                "`locus store repair` rewrites STORE; or bring it back from a backup",
             )
         ]
     what = f"no store in {directory} or above it, so hooks record nothing"
@@ -134,7 +134,7 @@ def _hooks(
 ) -> Iterator[DoctorFinding]:
     here = install.agents_here(directory, homes, environ.get("PATH"))
     last = _last_calls(store) if store is not None else None
-    nothing = True  # no hook of ours, and none said to be missing
+    nothing = True  # no hook of ours, and none reported as missing
     for spec in agents.installable():
         agent = spec.name
         levels: dict[str, str] = {}
@@ -167,7 +167,7 @@ def _hooks(
             what = f"{agent} is here, but its hooks are not installed"
             turn = None if store is None else _open_turn(store, agent)
             if turn is not None:  # by the plugin, or by hooks of which no receipt is left
-                what += f"; hooks told of the turn {turn}, which has no end in the record"
+                what += f"; hooks reported the turn {turn}, which has no end in the record"
             yield DoctorFinding(NOTE, agent, what, todo)
     if nothing:
         todo = "`locus hooks install --agent all` installs them; or name the agent that you use"
@@ -257,7 +257,7 @@ def _doubled(agent: str, registered: list[Registered]) -> Iterator[DoctorFinding
     number = len({line for file in registered for line in file.lines})
     if number > 1:
         files = " and ".join(file.path for file in registered)
-        what = f"its hooks stand in {files}, so each event starts {number} of them; " + (
+        what = f"its hooks are in {files}, so each event starts {number} of them; " + (
             "model calls count as often, nothing else does"
             if install.spec_of(agent)[1].counts_each_hook
             else "nothing counts twice"
@@ -358,7 +358,7 @@ def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[DoctorFindin
         return
     if agent not in last:
         more = install.spec_of(agent)[1].missing_step
-        todo = "start the agent anew in this directory" + ("" if more is None else f"; {more}")
+        todo = "restart the agent in this directory" + ("" if more is None else f"; {more}")
         yield DoctorFinding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
         return
     age_s = max(0, REAL.time_ns() // 1000 - last[agent]) / 1_000_000

@@ -72,7 +72,7 @@ def _locks(store: Store) -> Iterator[DoctorFinding]:
         of_log = name.startswith(f"{APPEND}.")
         path = f"{store.layout.directory(LOCK_DIR)}/{name}"
         if (of_log or name.startswith(WORKTREE)) and (holder := _keeper(path)) is not None:
-            meanwhile = "nothing is recorded" if of_log else "no change of files is told"
+            meanwhile = "nothing is recorded" if of_log else "no change of files is recorded"
             what = f"{path} is held by {holder} since {_LOCK_PATIENCE_S:g} s or longer; {meanwhile} meanwhile"
             yield DoctorFinding(
                 PROBLEM if of_log else NOTE, "locks", what, "see what that process does, or end it"
@@ -122,7 +122,7 @@ def _damage(store: Store) -> Iterator[DoctorFinding]:
         what = f"{store.layout.segment(name)}: its bytes are not those the manifest lists"
         yield DoctorFinding(PROBLEM, "damage", what, "`locus store repair` says what can be done")
     if not findings and not ages.damaged:
-        what = f"none at a quick look ({_checks(ages)}); `locus store verify --read` checks every byte"
+        what = f"none at a quick check ({_checks(ages)}); `locus store verify --read` checks every byte"
         yield DoctorFinding(OK, "damage", what)
 
 
@@ -284,11 +284,11 @@ def _briefing(store: Store) -> Iterator[DoctorFinding]:
     if not config.read(store.fs, store.layout).briefing_at_start:
         return
     if lacks_facts(store.layout, store.identity):
-        what = "sessions that begin are to be told a briefing, and what it is made of is not gathered yet"
+        what = "sessions are to begin with a briefing, and what it is made of is not gathered yet"
         todo = "`locus briefing` gathers it; else the next session waits up to 2 s for that when it begins"
         yield DoctorFinding(NOTE, "briefing", what, todo)
     else:
-        yield DoctorFinding(OK, "briefing", "a session that begins is told what is known here")
+        yield DoctorFinding(OK, "briefing", "a session begins with what is known here")
 
 
 def _ignored(store: Store) -> Iterator[DoctorFinding]:

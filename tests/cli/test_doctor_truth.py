@@ -86,7 +86,7 @@ def test_hooks_that_vanished_in_a_turn(project: Path, locus: Locus) -> None:
 
     assert locus("hooks", "uninstall").code == 0
     (project / ".claude").mkdir(exist_ok=True)
-    assert re.search(r"not installed; hooks told of the turn \w+_001", texts(asked(locus)[1], "claude-code"))
+    assert re.search(r"not installed; hooks reported the turn \w+_001", texts(asked(locus)[1], "claude-code"))
     append(project, {"event_type": "turn", "operation": "end", **session})
     assert "_001" not in texts(asked(locus)[1], "claude-code")
 

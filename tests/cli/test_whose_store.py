@@ -137,7 +137,7 @@ def test_a_journal_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
 
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"") and victim.read_bytes() == before
     assert (ended.returncode, ended.stdout) == (1, b"")
-    assert b"a link stands in place of a file" in ended.stderr
+    assert b"there is a link in place of a file" in ended.stderr
 
 
 @root_only

@@ -2,7 +2,7 @@
 
 What it rests on: `session_id` names the run and `trajectory_id` the document; a step's metrics are those of
 its model calls, and their `prompt_tokens` hold what came from a cache; steps marked `is_copied_context` were
-told by the document before. The agent is `atif`, the one that ran is in the session's payload.
+in the document before. The agent is `atif`, the one that ran is in the session's payload.
 """
 
 from typing import Any

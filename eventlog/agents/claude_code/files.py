@@ -44,14 +44,14 @@ def sources_in(path: str) -> list[FileSource]:
         if os.path.isfile(above) or (session and beside != path and os.path.isfile(beside)):
             return []
     elif "/subagents/" in path:
-        return []  # what else stands beside the work of subagents
+        return []  # any other file in the directory of subagents
     return [FileSource(AGENT, parts_of(path))]
 
 
 def parts_of(path: str) -> list[str]:
-    """A session's file, those of its subagents, and what is said about these.
+    """A session's file, those of its subagents, and the files that describe these.
 
-    They stand in `SESSION/subagents/`; of old versions beside it, named by their first line.
+    They are in `SESSION/subagents/`; with old versions next to the session's file, named by their first line.
     """
     parts = [path]
     directory, name = os.path.split(path)

@@ -1,7 +1,7 @@
 """What Claude Code says in its hooks: `interpret`, from hook input to a `Call`.
 
 Pure: reads no file and no clock. Whatever is not known here, an event of a later version or one without
-its fields, is kept raw. Facts that it rests on: `prompt_id` names a turn and stands on every event from the
+its fields, is kept raw. Facts that it rests on: `prompt_id` names a turn and is in every event from the
 prompt on, a subagent's too; PostToolBatch alone reports a refused call and one with bad input; a
 background subagent reports through a prompt of its own, which no person wrote. On the hook path.
 """

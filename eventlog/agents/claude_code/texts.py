@@ -1,4 +1,4 @@
-"""Texts that Claude Code itself writes where a person's or a tool's words would stand. Pure."""
+"""Texts that Claude Code itself writes where a person's or a tool's words would be. Pure."""
 
 import re
 

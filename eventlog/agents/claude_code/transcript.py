@@ -2,8 +2,8 @@
 
 What it rests on: each content block of an answer is a line of its own, and repeats the answer's usage as it
 grows, so the last line counts; a tool's result is a line of the user's; lines of subagents are marked
-(`isSidechain`), stand in the file in old versions and in files of their own in newer ones; `promptId` names a
-turn where it stands, else the prompt's own line does; a fork's file begins with its parent's lines.
+(`isSidechain`), in the same file in old versions and in files of their own in newer ones; `promptId` names a
+turn where there is one, else the prompt's own line does; a fork's file begins with its parent's lines.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ __all__ = [
 
 _Object = dict[str, Any]
 
-# What columns hold, what the id of an event is made of, and what is said elsewhere.
+# What columns hold, what the id of an event is made of, and what is recorded elsewhere.
 _COMMON = frozenset((
     "type", "uuid", "parentUuid", "sessionId", "session_id", "timestamp", "cwd", "gitBranch", "version",
     "agentId", "promptId", "isSidechain", "userType", "message", "requestId", "toolUseResult",
@@ -65,7 +65,7 @@ _EARLY_LINES_MAX, _EVENTS_MAX = 1_000, 100_000
 
 
 class _Call(NamedTuple):
-    """A tool call that waits for its result: what its line said."""
+    """A tool call that waits for its result: what its line gave."""
 
     name: str | None
     args: object
@@ -571,7 +571,7 @@ class ClaudeCodeReader:
 
 
 def _time_of(record: _Object) -> int | None:
-    """When a line was written; that of a `file-history-snapshot` stands in what it is about."""
+    """When a line was written; that of a `file-history-snapshot` is in its `snapshot`."""
     at = time_of(record.get("timestamp"))
     return time_of(object_of(record, "snapshot").get("timestamp")) if at is None else at
 

@@ -2,7 +2,7 @@
 
 It begins with the `session_meta` of another thread; where the thread's own names the one it was forked from,
 also with the first line of a turn that is older than the thread. It ends before the first line of a turn
-that is younger: ids of both are UUIDs of version 7, which begin with the time they were made at. Where no
+that is newer: ids of both are UUIDs of version 7, which begin with the time they were made at. Where no
 copied line has such a turn, it ends at the first pause, because copied lines are written at once.
 
 Copied lines are those of the other thread's file with other times, without most events of the client. So they

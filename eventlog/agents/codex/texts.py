@@ -1,4 +1,4 @@
-"""What was said in a rollout of Codex: which texts are the user's, and what stands beside them. Pure."""
+"""The words in a rollout of Codex: which texts are the user's, and what else is in their lines. Pure."""
 
 from typing import Any
 

@@ -182,7 +182,7 @@ class PendingCalls:
         *,
         columns: "Event | None" = None,
     ) -> None:
-        """Tell a call that ended; `columns` are those of its line, where its output stands on another."""
+        """Record a call that ended; `columns` are those of its line, where its output is on another."""
         draft = self._draft
         text, shown_success = _output_of(output)
         if success is None:

@@ -1,7 +1,7 @@
 """Rollouts of Codex, from the bare lines of 2025 to the items of 0.169: a reader (docs/adapters.md).
 
 What it rests on: the first `session_meta` names the thread; a turn has an id that hooks have too; a prompt or
-an answer stands in the file twice, as item and as event; what a tool did stands between its call and its
+an answer is in the file twice, as item and as event; what a tool did is between its call and its
 output. A file may hold lines of several versions.
 """
 
@@ -25,7 +25,7 @@ SUFFIXES = (".jsonl", ".jsonl.zst")
 # Of lines, what columns hold or what another event records.
 _OF_SESSION = frozenset(("id", "session_id", "cwd", "cli_version"))
 _OF_END = frozenset(("type", "turn_id", "root_turn_id", "last_agent_message", "duration_ms"))
-# The items that stood in a file by themselves in 2025.
+# The items that were lines of their own in 2025.
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _BARE = frozenset((*_CALLS, "function_call_output", "custom_tool_call_output", "message", "reasoning"))
 _LINES = frozenset(("session_meta", "response_item", "event_msg", "turn_context", "compacted"))
@@ -218,7 +218,7 @@ class CodexReader:
         if payload.keys() == {"id"}:
             draft.enter_session(thread)  # of a copy that says no more
         elif session is None or session == thread or not (parent or isinstance(source, dict)):
-            # Behind the first prompt the line is written: the session is older.
+            # The line is written after the first prompt: the session is older.
             at = time_of(text_of(payload, "timestamp"))
             draft.begin_session(thread, details, branch=branch, occurred_at=at)
         else:
@@ -235,7 +235,7 @@ class CodexReader:
     ) -> None:
         """A thread that works for a session: its lines are that session's."""
         draft = self._draft
-        draft.enter_session(session)  # its start stands in the file of its own thread
+        draft.enter_session(session)  # its start is in the file of its own thread
         self._subagent = thread
         draft.columns["subagent_id"] = thread
         role = object_of(spawn, "thread_spawn")
@@ -345,7 +345,7 @@ class CodexReader:
         fresh = {name: value for name, value in payload.items() if before.get(name) != value}
         self._raw(fresh, "turn_context")
 
-    # -- what was said ---------------------------------------------------------------------------
+    # -- what user and model said ----------------------------------------------------------------
 
     def _response_item(self, item: "dict[str, Any]") -> None:
         kind = item.get("type")

@@ -1,6 +1,6 @@
 """The agent's words from a rollout of Codex: the lines after a remembered offset, up to a bound.
 
-Most texts stand there as an item and as an event: `Texts` counts each once. The id of a text has the turn and
+Most texts are there as an item and as an event: `Texts` counts each once. The id of a text has the turn and
 its number among equal ones of it. So an import is left lines before the first that names a turn, and
 all that is read at once where it holds the history of another thread. Hooks report the model calls. On the
 hook path.
@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-ITEM, EVENT = 0, 1  # where a text stands: in an item of the conversation, or in an event of the client
+ITEM, EVENT = 0, 1  # where a text is: in an item of the conversation, or in an event of the client
 
-# Words of which one stands in each line that is needed here.
+# Each line that is needed here has one of these words.
 _NEEDED = (
     b'"session_meta"', b'"turn_context"', b'"task_started"', b'"task_complete"', b'"turn_aborted"',
     b'"thread_settings_applied"', b'"assistant"', b'"agent_message"', b'"AgentMessage"',

@@ -1,7 +1,7 @@
 """Transcripts of Cursor's agent: lines of messages, without times, ids, usage or results of tools.
 
-What it rests on: the file's name is the conversation's id; a prompt stands between `<user_query>` tags;
-hidden reasoning is `[REDACTED]`. Whether a call succeeded nobody says, so no file event is made of one.
+What it rests on: the file's name is the conversation's id; a prompt is between `<user_query>` tags;
+hidden reasoning is `[REDACTED]`. Nothing says whether a call succeeded, so no file event is made of one.
 """
 
 import os

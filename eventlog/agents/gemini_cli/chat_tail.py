@@ -82,7 +82,7 @@ def columns_of(record: "dict[str, object]", tokens: "dict[str, object]") -> "dic
     return {
         "message_id": text_of(record, "id"),
         "model": text_of(record, "model"),
-        # Input counts what came from the cache; thoughts stand beside the output.
+        # Input counts what came from the cache; thoughts are not part of the output.
         "prompt_tokens": None if read is None else read + (of_tools or 0),
         "completion_tokens": None if written is None else written + (thought or 0),
         "reasoning_tokens": thought,

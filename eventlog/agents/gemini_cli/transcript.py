@@ -1,11 +1,11 @@
 """Chats of Gemini CLI: one JSON document (older), or lines (newer) of which a message's last one counts.
 
 What it rests on: a message is written again with more fields until it is complete, so it is recorded when
-another one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a
-tool call stands in the answer that made it, with its result, and for edits with both contents of the file.
-The chat of a subagent stands in a directory named after the session that it works for, under the subagent's
-id, which the tool call that launched it says when it is over; its lines are merged with the session's by
-time.
+another one follows; `tokens.input` holds what came from the cache, and thoughts are not part of the
+output; a tool call is in the answer that made it, with its result, and for edits with both contents of the
+file. The chat of a subagent is in a directory named after the session that it works for, under the
+subagent's id, which the tool call that launched it gives when it is over; its lines are merged with the
+session's by time.
 """
 
 import hashlib
@@ -153,7 +153,7 @@ class GeminiReader:
         draft.begin_session(str(record.get("sessionId")), without(record, *_OF_HEAD))
 
     def _begin_subagent(self, part: int) -> None:
-        """A subagent in the turn under way; the call that launched it stands in the message that waits."""
+        """A subagent in the turn under way; the call that launched it is in the message that waits."""
         draft, chat, main = self._draft, self._chat, self._own.waiting or {}
         if main.get("type") == "user":  # the prompt that it works for
             self._settle(self._own)
@@ -235,7 +235,7 @@ class GeminiReader:
         content = record.get("content")
         parts = content if isinstance(content, list) else []
         if any(isinstance(part, dict) and "functionResponse" in part for part in parts):
-            return  # what tools gave back stands with their calls
+            return  # results of tools are in their calls
         text = text_in(content)
         if text.startswith(_NO_PROMPTS):
             if self._draft.cwd is None:

@@ -151,7 +151,7 @@ class Call:
     ) -> None:
         """A turn begins with `message`.
 
-        Args: payload: what else is said of the prompt; origin: who wrote it, where the agent tells.
+        Args: payload: what else is known of the prompt; origin: who wrote it, where the agent reports that.
         """
         turn, by_person = self.turn, origin in (None, "user", "sdk")
         self.add(
@@ -181,7 +181,7 @@ class Call:
         self.moment = TURN_END
 
     def read_transcript(self, path: "str | None") -> None:
-        """Model calls, or the agent's words, stand in the file at `path`."""
+        """Model calls, or the agent's words, are in the file at `path`."""
         self.transcripts += [] if path is None else [path]
 
     # -- events ----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class FileEdit:
     - `BACKUP`: nothing was changed; the agent keeps what the file held now under the name `backup` (None:
       there was no file).
 
-    `path` is as the tool got it, `old_path` where the file stood before. `original` is the content before as
+    `path` is as the tool got it, `old_path` where the file was before. `original` is the content before as
     the agent says it; `created` whether it says that there was none (None: it does not say). `patch` is also
     kept for an edit whose content cannot be computed. `added` and `removed` are its counts of lines.
     """
@@ -71,7 +71,7 @@ class Draft:
     """The events of one source, as its reader makes them.
 
     `columns` are what every event of the source has, `of_line` what those of the present line have; readers
-    set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
+    set them. `session`, `turn`, `cwd` (the first) and `commit` are known once a line named them; `outcome` is
     what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
     paths of the source's files, to which the number of a line's part belongs. `closed` keeps how each turn
     ended that was followed by another, since a line may hold several; `is_copy` is the source's. `owner` is
@@ -119,7 +119,7 @@ class Draft:
         self.event("session", payload, "session", key, operation="start", status="active", **columns)
 
     def enter_session(self, key: str) -> None:
-        """The session of all events from here on, whose start stands in another source."""
+        """The session of all events from here on, whose start is in another source."""
         self.session = key
         self.columns["agent_session_id"] = key
 
@@ -361,7 +361,7 @@ class Draft:
 
     def add_rest(self, event_type: str, rest: Mapping[str, object], *, was_imported: bool) -> None:
         """What the line at hand adds to the last event of this type; it has a place of its own in the log
-        where an import before has read no further than the event, which then `is_told` without it."""
+        where an import before has read no further than the event, which was then recorded without it."""
         if not rest or not was_imported or self.line is None or self.line.is_imported:
             return
         events = (event for event in reversed(self.items) if isinstance(event, dict))
@@ -413,9 +413,9 @@ class Draft:
 
 
 def _content_of(event: Event) -> bytes:
-    """What makes an event the fact that it is: what is said, by what, and when.
+    """What makes an event the fact that it is: what it says, of what kind and tool, and when.
 
-    A copy that a fork or a subagent begins with differs in the place where it stands.
+    A copy that a fork or a subagent begins with differs only in where it is.
     """
     get = event.get
     words = words_in(object_of(event, "payload"))

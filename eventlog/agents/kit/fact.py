@@ -11,7 +11,7 @@ _WORDS = ("text", "message", "user_message", "args", "result")
 
 
 def words_in(payload: "dict[str, Any]") -> object:
-    """What a payload says; the copy that a fork begins with differs in the place where it stands."""
+    """What a payload says; the copy that a fork begins with differs only in where it is."""
     texts = [payload[name] for name in _WORDS if name in payload]
     return texts or {name: value for name, value in payload.items() if name != "parent"}
 

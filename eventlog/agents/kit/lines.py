@@ -58,9 +58,9 @@ class Line:
 
 
 class Doubles:
-    """The lines of a source that stand in it twice, as one that is copied together from parts may have them.
+    """The lines that are in a source twice, as one that is copied together from parts may have them.
 
-    Such a line names itself (`uuid`, or `id` and a time); any other may be said twice. A byte of difference
+    Such a line names itself (`uuid`, or `id` and a time); any other may be repeated. A byte of difference
     makes another line.
     """
 

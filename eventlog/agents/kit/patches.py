@@ -133,7 +133,7 @@ def _chunks(lines: list[bytes]) -> list[_Chunk] | None:
 
 
 def _seek(lines: list[bytes], wanted: list[bytes], start: int, *, at_end: bool) -> int | None:
-    """Where `wanted` stands at or after `start`; `at_end` asks for the last lines."""
+    """Where `wanted` is found at or after `start`; `at_end` asks for the last lines."""
     if not wanted:
         return None
     last = len(lines) - len(wanted)

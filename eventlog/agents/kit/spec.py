@@ -23,7 +23,7 @@ PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class FrozenRecord:
-    """Fields by name; their defaults stand in the class, and nothing changes them afterwards.
+    """Fields by name; their defaults are in the class, and nothing changes them afterwards.
 
     A dataclass in all but its imports, which cost a hook more than its own.
     """

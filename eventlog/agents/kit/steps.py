@@ -1,6 +1,6 @@
 """What readers of formats share that give their facts no ids: ids made of session, step and content.
 
-An id is made of the session, the number of the step and a digest of what is said, so that the same file gives
+An id is made of the session, the number of the step and a digest of the content, so that the same file gives
 the same events, a file that grew adds what is new, and one that was rewritten loses nothing. Used by readers
 only; one thread.
 """
@@ -17,7 +17,7 @@ _TIME_MS_MAX = 253_402_300_800_000
 
 
 class _Call:
-    """A tool call that waits for its result: what was said of it, and the columns of where."""
+    """A tool call that waits for its result: its arguments and fields, and the columns of its line."""
 
     __slots__ = ("args", "columns", "fields", "is_started", "tool")
 
@@ -56,7 +56,7 @@ class Steps:
         self.rest(rest or {}, "prompt")
 
     def say(self, kind: str, text: object, **fields: object) -> None:
-        """What the model said, and what else is said with it."""
+        """What the model said, and what else its line holds."""
         if isinstance(text, str) and text:
             self._draft.message(kind, text, *self._key(text), **fields)
         else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from eventlog.agents.kit.call import Call
 
 # What a tool may change: the files that it names; anything; nothing itself, because it waits for calls that
-# are told on their own; nothing at all.
+# are reported on their own; nothing at all.
 EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 
 # Instead of what tools say of files that git ignores and that a store keeps (`ignored_texts.py`).
@@ -77,7 +77,7 @@ class AgentTools:
         error_type: str = "tool_failure",
         **columns: object,
     ) -> None:
-        """A tool has ended. Args: payload: its result, and what else is said; error: why it failed."""
+        """A tool has ended. Args: payload: its result, and what else is known; error: why it failed."""
         call.add_of_tool("action", use, {"args": use.args, **payload}, success=success, **columns)
         call.cause = call.ended[0] if call.ended else None
         if error is not None:

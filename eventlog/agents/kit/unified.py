@@ -1,6 +1,6 @@
 """Unified diffs: applied to contents, exactly or not at all, and compared with them. Pure.
 
-A diff is the text that `diff -u` and git write, or its hunks alone. What stands before a hunk (`---`,
+A diff is the text that `diff -u` and git write, or its hunks alone. What precedes a hunk (`---`,
 `index`, …) is passed over. Lines end at a newline, so a carriage return is part of its line.
 """
 
@@ -86,7 +86,7 @@ def _hunks_of(patch: str) -> "Iterator[_Hunk | None]":
 def _hunk(head: "re.Match[str]", lines: list[str], i: int) -> "tuple[_Hunk | None, int]":
     """The hunk with this head, whose lines begin at `i`, and where it ends."""
     old_left, new_left = int(head[2] or 1), int(head[4] or 1)
-    # With no line of its own in the old file, it stands after the line with that number.
+    # With no line of its own in the old file, it comes after the line with that number.
     hunk = _Hunk(int(head[1]) - (1 if old_left else 0))
     mark = ""
     while i < len(lines) and (old_left or new_left or lines[i].startswith("\\")):

@@ -142,7 +142,7 @@ def _session_start(call: Call, payload: "Payload") -> None:
 
 
 def head_of(info: "Payload") -> "Payload":
-    """What is said of a session when it begins, and stays so."""
+    """What is recorded of a session when it begins, and never changes."""
     names = ("slug", "projectID", "directory", "path", "parentID")
     return {name: info[name] for name in names if info.get(name)}
 

@@ -30,7 +30,7 @@ def text(line: str, events: "tuple[str, ...]" = EVENTS) -> str:
 
 
 def put_in(path: str, before: str | None, wanted: "Mapping[str, Mapping[str, object]]") -> str:
-    """What the file `said` is to become. Raises: Refused when it is not ours, or somebody edited it."""
+    """The new text of the file at `path`. Raises: Refused when it is not ours, or somebody edited it."""
     line = next((str(handler["command"]) for handler in wanted.values()), "")
     if before is not None and taken_out(path, before) is not None:
         raise Refused(f"{path} is not ours, and in the way of our plugin. Move it away first.")
@@ -49,7 +49,7 @@ def taken_out(path: str, before: str | None) -> str | None:
 def edited(path: str) -> str:
     return (
         f"{path}: somebody edited this plugin of ours, so it stays as it is. Move the file away; "
-        "`locus hooks install` writes it anew."
+        "`locus hooks install` writes a new one."
     )
 
 

@@ -1,6 +1,6 @@
 """Sessions of the pi coding agent and those that share its format (version 3): a tree of lines with ids.
 
-What it rests on: ids of lines are unique in a session only; a call stands in the answer, its result is a
+What it rests on: ids of lines are unique in a session only; a call is part of the answer, its result is a
 message of its own; `input` excludes what came from the cache. A branch that was left is recorded too.
 """
 
