@@ -1,4 +1,4 @@
-"""Erasing contents: packs are written anew without them, and no copy stays.
+"""Erasing contents: packs are rewritten without them, and no copy stays.
 
 `holding` searches; `remove` makes one new pack of all those that hold an erased id, without it, reads it
 back, and unlinks the old ones at once, where a merge would keep them for a day. Other contents that only a
@@ -112,7 +112,7 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
     """Take these contents out of all packs; the names of packs that are gone.
 
     A merge that another process had begun may give one a new pack meanwhile: that one is next.
-    Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be written anew;
+    Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be rewritten;
     EventLogError when other processes store them again and again.
     """
     if not ids:
@@ -141,7 +141,7 @@ def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -
 def _remove_from(
     blobs: BlobStore, packs: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
 ) -> list[str]:
-    """Write these packs anew without the ids, and unlink every condemned one that holds some; their names."""
+    """Rewrite these packs without the ids, and unlink every condemned one that holds some; their names."""
     fs, layout = blobs.fs, blobs.layout
     if packs:
         live = {id for tables in packs.values() for id in tables.ids()} - ids

@@ -88,7 +88,7 @@ class ErasurePlan:
 
 @dataclass(slots=True)
 class Erased:
-    """What was done. Of the `events` that changed, `named` only name a session that is called anew.
+    """What was done. Of the `events` that changed, `named` only name a session that gets a new name.
 
     `waiting` are files that readers of an older view still keep on the disk.
     """
@@ -236,7 +236,7 @@ def is_unfinished(store: Store) -> bool:
 def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
     """Finish the unfinished erasures, as the log records them.
 
-    The pattern of an interrupted erasure is lost: events that hold it, and were not written anew yet, are
+    The pattern of an interrupted erasure is lost: events that hold it, and were not rewritten yet, are
     erased whole. Raises: as `erase`.
     """
     if not is_unfinished(store):
@@ -463,7 +463,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
 
 
 def _seal_all(store: Store, lock_timeout_s: float) -> None:
-    """Seal all events so far: only segments can be written anew. Raises: NotDurable."""
+    """Seal all events so far: only segments can be rewritten. Raises: NotDurable."""
     end = store.journal.next_position()
     store.seal(lock_timeout_s=lock_timeout_s)
     if read_current(store.files).next_position < end:

@@ -86,7 +86,7 @@ def _local_path_pattern(directories: tuple[str, ...], own_pattern: str) -> "re.P
 
 
 def _own_directories() -> list[str]:
-    """Directories of the user who runs this, longest first."""
+    """Directories of the user that runs this, longest first."""
     directories = {os.path.expanduser("~"), tempfile.gettempdir()}
     own = [directory.rstrip("/") for directory in directories if directory.count("/") > 1]
     return sorted(own, key=len, reverse=True) or ["\0"]

@@ -1,8 +1,8 @@
 """Answers of any size in bounded memory: one connection for a whole answer, which is read row by row.
 
 The answer for an export is as long as the log. So it is neither made at once nor cut into pages that would
-each fold the projections anew. DuckDB gets little memory; what does not fit (a sort, a fold without an index)
-goes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
+each fold the projections again. DuckDB gets little memory; what does not fit (a sort, a fold without an
+index) goes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
 """
 
 import os

@@ -19,7 +19,7 @@ from eventlog.gc.live_contents import Needed
 from eventlog.gc.repack import repack
 from eventlog.worktree.statcache import read_generation
 
-# A pack of which more than this share of bytes is dead is written anew without them, unless the caller asks
+# A pack of which more than this share of bytes is dead is rewritten without them, unless the caller asks
 # for another share.
 _DEAD_SHARE_MAX = 0.5
 

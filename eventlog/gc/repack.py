@@ -1,6 +1,6 @@
 """Many packs become one: the contents of all in solid zstd groups, equal ones once (I25).
 
-Packs are merged geometrically, so that a byte is written anew a logarithmic number of times. Trees come
+Packs are merged geometrically, so that a byte is rewritten a logarithmic number of times. Trees come
 first, in groups of their own. Contents are ordered by path and, within one, newest first: so neighbours
 resemble each other, and what is read most is read soonest. Paths are those of the trees that are merged and
 those that the caller knows from the log; what has none comes last.

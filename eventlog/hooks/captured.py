@@ -42,7 +42,7 @@ _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 # Moments whose capture counts in the turn of the call.
 _CAPTURED_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 _SHOWN_MAX = 50
-_SCOPED_MAX = 1_000  # paths that a watched look names
+_SCOPED_MAX = 1_000  # paths that a capture with a watcher's answer names
 # Seconds to wait for git's answer to what differs from the commit.
 _GIT_S = 0.5
 
@@ -101,7 +101,7 @@ def closing_of(context: "HookContext", checkpoint: CaptureCheckpoint, by: str) -
 
 
 class DirectoryCapture:
-    """The capture at one call. `by` names who closes turns."""
+    """The capture at one call. `by` names what closes turns."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class DirectoryCapture:
         except (NotFound, Corruption) as error:
             if previous is None:
                 raise
-            self._context.note(error)  # the last recorded tree cannot be read: begin anew
+            self._context.note(error)  # the last recorded tree cannot be read: begin again
             captured, previous = capture(blobs, pack, root, **options), None
         dead = closing.dead() if closing is not None else frozenset()
         under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
@@ -251,7 +251,7 @@ class DirectoryCapture:
         return scope, scope is not None
 
     def _may_leave(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
-        """Whether this capture may leave paths to the next full look: it follows a tool of the turn under
+        """Whether this capture may leave paths to the next full one: it follows a tool of the turn under
         way, and closes none."""
         call = self._call
         if call.moment != TOOL or closing is not None or call.unheard:
@@ -269,7 +269,7 @@ class DirectoryCapture:
     def _scope(self, others: "list[Running]") -> "frozenset[bytes] | None":
         """The paths at which the capture after an edit tool looks; None where it looks at all.
 
-        It looks at all where somebody else may have changed something that is to be told from this edit: a
+        It looks at all where somebody else may have made changes that must be told apart from this edit: a
         tool that may change anything runs beside it, or ended without a capture.
         """
         call = self._call

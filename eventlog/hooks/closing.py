@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
 
-_WHY = "it changed after the turn's last look"
-_NOT_WHOLE = "the look after the turn was not finished in time"
-_PASSED = "another session changed files after the turn's last look"
+_WHY = "it changed after the turn's last capture"
+_NOT_WHOLE = "the capture after the turn was not finished in time"
+_PASSED = "another session changed files after the turn's last capture"
 _UNNAMED = "calls of a later prompt, which was not heard, were counted in the turn"
-_UNREADABLE = "the tree of the turn's last look cannot be read"
+_UNREADABLE = "the tree of the turn's last capture cannot be read"
 _PATHS_MAX = 1000  # that a snapshot names; of more it gives the number
 # A capture may take this many times longer than a hook's: no agent waits for it.
 _PATIENCE = "10"
 
 
 class Closing:
-    """The turns to close at one capture, as `state.abandoned_turns` gives them, and who closes them."""
+    """The turns to close at one capture, as `state.abandoned_turns` gives them, and what closes them."""
 
     __slots__ = ("by", "turns")
 

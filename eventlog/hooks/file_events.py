@@ -246,7 +246,7 @@ BEFORE_COMMAND, AFTER_EDIT, AFTER_COMMAND, AFTER_WAIT, TURN_ENDS, BETWEEN = (
 
 # How many calls may have made it, and of whom.
 NO_CALL, UNCAPTURED, ONE_CALL, ONE_TURN, MORE_TURNS = (
-    "none", "one of the turn, ended without a look", "one", "several of one turn", "of several turns",
+    "none", "one of the turn, ended without a capture", "one", "several of one turn", "of several turns",
 )  # fmt: skip
 
 # Whose it is: of the call that captured; of the one call that may have made it; of the turn of all these
@@ -309,7 +309,7 @@ class Attribution:
         self.certainty = certainty
 
     def doubt(self) -> None:
-        """It may be older than the last look, which did not reach this path."""
+        """It may be older than the last capture, which did not reach this path."""
         if self.turn_key is not None:
             self.certainty = PROBABLE
 

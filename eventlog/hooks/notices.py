@@ -1,8 +1,8 @@
 """Notices: what a session gets at its next prompt, once, because a person asked for it (docs/undo.md).
 
-A file of `live/` each, `<session>-<time>-<event>.notice`, named by the event that it is about. Who renames it
-away has it: of two hooks of one prompt one prints it. Derived: a notice that was deleted is not told. On the
-hook path at a prompt.
+A file of `live/` each, `<session>-<time>-<event>.notice`, named by the event that it is about. The hook that
+renames it away prints it, so of two hooks of one prompt only one does. Derived: a deleted notice is not
+printed. On the hook path at a prompt.
 """
 
 from eventlog import agents

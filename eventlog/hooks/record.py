@@ -80,7 +80,7 @@ _KEEPS_OPEN = (TURN_START, TOOL_START, TOOL)
 
 
 class HookContext(FrozenRecord):
-    """What is known of a call: `began_s` is when its recording began, `process` the agent's behind it."""
+    """What is known of a call: `began_s` is when its recording began, `process` the agent that made it."""
 
     fs: "FileSystem"
     layout: "Layout"
@@ -351,8 +351,8 @@ def _captures(context: HookContext) -> bool:
         return True
     if call.moment == SESSION:
         return closing_of(context, checkpoint, "hook") is not None
-    # A command that begins, in the turn under way and among few files. Then its changes can be told from
-    # earlier ones even if it is killed.
+    # A command that begins, in the turn under way and among few files. Then its changes can be told apart
+    # from earlier ones even if it is killed.
     is_small = checkpoint.files is not None and checkpoint.files <= EARLY_CAPTURE_FILES_MAX
     return is_small and call.kind == ANY and not state.is_another_turn(checkpoint, call)
 
@@ -417,7 +417,7 @@ def _remember_running(context: HookContext, key: str, *, is_noted: bool, is_whol
     """Args: is_noted: the capture has noted the turn as under way; is_whole: it was whole."""
     call, layout, session, turn = context.call, context.layout, context.call.session, context.call.turn
     if session is not None and call.moment == SESSION:
-        state.note_anew(layout, key, session)
+        state.note_restarted(layout, key, session)
     if session is not None and turn is not None and call.moment in (TOOL_START, TURN_START):
         begins = call.moment == TURN_START
         if not (is_noted if begins else "subagent_id" in call.columns):

@@ -7,7 +7,7 @@
 - `<session>.calls`: notes of what was recorded of a session, a line each, so that the log need not be read.
 
 The last two are appended to by single writes and may miss a line. Then a cause is lost, or an event is
-written twice, which counts once (I8). Without a checkpoint the next capture begins anew and records that.
+written twice, which counts once (I8). Without a checkpoint the next capture begins again and records that.
 Plain system calls: a file that cannot be read is absent, one that cannot be written stays. On the hook path.
 """
 
@@ -53,7 +53,7 @@ SESSION_ENDED = "session ended"
 _LOCK_WAIT_S = 0.02
 NOTICE = ".notice"
 _HEX = frozenset("0123456789abcdef")
-_OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
+_OPEN_MAX = 32  # so that all of it is on one page, which is written whole
 
 
 def short(text: "str | bytes") -> str:
@@ -77,8 +77,8 @@ class CaptureCheckpoint:
 
     `passed` are the sessions with a turn under way for which another turn's capture has found changes since
     their own last one. `keeps`: captures keep ignored files; `tree_keeps`: the one of `tree` did. `files` is
-    the number of files in the tree, None where it is not known. `has_gaps`: the last full look had no time to
-    compare every row, so a change that is found next may be older than it.
+    the number of files in the tree, None where it is not known. `has_gaps`: the last full capture had no time
+    to compare every row, so a change that is found next may be older than it.
     """
 
     __slots__ = ("files", "has_gaps", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
@@ -189,7 +189,7 @@ def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
 
 
 def process_of(agent: str, environ: "Mapping[str, str]") -> str:
-    """The process of the agent behind this hook, as these files have it; "" for an unknown one."""
+    """The process of the agent that ran this hook, as these files have it; "" for an unknown one."""
     spec = agents.spec_of(agent)
     # Of an agent that runs within another one, that one's variable would name the wrong process.
     variable = None if spec is None or spec.hooks is None else spec.hooks.process_variable
@@ -202,7 +202,7 @@ def note_open(
 ) -> None:
     """Note the turn `turn_key` (agent, session, turn) as under way, in a process (`process_of`)."""
     agent, session, turn = turn_key
-    checkpoint.open.pop(session, None)  # to stand last: it is the newest
+    checkpoint.open.pop(session, None)  # to be last: it is the newest
     checkpoint.open[session] = [agent, turn, process, str(now_ns // 10**9)]
 
 
@@ -352,7 +352,7 @@ def note_begun(layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes
     _append(layout, f"{worktree}.running", lines)
 
 
-def note_anew(layout: Layout, worktree: str, session: str) -> None:
+def note_restarted(layout: Layout, worktree: str, session: str) -> None:
     """Note that the session has a new process: the tools of the last one ended with it."""
     _append(layout, f"{worktree}.running", [["anew", short(session)]])
 

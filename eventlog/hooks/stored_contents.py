@@ -275,7 +275,7 @@ class _Storing:
         return data
 
     def _read_object(self, object: bytes) -> bytes | None:
-        """The content that git holds; None when it does not: whoever reads the file reports that."""
+        """The content that git holds; None when it does not: reading the file reports that."""
         try:
             return self._git.read(object)
         except NotFound:
@@ -341,7 +341,7 @@ class _Storing:
         loaded = statcache.load_any(fs, layout, self._who.store_id, worktree)
         if loaded is None:
             if fs.exists(path):
-                raise Corruption(path, "it cannot be read; the next capture makes it anew")
+                raise Corruption(path, "it cannot be read; the next capture makes it again")
             return False
         cache, options = loaded
         try:
@@ -354,12 +354,12 @@ class _Storing:
             key = statcache.CacheKey(self._who.store_id, worktree, options, os.fsencode(root))
             statcache.save(fs, layout, key, healed)
         except Unusable as error:
-            raise Corruption(path, "it cannot be read; the next capture makes it anew") from error
+            raise Corruption(path, "it cannot be read; the next capture makes it again") from error
         finally:
             cache.close()
         reloaded = statcache.load(fs, layout, key)
         if reloaded is None or reloaded.root != healed.root:
-            raise Corruption(path, "it could not be replaced; the next capture makes it anew")
+            raise Corruption(path, "it could not be replaced; the next capture makes it again")
         reloaded.close()
         return True
 
@@ -372,7 +372,7 @@ class _Storing:
         try:
             tree = healing.heal_tree(blobs.get_tree, writer, checkpoint.tree, sentence, became)
         except (NotFound, Corruption):
-            return  # the next capture begins anew
+            return  # the next capture begins again
         writer.flush()
         if tree != checkpoint.tree:
             checkpoint.tree = tree

@@ -2,7 +2,7 @@
 
 Called by maintenance. A file goes when it has not been written for a day: a cache when its working directory
 is gone, the notes of a session when no turn of it is under way in a living process. If such a session is
-resumed, its transcript is read anew; its events keep their ids (I8). Foreign files stay (S1-61). Any number
+resumed, its transcript is read again; its events keep their ids (I8). Foreign files stay (S1-61). Any number
 of processes may sweep beside hooks.
 """
 

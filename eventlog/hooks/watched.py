@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from eventlog.base.layout import Layout
     from eventlog.worktree.capture import Capture
 
-# Among fewer files a full look takes no longer than the question, and proves more.
+# Among fewer files a full capture takes no longer than the question, and proves more.
 FILES_MIN = 1_000
 # So many changes are looked at one by one.
 PATHS_MAX = 1_000
 # Seconds for connecting, asking and reading the answer.
 ANSWER_S = 0.02
-FULL_NS = 600 * 10**9  # so long after a full look comes the next
+FULL_NS = 600 * 10**9  # so long after a full capture comes the next
 WATCH, CLOCK = ".watcher", ".clock"
 _NOTE_SIZE = 512
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -71,12 +71,12 @@ class WatchedLook:
         self._clock_path = layout.live(key + CLOCK)
         self._now_ns = fs.time_ns()
         self._noted: "dict[str, Any]" = {}
-        self._clock: "str | None" = None  # of a moment before this look
+        self._clock: "str | None" = None  # of a moment before this capture
 
     def changed(self, *, may_watch: bool) -> "frozenset[bytes] | None":
         """The paths that changed since the last recorded tree; None where everything is to be looked at.
 
-        Args: may_watch: a look at these paths would do.
+        Args: may_watch: looking at these paths would do.
         """
         watch, until = self._watch, time.monotonic() + self._answer_s
         if any(os.path.lexists(f"{self._root}/{name}") for name in watch.unreported):
@@ -101,10 +101,10 @@ class WatchedLook:
             return None
 
     def note(self, capture: "Capture", *, is_watched: bool) -> None:
-        """Note the clock for the next look, after all that this one found is recorded. Raises: OSError.
+        """Note the clock for the next capture, after all that this one found is recorded. Raises: OSError.
 
-        After a look that is not whole, or had no answer, the older clock stays: it is true of the last
-        recorded tree, from which a watched look begins.
+        After a capture that is not whole, or had no answer, the older clock stays: it is true of the last
+        recorded tree, from which a capture with a watcher's answer begins.
         """
         if capture.partial or self._clock is None:
             return
@@ -118,7 +118,7 @@ class WatchedLook:
             os.close(fd)
 
     def _since(self) -> "str | None":
-        """The noted clock; None where a full look is due."""
+        """The noted clock; None where a full capture is needed."""
         noted = _read(self._clock_path)
         clock, full_ns = noted.get("clock"), noted.get("full_ns")
         if not isinstance(clock, str) or type(full_ns) is not int:

@@ -118,7 +118,7 @@ def known_from(rows: Iterable[Event], repo: str) -> KnownCommits:
             continue
         known.event_ids.add(str(row["event_id"]))
         if row["event_type"] == "sessions":
-            known.event_ids.add(master_id(repo))  # whoever made it: there is one
+            known.event_ids.add(master_id(repo))  # whatever made it: there is only one
         elif row["agent"] != AGENT:
             continue
         elif row["event_type"] == "session" and len(_texts(row["extends"])) > 1:

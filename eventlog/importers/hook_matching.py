@@ -124,7 +124,7 @@ class ToHooks:
     """Notes for hooks that come after the import, from the events that it adds.
 
     Hooks do not ask the log. What is recorded before them goes to the notes of its session, so that hooks
-    that report it again give it the same ids (docs/hooks.md). The lines stand there before the events do: an
+    that report it again give it the same ids (docs/hooks.md). The lines are there before the events are: an
     import that is killed in between gives the same ids when it is repeated.
     """
 

@@ -21,7 +21,7 @@ from eventlog.blobs.payload_texts import IN_BLOBS, replaced
 from eventlog.hooks import texts
 from eventlog.store import Store
 
-# An answer stands in a set of short ids as the first eight bytes of this digest of its id.
+# A set of short ids has an answer as the first eight bytes of this digest of its id.
 _DIGEST_OF_ANSWER = "md5"
 _IDS = (
     "select id from (select cast('0x' || left(event_id, 16) as ubigint) as id from events where agent = $1 "

@@ -94,7 +94,7 @@ def backup(
     Args:
         link: packs and segments get a second name instead of a copy, where the disk is the same.
         prune: remove from the copy what the store has dropped since.
-        check: read every pack and segment of the copy too, and copy anew what does not verify.
+        check: read every pack and segment of the copy too, and copy again what does not verify.
     Raises: Refused (dest is inside the store, something else, another store, or was written to), NotFound,
     NotDurable (the disk of `dest` refused), Corruption (a log that cannot be opened), LockTimeout.
     """

@@ -79,7 +79,7 @@ def _repack(store: "Store") -> bool:
         swept = sweep_condemned(store.blobs, lock_timeout_s=0.0).unlinked
     if not _repack_pays(store):
         return bool(swept)
-    # Writers come and go; whoever works for minutes may wait for a gap between them.
+    # Writers come and go; work that takes minutes may wait for a gap between them.
     return bool(store.repack(bytes_max=_REPACKED_BYTES_MAX).condemned or swept)
 
 

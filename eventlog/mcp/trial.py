@@ -36,7 +36,7 @@ def problem(line: Sequence[str], directory: str, environ: Mapping[str, str]) -> 
     program = shutil.which(line[0], path=environ.get("PATH"))
     if program is None:
         if os.path.isabs(line[0]):
-            return f"there is no program {line[0]}", "install Locus anew"
+            return f"there is no program {line[0]}", "reinstall Locus"
         return f"{line[0]} is not on the PATH", f"put {os.path.dirname(sys.executable)} on the PATH"
     with tempfile.TemporaryFile() as stderr:
         try:

@@ -78,7 +78,7 @@ class RepairPlan:
 
 @dataclass(slots=True)
 class LogRange:
-    """A range of the log and its segment: as it is, made anew of what verifies, or brought back."""
+    """A range of the log and its segment: as it is, made again of what verifies, or brought back."""
 
     base: int
     end: int
@@ -260,7 +260,7 @@ class Planner:
             f"{self._layout.directory(MANIFEST_DIR)}: {newest}, so the log is put together from "
             f"manifest {current.number} (up to position {current.next_position}) and the files after it: "
             f"segments up to position {position}, then journals from number {first} on{lost}. What "
-            "only the newest manifest said (a merge, an erasure) is forgotten."
+            "only the newest manifest recorded (a merge, an erasure) is forgotten."
         )
 
     def _plan_journals(self, wrong: "list[RepairStep]") -> None:
@@ -395,7 +395,7 @@ class Planner:
             self.plan.turns = affected_turns(self._store, lost)
 
     def _plan_rules(self, wrong: "list[RepairStep]") -> None:
-        """The key of fingerprints is made anew; of the two files of rules one can replace the other."""
+        """The key of fingerprints is made again; of the two files of rules one can replace the other."""
         layout = self._layout
         other = {layout.erased: layout.erased_copy, layout.erased_copy: layout.erased}
         for mend in wrong:

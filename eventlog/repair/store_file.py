@@ -1,4 +1,4 @@
-"""The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
+"""The file STORE, rewritten from what the rest of a store proves, when it is gone or damaged.
 
 Every journal and every manifest names the store's id under a digest of its own; events name the repository
 and the project. Three facts have no proof: the time of the store's making (that of its first event is
@@ -99,7 +99,7 @@ def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
 def put_back(fs: FileSystem, layout: Layout, identity_: Identity, lock_timeout_s: float = 10.0) -> None:
     """Write STORE; an old file gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
     with (
-        translate_os_errors(layout.store_file, "write it anew"),
+        translate_os_errors(layout.store_file, "rewrite it"),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         if fs.exists(layout.store_file):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-# The pseudo-agent under which imported commits stand.
+# The pseudo-agent that imported commits have.
 COMMITS = "git"
 
 _OF_PROJECT = "(repo = {0} or repo in (select repo from sessions_master where project_name = {0}))"

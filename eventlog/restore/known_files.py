@@ -25,7 +25,7 @@ from eventlog.worktree.statcache import CacheKey
 # Options of a cache that a plan wrote; those of a capture are a digest.
 _OF_PLANS = bytes(16)
 
-# A cache is written anew when it would get this many new rows, and this share of all.
+# A cache is rewritten when it would get this many new rows, and this share of all.
 _NEW_MIN, _NEW_SHARE = 64, 16
 
 
@@ -70,7 +70,7 @@ class KnownFiles:
             self._learned[path] = state.kind, state.id, state.size, pack_stat(path_stat)
 
     def store(self, believed: Set[bytes]) -> None:
-        """Write the cache of plans anew when enough is new. Args: believed: the paths whose row is true."""
+        """Rewrite the cache of plans when enough is new. Args: believed: the paths whose row is true."""
         if len(self._learned) < max(_NEW_MIN, len(believed) // _NEW_SHARE):
             return
         rows = dict(self._learned)

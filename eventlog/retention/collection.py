@@ -31,7 +31,7 @@ from eventlog.retention.retention import MAX_BYTES, ReleaseCandidate
 from eventlog.retention.trigger import has_old_condemned
 from eventlog.store import Store
 
-# The user asked for the room, so a pack is written anew when this share of it is dead.
+# The user asked for the room, so a pack is rewritten when this share of it is dead.
 _DEAD_SHARE_MAX = 0.1
 
 # A budget that releasing does not reach is tried again when the store has grown by this, or a day later.

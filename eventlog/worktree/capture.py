@@ -390,7 +390,7 @@ def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int
     try:
         on_same_device = fs.stat(tmp).st_dev == device
     except OSError:
-        on_same_device = False  # whoever needs it reports the error
+        on_same_device = False  # whatever needs it reports the error
     attempts = [(tmp, anonymous)] * on_same_device + [(os.fsdecode(path), anonymous)] if anonymous else []
     if on_same_device:
         attempts.append((layout.tmp(f"probe-{fs.random_bytes(8).hex()}"), os.O_CREAT | os.O_EXCL))

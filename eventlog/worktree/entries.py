@@ -191,7 +191,7 @@ class Entries:
         except StoreThere:
             raise
         except OSError:
-            pass  # whoever lists it reports the error
+            pass  # listing it reports the error
 
     def _is_file(self, directory: bytes, name: bytes) -> bool:
         try:

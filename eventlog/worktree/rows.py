@@ -224,7 +224,7 @@ class StatCache:
         return self._absent is None or (self.base is not None and self._absent is self.base.known_absent)
 
     def resumed(self, next_row: int) -> "StatCache":
-        """The same, but the next full look begins at another row."""
+        """The same, but the next full capture begins at another row."""
         return self._copy(self.top, self.root, next_row)
 
     def replaced(self, top: StoredDirectory, root: bytes) -> "StatCache":

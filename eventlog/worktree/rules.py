@@ -2,7 +2,7 @@
 
 Inside a repository git decides; elsewhere, and where git cannot be asked, `ignore.py` reads `.gitignore`
 files. For names that git does not track, the `include` patterns of the settings and then `.locusignore` come
-before both. The files behind the decision are *watched*: while their stats stay the same, the verdicts of the
+before both. The files that decide are *watched*: while their stats stay the same, the verdicts of the
 last capture hold for every name that it included. Belongs to one scan. On the hook path.
 """
 
@@ -85,7 +85,7 @@ class TreeRules:
         return b"".join(fresh) == self._cache.watch_stats
 
     def keep_watched(self) -> None:
-        """Leave the watched files to the next full look: until then what git tracks is what it tracked."""
+        """Leave the watched files to the next full capture: until then git tracks what it tracked."""
         cache = self._cache
         assert cache is not None
         self._watched = dict(zip(cache.watched, self._stats_of(cache), strict=True))
@@ -142,7 +142,7 @@ class TreeRules:
         return time.monotonic() + size * _INDEX_S_PER_BYTE < self._deadline or size < _INDEX_SIZE_READ
 
     def prepare_full(self, *, may_put_off: bool) -> None:
-        """Ask git everything anew; when it cannot be asked, `warning` says so.
+        """Ask git everything again; when it cannot be asked, `warning` says so.
 
         Raises: TooLate, only when that may be put off: there is no time to read the index.
         """

@@ -52,8 +52,8 @@ _STRIDE = 256  # names between two readings of the clock
 # Directories listed before their names are read, and names examined before what is below them: so that time
 # never goes into one of these alone.
 _LEVEL, _NAMES = 256, 1_024
-# Of the time of a full look this share is left to read what it finds, if the look takes that long; no more
-# than reading takes (`contents.CALL_BYTES_MAX`).
+# Of the time of a full capture this share is left to read what it finds, if comparing takes that long; no
+# more than reading takes (`contents.CALL_BYTES_MAX`).
 _READING_SHARE, _READING_S = 0.25, 0.2
 
 # Reading this much takes no longer than asking git for it and starting the process that stores it later.
@@ -98,8 +98,8 @@ class Scan:
         self._databases: "Databases | None" = None  # that git ignores, and of which a part was read
         # Names to read, by the path of their directory; of the root by None.
         self._suspects: "dict[bytes | None, set[bytes]]" = {}
-        self.next_row = 0  # where the next full look begins
-        self.uncompared_count = 0  # rows that a full look did not reach
+        self.next_row = 0  # where the next full capture begins
+        self.uncompared_count = 0  # rows that a full capture did not reach
         self.rules_left = False  # there was no time to read what git tracks
         self.awaits_contents = False  # of the cache: so many that nothing is looked at
         self._full = False

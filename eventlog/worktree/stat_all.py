@@ -1,4 +1,4 @@
-"""The known paths of a working directory compared with the disk: nearly all the time of a full look.
+"""The known paths of a working directory compared with the disk: nearly all the time of a full capture.
 
 Each path costs one `lstat`, mostly within the kernel, so only more processors make it faster. Threads do not:
 they wait for one another between any two calls. With `may_fork`, children compare a share each and send the

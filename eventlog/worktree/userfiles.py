@@ -60,7 +60,7 @@ class StoreThere(PermissionError):
     """A directory called `.locus` is a store's: nobody captures it, writes into it or deletes from it."""
 
     def __init__(self) -> None:
-        super().__init__(errno.EPERM, "a store stands there")
+        super().__init__(errno.EPERM, "a store is there")
 
 
 class UserFiles:

@@ -65,7 +65,7 @@ def peer_of(connection: _socket.socket) -> "tuple[int, int]":
     """(process, user) at the other end. Raises: OSError, NoAnswer where the system does not tell."""
     option = getattr(_socket, "SO_PEERCRED", None)
     if option is None:
-        raise NoAnswer("this system does not say who listens to a socket")
+        raise NoAnswer("this system does not say which process listens to a socket")
     pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(_socket.SOL_SOCKET, option, _CREDENTIALS.size))
     return pid, uid
 
@@ -130,7 +130,7 @@ def clock_in(answer: "dict[str, Any]", instance: str) -> str:
     """The clock of an answer. Raises: NoAnswer where it is none of the watch `instance`."""
     clock = answer.get("clock")
     if not isinstance(clock, str) or instance_of(clock) != instance:
-        raise NoAnswer("it was restarted, or watches anew")
+        raise NoAnswer("it was restarted, or made a new watch")
     return clock
 
 

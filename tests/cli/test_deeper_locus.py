@@ -114,5 +114,5 @@ def test_nothing_is_written_into_a_store_that_came_there(tmp_path: Path) -> None
     forced = locus_process("restore", "last", "--at", "start", "--yes", "--force", cwd=work)
     assert forced.code in (3, 4)
     replayed = locus_process("replay", "last", "--at", "start", "--to", work, "--force", cwd=work)
-    assert replayed.code == 4 and "a store stands there" in replayed.err + replayed.text
+    assert replayed.code == 4 and "a store is there" in replayed.err + replayed.text
     assert on_disk(work / "sub", frozenset()) == before

@@ -205,8 +205,8 @@ def _touched(since: int) -> str:
         CREATE TABLE gone AS
             SELECT DISTINCT e.repo FROM events e JOIN (
                 SELECT DISTINCT session_id, repo FROM events
-                WHERE position >= {since} AND session_id IS NOT NULL AND repo IS NOT NULL) told
-            ON told.session_id = e.session_id AND told.repo <> e.repo WHERE e.position < {since};
+                WHERE position >= {since} AND session_id IS NOT NULL AND repo IS NOT NULL) later
+            ON later.session_id = e.session_id AND later.repo <> e.repo WHERE e.position < {since};
         CREATE TABLE ended AS
             SELECT session_id FROM (
                 SELECT session_id, end_reason, lead(opened_position) OVER (

@@ -194,7 +194,7 @@ def send(
     with lock, closing(_Run(store, endpoint, courier, clock, options, progress or SendProgress())) as run:
         try:
             if retry_failed:
-                run.send_again(dict(run.receipts.delivered.failures), anew=True)
+                run.send_again(dict(run.receipts.delivered.failures), overwrite=True)
             else:
                 run.send_new(follow, on_all_sent)
         except StoppedError:
@@ -248,7 +248,7 @@ class _Run:
         new_positions = self._news(position) if follow else None
         while True:
             if retriable := self._retriable():
-                self.send_again(retriable, anew=False)
+                self.send_again(retriable, overwrite=False)
                 self.receipts.flush()
             position, done = self._pass(position, counts)
             self.report.until = position
@@ -339,13 +339,13 @@ class _Run:
             if failure.passing and not failure.at <= now < failure.next_at
         }
 
-    def send_again(self, failures: dict[str, RefusedRecord], *, anew: bool) -> None:
-        """Send refused records once more, in their present state; with `anew` replacing what the server
-        holds."""
+    def send_again(self, failures: dict[str, RefusedRecord], *, overwrite: bool) -> None:
+        """Send refused records once more, in their present state; with `overwrite` they replace what the
+        server holds."""
         there: set[str] = set()
         with self._store.view() as view:
             view.make_durable()
-            for call_batch in self._answered(self._maker.again(view, failures, anew)):
+            for call_batch in self._answered(self._maker.again(view, failures, overwrite)):
                 there.update(item.key for item in call_batch.items)
                 self._flush_if_needed()
         for key in failures.keys() - there:
@@ -467,8 +467,10 @@ class _Maker:
         finally:
             self._take_facts(batch)
 
-    def again(self, view: "LogView", failures: dict[str, RefusedRecord], anew: bool) -> Iterator[CallBatch]:
-        """The refused records, wherever they are; with `anew` they replace what the server holds."""
+    def again(
+        self, view: "LogView", failures: dict[str, RefusedRecord], overwrite: bool
+    ) -> Iterator[CallBatch]:
+        """The refused records, wherever they are; with `overwrite` they replace what the server holds."""
         batch = self._batch(view, 0)
 
         def entries() -> Iterator[SourcedRecord]:
@@ -479,7 +481,7 @@ class _Maker:
             for position in sorted({f.position for f in failures.values() if f.position is not None}):
                 yield from batch.events_at(position)
 
-        for call_batch in self._batched(self._item(entry, anew) for entry in entries()):
+        for call_batch in self._batched(self._item(entry, overwrite) for entry in entries()):
             yield replace(call_batch, reaches=None)
         self._take_facts(batch)
 
@@ -501,28 +503,28 @@ class _Maker:
             self._report.not_included[kind] = self._report.not_included.get(kind, 0) + number
         self._report.sessions_left_out = batch.report.sessions_left_out
 
-    def _new(self, entries: Iterator[SourcedRecord], anew: bool) -> Iterator[SentRecord]:
+    def _new(self, entries: Iterator[SourcedRecord], overwrite: bool) -> Iterator[SentRecord]:
         for entry in entries:
             self.made += 1
-            item = self._item(entry, anew)
+            item = self._item(entry, overwrite)
             if not item.is_counted_by_position and self._already_sent.states.holds(item.key, item.state):
                 self._report.known += 1
             else:
                 yield item
 
-    def _item(self, entry: SourcedRecord, anew: bool) -> SentRecord:
+    def _item(self, entry: SourcedRecord, overwrite: bool) -> SentRecord:
         """The item of an entry, and whether it replaces what the server holds.
 
         A session or a turn is ours alone, and only its last state counts. An event never changes, so
-        something else in its context stays unless it is sent `anew`. A project may be anybody's memory. Older
+        something else in its context stays without `overwrite`. A project may be anybody's memory. Older
         hooks write their events in the context of a category's anchor.
         """
         context_id = entry.record["context_id"]
-        replace = anew or entry.group != "events" or context_id in _CATEGORIES
+        replace = overwrite or entry.group != "events" or context_id in _CATEGORIES
         if entry.group in ("knowledge", "categories"):
             first = self._spelled(entry, replace=False)
             states = self._owned.states
-            replace = states.has_id(first.key) and (anew or not states.holds(first.key, first.state))
+            replace = states.has_id(first.key) and (overwrite or not states.holds(first.key, first.state))
         return self._spelled(entry, replace=replace)
 
     def _spelled(self, entry: SourcedRecord, *, replace: bool) -> SentRecord:
