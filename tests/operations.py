@@ -364,6 +364,6 @@ def check(scene: Scene, sound: bool) -> None:
         for position, id in scene.acked:
             assert (position, id) in there or (id in ids and ids.index(id) < position), (position, id, there)
         findings = store.verify("read")
-    cut = ("(torn tail", *(() if sound else ("behind the last valid frame",)))
+    cut = ("(torn tail", *(() if sound else ("after the last valid frame",)))
     wrong = [f for f in findings if not any(what in f.what for what in cut)]
     assert wrong == [], wrong

@@ -155,7 +155,7 @@ def metadata_of(place: Place, name: str) -> "dict[str, str]":
 
 
 def footer_of(place: Place, name: str) -> "pq.FileMetaData":
-    """What stands at the end of a published file: by one request, by two where it is large.
+    """The footer at the end of a published file: by one request, by two where it is large.
 
     Raises: Corruption, NotFound.
     """

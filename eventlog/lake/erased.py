@@ -17,7 +17,7 @@ TABLES = (*stored.TABLES, *wide.TABLES)
 
 
 class ErasedFiles:
-    """What is dead by the chains of all stores of a place; of `unknown` stores nothing is known, nor said."""
+    """What is dead by the chains of all stores of a place; files of `unknown` stores count as live."""
 
     def __init__(self, chains: "Mapping[bytes, Chain]", unknown: "Iterable[bytes]" = ()) -> None:
         self._chains = chains

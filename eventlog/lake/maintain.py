@@ -1,7 +1,7 @@
 """Looking after a lake: merge, commit, expire, delete (docs/lake.md §6).
 
-Every step may be repeated, and finds what is to be done in what is there: whoever was killed is finished by
-the next. What may not be done for want of a right is listed, and all else is done.
+Every step may be repeated, and finds what is to be done in what is there: what a killed run left, the next
+one finishes. What may not be done for want of a right is listed, and all else is done.
 """
 
 import random

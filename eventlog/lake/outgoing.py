@@ -1,6 +1,6 @@
 """The events of a store as they leave it for a lake: under a policy, redacted once more (docs/lake.md §3).
 
-Each column and each key of a payload is made anew from what `policy.py` and `payload_keys.py` allow; what
+Each column and each key of a payload is made again from what `policy.py` and `payload_keys.py` allow; what
 they do not name stays here. Memory: some thousand events at a time; for `table` and `write` their result,
 too. One thread, one view.
 """
@@ -120,7 +120,7 @@ class Outgoing:
         return pc.if_else(pc.equal(types, "import"), pa.scalar(None, pa.string()), shown)
 
     def _values(self, name: str) -> "Callable[[Sequence[str]], list[str | None]]":
-        """What stands in a column for each of these values."""
+        """What a column shows for each of these values."""
         return partial(self._shown, name)
 
     def _shown(self, name: str, values: "Sequence[str]") -> "list[str | None]":

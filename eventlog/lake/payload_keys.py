@@ -226,7 +226,7 @@ _OF_TYPE: "dict[str, dict[str, Rule]]" = {
     "ref": {"before": HEX, "commits": NUMBER, "oldest": HEX},
 }  # fmt: skip
 
-# Keys that hold a path wherever they stand, in the arguments and results of tools say.
+# Keys that hold a path wherever they are, in the arguments and results of tools say.
 _PATH_KEYS = frozenset(PATH_ARGUMENTS) | _words_in(
     "paths old_path oldPath filename filenames fileName filePaths file_paths files_read files_modified cwd "
     "git_dirty git_staged pending_paths deferred_paths scoped_paths skipped merged workdir root dir "

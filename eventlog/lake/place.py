@@ -49,8 +49,8 @@ class Place:
     def create(self, name: str, data: "bytes | mmap") -> bool:
         """Make an object that is not there yet; False when it is. It is there whole, or not at all.
 
-        Where an answer was lost and the request was repeated, False may mean that this call made it: whoever
-        needs to know reads what is there.
+        Where an answer was lost and the request was repeated, False may mean that this call made it: callers
+        that need to know read what is there.
         """
         with _errors(f"{self.address(name)} cannot be created"):
             try:

@@ -124,7 +124,7 @@ class _PackCopies:
                 self._add(entry, tables)
 
     def bring(self, locations: Iterable[Location]) -> bool:
-        """Bring the groups at these locations. False when a pack is gone: packs were listed anew then."""
+        """Bring the groups at these locations. False when a pack is gone: packs were listed again then."""
         wanted: dict[str, set[int]] = {}
         for path, _, offset, _, _ in locations:
             if offset not in self._brought[path]:
@@ -233,7 +233,7 @@ def _ranges(groups: Iterable[Group]) -> Iterator[tuple[int, int]]:
 def _is_as_listed(fd: int, tables: PackTables, number: int, listed: Group) -> bool:
     """Whether a group's head is that of the table, and a large one the content that the table says.
 
-    Others are small, and hashed by whoever reads them.
+    Others are small, and hashed by their readers.
     """
     head = REAL.pread(fd, GROUP_HEAD_SIZE, listed.offset)
     try:

@@ -1,7 +1,7 @@
 """What a store remembers of a place: a derived file that saves requests and decides nothing.
 
 One line of JSON, then the ids of the contents in its packs. Whatever is wrong with the file, it is as if it
-were not there. Whoever holds the lock `publish` writes it.
+were not there. The holder of the lock `publish` writes it.
 """
 
 from dataclasses import dataclass, field

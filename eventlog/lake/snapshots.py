@@ -2,7 +2,7 @@
 
 An older snapshot reaches files that a rewrite has taken out, so an erasure ends with its expiry. pyiceberg
 expires snapshots but deletes nothing; what is to be deleted follows from the older versions of the metadata
-that the newest one lists, so that whoever was killed in between is finished by the next.
+that the newest one lists, so that the next run finishes what one that was killed in between left.
 """
 
 from collections.abc import Collection, Iterable, Iterator

@@ -1,6 +1,6 @@
 """The journal that is appended to: where it ends, and one more frame at its end.
 
-Whoever calls this holds the append lock (journal.py says when a file may be appended to). On the hook path.
+Callers hold the append lock (journal.py says when a file may be appended to). On the hook path.
 """
 
 import os

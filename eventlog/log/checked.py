@@ -1,6 +1,6 @@
 """Comparing segments with the manifest, byte for byte, and the record of these checks (docs/damage.md).
 
-DuckDB checks no page of a Parquet file, so whoever lets it read segments calls `ensure` first. The results
+DuckDB checks no page of a Parquet file, so callers that let it read segments call `ensure` first. The results
 are stored in `log/checked`, a derived file: any number of processes write it, the last one wins, and what it
 lacks is checked again. Importing this imports neither pyarrow nor DuckDB.
 """

@@ -1,14 +1,14 @@
 """Compaction: a run of neighbouring segments becomes one, so that a store in use has few of them.
 
 `compact` may be called by any number of processes at once, beside appenders, readers and sealers. The work
-is done under a lock of its own, `compact`; `maintain` is taken for the commit alone, so nobody who seals
+is done under a lock of its own, `compact`; `maintain` is taken for the commit alone, so no sealer
 waits for it. Upholds I14–I18, I31–I33. docs/maintenance.md §2 has the protocol.
 
 The inputs are pinned while they are read. The commit insists that they are still listed, all and as they
 were, so a change of another process is never undone. They stay on the disk for readers of older manifests,
-and go when a later call finds nobody who pins one that lists them. A crash leaves a file in `tmp/`, which the
-next holder of `compact` removes, or a segment that no manifest lists, which the next commit of the same run
-adopts and sealing removes.
+and go when a later call finds that nobody pins one that lists them. A crash leaves a file in `tmp/`, which
+the next holder of `compact` removes, or a segment that no manifest lists, which the next commit of the same
+run adopts and sealing removes.
 
 Importing this module imports no pyarrow: every command asks whether there is something to merge.
 """

@@ -1,4 +1,4 @@
-"""Erasing from the log: segments are written anew without what has to go, and the old ones leave the disk.
+"""Erasing from the log: segments are rewritten without what has to go, and the old ones leave the disk.
 
 `find` searches a pinned view. `rewrite` holds `compact` and `maintain`, so no segment comes or goes
 meanwhile; appenders go on. It commits one manifest for all segments: readers see all of an erasure or

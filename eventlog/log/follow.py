@@ -139,7 +139,7 @@ class Follower:
         try:
             return self._read_journal()
         except BaseException as error:
-            # Nothing of this read was given: whoever reads again begins where this one did.
+            # Nothing of this read was given: the next read begins where this one did.
             number = -1 if self._manifest is None else self._manifest.number
             self._numbering = None
             self.close()
@@ -180,7 +180,7 @@ class Follower:
     def _rest_of(self, view: LogView, entry: SegmentEntry) -> "Generator[pa.RecordBatch, None, None]":
         """The rest of this segment: of the open file, or of the one that replaced it."""
         if self._segment is not None:
-            (name, rest), self._segment = self._segment, None  # lost with an error: then it is opened anew
+            (name, rest), self._segment = self._segment, None  # lost with an error: then it is opened again
             if name == entry.name:
                 return rest
             rest.close()

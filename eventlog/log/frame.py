@@ -113,7 +113,7 @@ class Frame:
 
     @property
     def lines(self) -> "list[bytes]":
-        """The journal lines, split anew at each call: frames of a scan share one buffer."""
+        """The journal lines, split again at each call: frames of a scan share one buffer."""
         return self._buf[self._payload_at : self._payload_end - 1].split(b"\n")
 
 

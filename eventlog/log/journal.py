@@ -8,14 +8,14 @@ in one flush.
 Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows from it:
 
 - A journal's name is durable before its first frame is written: `publish` syncs the directory, and
-  whoever meets a journal that may have been linked by a process that died before that sync (it has
-  no frame yet, or it replaces another) syncs the directory again.
+  a process that meets a journal whose maker may have died before that sync (it has no frame yet, or it
+  replaces another) syncs the directory again.
 - A kept descriptor is used only while its path still names its file and no higher journal exists.
   Both are looked up at every append, under the lock: a rotation, a seal or a copy forward may have
   happened. Two look-ups suffice because journals are numbered densely and unlinked in ascending
   order (`unlink_journals`), never the highest: while n is there, n+1 is missing only if n is highest.
 - The kernel reports a failed write-back once per open file. Every process has a descriptor of its
-  own, opened before it wrote; whoever sees the error marks the journal (`SUSPECT_MODE`) and copies
+  own, opened before it wrote; the one that sees the error marks the journal (`SUSPECT_MODE`) and copies
   it forward. A forked child opens its own descriptor for the same reason.
 - A replacing journal stands for all journals from the one it names up to itself.
 """
@@ -54,7 +54,7 @@ _RETRIES = 100
 
 
 class Journal:
-    """Appends to the store's journals. See the module's docstring for who may call it at once."""
+    """Appends to the store's journals. The module's docstring says who may call it at once."""
 
     def __init__(self, files: StoreFiles, *, lock_timeout_s: float = 10.0) -> None:
         assert len(files.store_id) == 16, files.store_id
@@ -145,7 +145,7 @@ class Journal:
         raise Corruption(self._directory, "its newest journal is listed but cannot be opened")
 
     def close(self) -> None:
-        """Give the descriptors back. The journal may be used again; it then opens anew."""
+        """Give the descriptors back. The journal may be used again; it then opens them again."""
         self._forget()
         self._lock.close()
 
@@ -249,7 +249,7 @@ class Journal:
         return max(end, read_current(self._files).next_position)
 
     def _sync_name(self) -> None:
-        """Whoever linked this journal may have died before it made the name durable."""
+        """The process that linked this journal may have died before it made the name durable."""
         self._fs.fsync_dir(self._directory)
 
     def _inspect(self, fd: int, number: int) -> "tuple[ActiveJournal, int]":

@@ -133,7 +133,7 @@ def journal_numbers(files: StoreFiles) -> "list[int]":
 def live_journals(files: StoreFiles) -> "list[int]":
     """The journals that hold the log's tail, ascending: those that no later one replaces.
 
-    A journal whose header does not verify is listed, so that whoever reads it meets the Corruption.
+    A journal whose header does not verify is listed, so that its reader meets the Corruption.
     """
     live: "list[int]" = []
     for number in journal_numbers(files):

@@ -26,7 +26,7 @@ REQUIRED_KNOWN: frozenset[str] = frozenset()
 # 200 bytes for each segment; a log of a million segments is beyond anything this engine is for.
 SIZE_BYTES_MAX = 256 << 20
 
-# The newest so many stay, whoever reads them.
+# So many of the newest stay, whether or not anybody reads them.
 MANIFESTS_KEPT = 16
 
 # Manifests are only made by the holder of the maintain lock, which removes what a crash left of them.

@@ -1,4 +1,4 @@
-"""Older manifests, and which of them a reader has pinned: for whoever unlinks files of the log (I17).
+"""Older manifests, and which of them a reader has pinned: for callers that unlink files of the log (I17).
 
 The caller holds the maintain lock. A pin is a shared lock on a manifest. Manifests that nobody has pinned
 stay exclusively locked while the files go: a reader that comes too late meets the lock or a missing name,

@@ -7,7 +7,7 @@ later view extends it. Upholds I8, I14, I17, I22.
 The pin is a shared lock. It is on the manifest's descriptor, so that no file this manifest needs is
 unlinked; in a log that was never sealed it is on the first journal. Journals are unlinked in ascending
 order and never while locked, so the whole log stays in the journals then, even if a first manifest is
-committed meanwhile. Whoever unlinks holds the exclusive lock while doing so, so a pin that came too
+committed meanwhile. A process that unlinks holds the exclusive lock while doing so, so a pin that came too
 late is noticed: the lock is refused, the name is gone, or the first journal does not continue the
 manifest. Then opening starts again.
 
@@ -283,8 +283,8 @@ class LogView:
         return excerpt.rows(list(self._segments_in(wanted)), wanted, read, self.manifest.segments, names)
 
     def read_at_once(self, ranges: "Sequence[tuple[int, int | None]]", columns: Sequence[str]) -> None:
-        """Read sealed events of ranges near one another by one question; who asks for one of them next has
-        them. Nothing where they are not near, or an end is open. Raises: Corruption."""
+        """Read sealed events of ranges near one another by one question, for callers that ask for one of
+        them next. Nothing where they are not near, or an end is open. Raises: Corruption."""
         ends = [until for _, until in ranges if until is not None]
         if self.excerpt is None or len(ends) < len(ranges):
             return

@@ -7,13 +7,13 @@ the columns of `types.COLUMNS`. Its key-value metadata: `locus.format` (1), `loc
 `locus.base`, `locus.end`, `locus.dropped`.
 
 How the file is laid out, and why:
-- zstd level 3: sealing is paid by whoever runs a command; compaction may spend more.
+- zstd level 3: sealing takes the time of a command that somebody runs; compaction may spend more.
 - Dictionaries only where values repeat. On payloads, ids and digests a dictionary fills its page
   first and is thrown away then, which costs time and bytes.
 - Row groups of 122,880 rows, the unit DuckDB works in parallel on. A sealed batch is seldom larger,
   so most segments have one, and every column of it is one run of pages.
 - Pages of 1 MiB: smaller ones cost 1 % of size, larger ones save nothing and are slower to write.
-- Page checksums, because zstd frames carry none: a flipped bit is found by whoever reads the page (I11).
+- Page checksums, because zstd frames carry none: a flipped bit is found when the page is read (I11).
 - Minimum and maximum only for columns that filters use.
 - The payloads of `session` and `turn` events are in a column of their own, ANCHOR_PAYLOAD, and null in
   `payload`: projections read these few texts, which would otherwise be scattered over the pages of all
@@ -189,7 +189,7 @@ def table_from_lines(bodies: "Iterable[bytes]", positions: "pa.Array", path: str
 def tables_from_frames(frames: "Iterable[Frame]", path: str) -> "Generator[pa.Table, None, None]":
     """What `table_from_lines` gives, in pieces of some MiB, in order and as soon as each is ready.
 
-    Frames are taken while lines of those before are parsed: whoever reads them does it meanwhile.
+    Frames are taken while lines of those before are parsed: their source is read meanwhile.
     """
     ranges: deque[tuple[int, int]] = deque()
 

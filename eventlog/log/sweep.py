@@ -1,6 +1,6 @@
 """Sweeping `tmp/`: files that a process left there when it died.
 
-Whoever makes a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
+The maker of a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
 pack for longer. A file goes only when it has not been written for a day, its name is one that Locus
 makes, and nobody can be using it. Makers of packs and of restore journals hold `gc`, a merge of segments
 `compact`, the sealer and a backup into this store `maintain`, a rotation `append`; here all are held

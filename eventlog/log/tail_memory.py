@@ -2,7 +2,7 @@
 
 A memory belongs to one store and serves views of one manifest: a verified frame stays valid while journals
 are only appended to, and numbering is a fold that goes on where it stopped. Whatever does not continue what
-was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew. Any thread may
+was read (a new manifest, a copied journal, a file that became shorter, damage) restarts it. Any thread may
 use it; while one reads, others make a memory of their own, and so does an older view.
 """
 

@@ -140,7 +140,7 @@ class LogCheck:
                 )
                 yield Finding(path, what, mend=RepairStep(NAMED, path, events, NOTED))
             else:
-                what = f"positions [{lost.base}, {lost.end}) are lost, as a repair has said."
+                what = f"positions [{lost.base}, {lost.end}) are lost, as a repair has noted."
                 yield Finding(path, what, damage=False)
 
     def _unusable_manifest(self, number: int, error: "Corruption | OSError") -> Finding:
@@ -254,7 +254,7 @@ class LogCheck:
             what = (
                 f"the events at positions [{scan.claimed}, {self.acknowledged}) were acknowledged and are "
                 f"not there: it was cut, or an older file took its place. {_LOST_FILE}; the log goes on "
-                "behind them"
+                "after them"
             )
             yield Finding(scan.path, f"{what}.")
 
@@ -300,13 +300,13 @@ class LogCheck:
         for name in (
             self._fs.listdir(directory) if self._fs.exists(directory) else ()
         ):  # git keeps no empty one
-            stood = parse_quarantine(name)
-            if stood is None:
+            origin = parse_quarantine(name)
+            if origin is None:
                 continue
             path = f"{directory}/{name}"
             reason = quarantine.reason_of(self._fs, path)
             harmless = reason == quarantine.NEVER_ACKNOWLEDGED
-            where = f"these bytes, from byte {stood[1]} of journal {stood[0]}, did not verify"
+            where = f"these bytes, from byte {origin[1]} of journal {origin[0]}, did not verify"
             lost = "No acknowledged event was in them" if harmless else "Events may have been in them"
             why = reason or "nothing says why they were taken"
             what = f"{where} ({why}). {lost}; a repair notes that they are known."
@@ -345,7 +345,7 @@ def _damage(scan: JournalScan) -> Iterator[Finding]:
         )
     else:
         what = (
-            f"{size} bytes behind the last valid frame are not a frame: an append that a crash cut short, "
+            f"{size} bytes after the last valid frame are not a frame: an append that a crash cut short, "
             "or damage. The next append or sealing moves them to log/quarantine."
         )
     yield Finding(scan.path, what, offset)

@@ -1,7 +1,7 @@
 """Which contents are withheld: a fold of the log (P2, P5).
 
 An event of type `withheld` names a content that holds a secret, or was not searched for secrets. Its writer
-puts it into the frame of the first event that names the content, so whoever sees that event sees this one.
+puts it into the frame of the first event that names the content, so a reader of that event sees this one.
 Reads one typed column of the events of one type, and the payload where the reason is asked for. Any thread, a
 view of its own.
 """
@@ -42,7 +42,7 @@ def kinds_of(payload: object) -> set[str]:
 def reason_of(kinds_named: set[str]) -> str:
     """Why a content of these kinds is withheld, as a predicate of it."""
     if kinds_named == {IGNORED}:
-        return "stands in a file that git ignores"
+        return "is in a file that git ignores"
     if not kinds_named or kinds_named - {NOT_LOOKED_THROUGH, UNREADABLE}:
         return "holds a secret"
     return f"was not looked through for secrets{' in time' if kinds_named == {NOT_LOOKED_THROUGH} else ''}"

@@ -196,7 +196,7 @@ def test_a_content_is_withheld_unless_git_tracks_the_same(work: Path) -> None:
 
     assert withheld(work) == {hash_of("mine\n"): ["ignored"], hash_of("other\n"): ["ignored"]}
     refused = locus_process("cat", "last:.env.local", cwd=work)
-    assert refused.code == 3 and "stands in a file that git ignores" in refused.err
+    assert refused.code == 3 and "is in a file that git ignores" in refused.err
     assert locus_process("cat", "last:.env", cwd=work).text == "shared\n"
 
 
