@@ -146,7 +146,7 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     except (FileNotFoundError, NotADirectoryError):
         raise NoStore(
             f"{layout.root} is not a Locus store (it has no STORE file). `locus init` makes one; where a log "
-            "is, `locus store repair` rewrites the file."
+            "is, `locus store repair` writes the file again."
         ) from None
     except ValueError as error:
         raise Corruption(layout.store_file, str(error)) from error

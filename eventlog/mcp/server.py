@@ -176,7 +176,7 @@ def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":
         return types.ListToolsResult(tools=shown)
 
     async def may_change_files(ctx: Any, params: Any) -> bool:
-        """Whether tools that change files are of use: they are switched on, and it is known who calls.
+        """Whether tools that change files are of use: they are switched on, and the caller is known.
 
         The newer protocol cannot ask for the roots here: then the store is that of a client without any.
         Each call asks its own store once more.

@@ -166,7 +166,7 @@ def store_feedback(
     agent_id: Agent = "",
     session_id: SessionId | None = None,
 ) -> WriteReceipt:
-    """Record what the user said of the work."""
+    """Record what the user said about the work."""
     session = _session_of(store, session_id, agent_id)
     event = lifecycle.feedback(session, None, feedback_type, message, sentiment=sentiment)
     return _append(store, event, agent_id)

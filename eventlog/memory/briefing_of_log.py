@@ -81,7 +81,7 @@ def write(store: Store, facts: "dict[str, Any]") -> str:
 
 
 def working_directory(store: Store) -> "str | None":
-    """The directory that the store stands in; where it stands apart, the one we are in."""
+    """The directory that holds the store; where the store is kept apart, the one we are in."""
     if os.path.basename(store.layout.root) == ".locus":
         return os.path.dirname(store.layout.root)
     try:

@@ -81,7 +81,7 @@ class SessionContextInjector:
         make_private(self.sessions_dir)
 
     def path_of(self, project: str) -> Path:
-        """Where the codes of a project are; what cannot stand in a file name is quoted."""
+        """Where the codes of a project are; what a file name cannot hold is quoted."""
         return self.sessions_dir / f"{_ACTIVE}{_file_name(project)}.json"
 
     def inject(self, project: str, *, now: "datetime | None" = None) -> "InjectionPackage | None":

@@ -27,7 +27,7 @@ _OF_BRIEFING = ("warnings", "sessions", "decisions", "turns", "errors", "files")
 @dataclass(frozen=True, slots=True)
 class MessageContext:
     """The text without the message, and what it counts. `parts` are in their order, each with its text; the
-    message stands last among them. `tokens` is above `budget` only where the codes alone are."""
+    message is the last of them. `tokens` is above `budget` only where the codes alone are."""
 
     block: window.ContextBlock
     text: str

@@ -1,6 +1,6 @@
 """Recorded text on its way into a reader's context: quoted, harmless, on one line, with what it rests on.
 
-Whoever wrote it may have meant it as an order to the next reader. So it is cut, stripped of everything that
+Its author may have meant it as an order to the next reader. So it is cut, stripped of everything that
 could end its quotation or its line, and follows a sentence that says what it is. Pure; on the hook
 path.
 """

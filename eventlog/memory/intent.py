@@ -1,6 +1,6 @@
 """Intents: what each session is about, and which sessions are at work, as the SQL view `sessions` says it.
 
-A session's focus, scope and description stand in the payload of its start (S3-1); there is no other record of
+A session's focus, scope and description are in the payload of its start (S3-1); there is no other record of
 them. One session per (repository, agent) is active: the one opened last, and beside it those that went on
 after it was opened, as two windows of one agent do. docs/memory.md has the rules. Only what the log does not
 know is added here: which processes are gone. Reading writes nothing; `start`, `end` and `end_stale` append.

@@ -49,7 +49,7 @@ def _outcome(last: "Facts") -> str:
         return "its end is not recorded" + (f"; so far {outcome}" if outcome else "")
     if last["status"] not in _DONE:
         return harmless(last["status"], 40) + (f"; the last words were {outcome}" if outcome else "")
-    return outcome or "not said"
+    return outcome or "not recorded"
 
 
 def _left(facts: "Facts", last: "Facts", turn: str) -> "list[str]":

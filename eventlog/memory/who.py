@@ -1,7 +1,7 @@
 """Who is at work here: the active sessions, the files that each touched, and where two of them meet.
 
 What sessions touch is a fact of the log: the file events that name them, and the edits that their tools have
-begun and not ended. A warning names the event it stands on. Asks the index; not for hooks. Reads only.
+begun and not ended. A warning names the event it comes from. Asks the index; not for hooks. Reads only.
 """
 
 import os
@@ -50,7 +50,7 @@ class Overlap:
 
     `how` is what `second` does to `path`: it changed it or is about to, and `first` changed it, or has it
     in its scope; or `scope`: both have it in their scope.
-    `event_ids` are what that stands on. In two worktrees the sessions meet only when they are merged.
+    `event_ids` are the events that show it. In two worktrees the sessions meet only when they are merged.
     """
 
     path: str

@@ -1,7 +1,7 @@
 """What a model is shown before it works: the context block of a message (S1-25…S1-27).
 
 A block holds summaries: what the project is, what the session is for, the last turns, what bears on the
-message; which of these depends on the situation (S1-54). Every memory names the event that it stands on.
+message; which of these depends on the situation (S1-54). Every memory names the event that it comes from.
 Nothing is made up: what is unknown is left out. Writes nothing but the search index, and that where it may.
 """
 

@@ -1,6 +1,6 @@
 """What calls of tools did, to what, and which files they read, for the anchors of turns (docs/anchors.md).
 
-The arguments of a call stand in its payload, which no fold reads: all of this is computed where a question
+The arguments of a call are in its payload, which no fold reads: all of this is computed where a question
 names it, and stored nowhere. Pure text.
 """
 
@@ -31,7 +31,7 @@ _VERBS = {
     "plan": "todowrite todo_write write_todos update_plan",
     "delegate": "task agent spawn_agent",
 }
-# Of the one tool that does several things, which is said in its arguments.
+# Of the one tool that does several things; its arguments say which.
 _EDITORS = "('str_replace_editor', 'str_replace_based_edit_tool')"
 _CHANGES = "('write', 'edit', 'delete')"
 
@@ -60,7 +60,7 @@ def argument(names: "tuple[str, ...]") -> str:
 
 
 def _text(arguments: str) -> str:
-    # The list stands here once: what stands in a statement twice is planned twice.
+    # The list is here once: what is in a statement twice is planned twice.
     words = "array_to_string(TRY_CAST(x AS VARCHAR[]), ' ')"
     text = f"CASE json_type(x) WHEN 'VARCHAR' THEN x ->> '$' WHEN 'ARRAY' THEN {words} END"
     return f"[{text} FOR x IN {arguments} IF x IS NOT NULL][1]"

@@ -122,7 +122,7 @@ TURNS: Columns = (
     ("title", "VARCHAR", "title of the turn, else the first line of what the user asked"),
     ("user_request", "VARCHAR", "what the user asked, in full"),
     ("outcome", "VARCHAR", "what came of it, as the agent put it"),
-    ("status", "VARCHAR", "active, completed, or what its end said; null when no lifecycle event says so"),
+    ("status", "VARCHAR", "active, completed, or what its end states; null when no lifecycle event says so"),
     ("started_at", TIME, "when it started, else the first known time of its events"),
     ("completed_at", TIME, "when it ended, else the last known time of its events; null while it is active"),
     ("happened_at", TIME, "what turns are ordered by: when it started; null when unknown"),
@@ -178,7 +178,7 @@ SESSIONS: Columns = (
     ("agent_session_id", "VARCHAR", "the agent's own id of the session"),
     ("repo", "VARCHAR", "repository hash"),
     ("title", "VARCHAR", "title of the session"),
-    ("status", "VARCHAR", "active, closed, or what its end said; null when no lifecycle event says so"),
+    ("status", "VARCHAR", "active, closed, or what its end states; null when no lifecycle event says so"),
     ("end_reason", "VARCHAR", "why it ended: explicit, stale, rollover, superseded, timeout"),
     ("started_at", TIME, "when it started, else the first known time of its events"),
     ("ended_at", TIME, "when it ended, else the last known time of its events; null while it is active"),
@@ -204,7 +204,7 @@ SESSIONS: Columns = (
     (
         "opened_position",
         "BIGINT",
-        "position where it was opened last, by a start or behind an end: the most recent has the highest",
+        "position where it was opened last, by a start or after an end: the most recent has the highest",
     ),
 )
 
@@ -360,19 +360,19 @@ def lifecycle_rows(events: str, keys: Keys = ()) -> str:
             arg_max(CASE WHEN (event_type = 'turn' AND operation IN ('end', 'resume'))
                 OR operation = 'turn_end' THEN operation <> 'resume' END, position) AS ended,
             arg_max(CASE WHEN event_type = 'turn' AND operation IN ('end', 'resume')
-                THEN operation = 'resume' OR said.closed_by IS NOT NULL END, position) AS closed,
-            list({{'position': position, 'said': said}})
-                FILTER (event_type = 'turn' AND said IS NOT NULL) AS of_turn,
+                THEN operation = 'resume' OR details.closed_by IS NOT NULL END, position) AS closed,
+            list({{'position': position, 'details': details}})
+                FILTER (event_type = 'turn' AND details IS NOT NULL) AS of_turn,
             list({{'position': position, 'operation': operation, 'context_id': context_id, 'title': title,
-                'state': state, 'at': "at", 'extends': extends, 'summary': said.summary,
-                'end_reason': said.end_reason}})
+                'state': state, 'at': "at", 'extends': extends, 'summary': details.summary,
+                'end_reason': details.end_reason}})
                 FILTER (event_type = 'session') AS of_session
         FROM (
             SELECT session_id, turn, position, event_type, operation, title, context_id, extends, tree_hash,
                 {first}success,
                 {HAPPENED_AT} AS "at", {STATE} AS state,
                 CASE WHEN anchor_payload <> '{{}}'
-                    THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS said
+                    THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS details
             FROM {events}
             WHERE event_type IN ('session', 'turn', 'snapshot'))
         GROUP BY {first}1, 2"""
@@ -387,7 +387,7 @@ def turns(rows: str, lifecycle: str, tokens: str, keys: Keys = ()) -> str:
     """The anchors of the sessions whose `event_rows`, `lifecycle_rows` and `token_sums` are given."""
     turn, p = f"{led(keys)}session_id, turn", led(keys, "p")
     return f"""
-        WITH said AS (
+        WITH details AS (
             SELECT {turn},
                 arg_max(user_request, position) AS user_request,
                 arg_max(user_message, position) AS user_message,
@@ -422,7 +422,7 @@ def turns(rows: str, lifecycle: str, tokens: str, keys: Keys = ()) -> str:
             s.line_place, p.first_position, p.last_position
         FROM {rows} p
         LEFT JOIN {lifecycle} t ON {same(keys, "t", "p")}t.session_id = p.session_id AND t.turn = p.turn
-        LEFT JOIN said s ON {same(keys, "s", "p")}s.session_id = p.session_id AND s.turn = p.turn
+        LEFT JOIN details s ON {same(keys, "s", "p")}s.session_id = p.session_id AND s.turn = p.turn
         LEFT JOIN {tokens} u ON {same(keys, "u", "p")}u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 
@@ -435,7 +435,7 @@ def sessions(rows: str, lifecycle: str, tokens: str, turns: str, keys: Keys = ()
             SELECT *, lag(operation, 1, 'end') OVER (PARTITION BY {session} ORDER BY position) AS before
             FROM (SELECT {session}, unnest(of_session, recursive := true)
                 FROM {lifecycle} WHERE turn IS NULL)
-        ), said AS (
+        ), stated AS (
             SELECT {session},
                 arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")}) AS named,
                 arg_max(title, position) AS title,
@@ -488,7 +488,7 @@ def sessions(rows: str, lifecycle: str, tokens: str, turns: str, keys: Keys = ()
             w.first_position, w.last_position,
             coalesce(s.opened_position, w.first_position) AS opened_position
         FROM whole w
-        LEFT JOIN said s ON {same(keys, "s", "w")}s.session_id = w.session_id
+        LEFT JOIN stated s ON {same(keys, "s", "w")}s.session_id = w.session_id
         LEFT JOIN links l ON {same(keys, "l", "w")}l.session_id = w.session_id
         LEFT JOIN changed c ON {same(keys, "c", "w")}c.session_id = w.session_id
         LEFT JOIN spent u ON {same(keys, "u", "w")}u.session_id = w.session_id"""
@@ -576,7 +576,7 @@ STATE = (
     "ELSE coalesce(status, CASE operation WHEN 'start' THEN 'active' WHEN 'end' THEN 'closed' END) END"
 )
 
-# When a turn happened, in the fold of turns (`t` what was told of it, `p` its parts): the one place where the
+# When a turn happened, in the fold of turns (`t` its lifecycle, `p` its parts): the one place where the
 # order of turns is made.
 _TURN_HAPPENED_AT = "coalesce(t.started_at, p.first_at)"
 
@@ -625,7 +625,7 @@ def _paths(seen: str, named: str) -> str:
 
 
 def _slug(context_id: str, session_id: str) -> str:
-    """What stands between `session:` and `_{session_id}`; null for a context id of another form."""
+    """The text between `session:` and `_{session_id}`; null for a context id of another form."""
     return (
         f"CASE WHEN starts_with({context_id}, 'session:') AND ends_with({context_id}, '_' || {session_id}) "
         f"THEN {context_id}[9:len({context_id}) - len({session_id}) - 1] END"

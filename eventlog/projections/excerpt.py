@@ -1,13 +1,13 @@
-"""Sealed events of a turn, of few positions or of rare types, by way of DuckDB, for who asks in SQL.
+"""Sealed events of a turn, of few positions or of rare types, by way of DuckDB, for callers that ask in SQL.
 
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
 is remembered of it. What does not fit, fails or seems wrong is left to the reader through pyarrow,
 which finds and names damage.
 
-To read a few hundred events takes no longer than to read one. So who goes from turn to turn may keep blocks
-of positions: each is read once, and sealed events do not change while their segments have the same names.
-One thread.
+To read a few hundred events takes no longer than to read one. So a caller that goes from turn to turn may
+keep blocks of positions: each is read once, and sealed events do not change while their segments have the
+same names. One thread.
 """
 
 from collections import OrderedDict
@@ -71,8 +71,8 @@ class Excerpt:
         # By condition: of what, which columns, and what they hold.
         self._read: dict[str, tuple[tuple[Any, ...], Sequence[str], list[Event] | None]] = {}
         self._con: duckdb.DuckDBPyConnection | None = None  # to make one takes longer than most answers
-        self.attached = CachedConnection()  # lent to who numbers the tail
-        self.names: SettledNames | None = None  # of sessions, for who goes from turn to turn
+        self.attached = CachedConnection()  # lent to the numbering of the tail
+        self.names: SettledNames | None = None  # of sessions, for callers that go from turn to turn
         # Blocks by their numbers, each with the names of the segments it was read from and the bytes of its
         # payloads, in order of use.
         self._blocks: OrderedDict[int, tuple[Hashable, list[_Values], int]] | None = None

@@ -2,7 +2,7 @@
 
 Only hashes of contents are compared, so an answer is exact or null, and no content is read. A change is later
 than another one that happened before it; of the same time, or where one has none, by its place in their
-session. Commits that no line reaches any more neither put back nor change what stands. docs/sql.md
+session. Commits that no line reaches any more neither put back nor change what is there. docs/sql.md
 ("Joined columns") is the rule. Pure text, computed where a question names one of the columns.
 """
 
@@ -12,7 +12,8 @@ OF_VERSION: d.Columns = (
     (
         "reverted_by",
         "VARCHAR",
-        "turn whose change put back what stood before ({session_id}_{turn_id}; outside turns its event id)",
+        "turn whose change put back what was there before "
+        "({session_id}_{turn_id}; outside turns its event id)",
     ),
     ("survived", "BOOLEAN", "whether the newest version of the path has the content that this change made"),
     ("committed_in", "VARCHAR", "first imported commit since then that has this content at this path"),

@@ -101,12 +101,12 @@ def fold_sessions(
     """
     con.execute(WORK)
     if "turns" in wanted:
-        con.execute(f"CREATE OR REPLACE TABLE work.told AS {d.lifecycle_rows(events, keys)}")
+        con.execute(f"CREATE OR REPLACE TABLE work.lifecycle AS {d.lifecycle_rows(events, keys)}")
         con.execute(f"CREATE OR REPLACE TABLE work.parts AS {d.event_rows(events, keys)}")
-        con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', used, keys)}")
+        con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.lifecycle', used, keys)}")
     with _beside(con, beside):
         if "sessions" in wanted:
-            select = d.sessions("work.parts", "work.told", used, f"{schema}.turns", keys)
+            select = d.sessions("work.parts", "work.lifecycle", used, f"{schema}.turns", keys)
             con.execute(f"CREATE TABLE {schema}.sessions AS {select}")
 
 

@@ -10,8 +10,8 @@ from eventlog import agents
 
 Timed = TypeVar("Timed", bound=Mapping[str, Any])
 
-# Agents whose sessions are also read from what they left behind, perhaps years later. What an import tells of
-# such a session and gives no time for has an unknown one: it did not happen when it was read.
+# Agents whose sessions are also read from the files they left, perhaps years later. What an import records of
+# such a session without a time has an unknown one: it did not happen when it was read.
 IMPORTED_AGENTS = tuple(sorted(["git", *(spec.name for spec in agents.importable())]))
 
 

@@ -297,7 +297,7 @@ def _write(
             return True
         except (OSError, *source.ERRORS):
             # Removed meanwhile, or damaged inside: the log has it all.
-            return _write_anew(con, path, fs, layout, manifest, memory)
+            return _write_again(con, path, fs, layout, manifest, memory)
     try:
         _open(con, path, memory, _is_small(manifest))
         _fill(con, manifest, layout)
@@ -306,7 +306,7 @@ def _write(
             # Not everything can be written out. The room that is left beside what an import holds may do with
             # more; better too much memory than no index.
             more = MEMORY_BYTES if memory < MEMORY_BYTES else None
-            return _write_anew(con, path, fs, layout, manifest, more)
+            return _write_again(con, path, fs, layout, manifest, more)
         raise source.translated(error, fs, layout, manifest.segments) from error
     return False
 
@@ -323,7 +323,7 @@ def _has_small_blocks(con: duckdb.DuckDBPyConnection, generation: Generation) ->
     return sizes.fetchall() == [(_SMALL_BLOCK_BYTES,)]
 
 
-def _write_anew(
+def _write_again(
     con: duckdb.DuckDBPyConnection,
     path: str,
     fs: FileSystem,

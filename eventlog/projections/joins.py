@@ -1,4 +1,4 @@
-"""Columns for which everybody would join views: who asked for a call or a change, and what came of a turn.
+"""Columns for which everybody would join views: what asked for a call or a change, and what came of a turn.
 
 A view that has such columns takes a relation and gives one with them, computed from the events where a
 question names one of them, and stored nowhere. Where a question names none, they are there without a value.
@@ -36,12 +36,12 @@ COMMITS: d.Columns = (
     ),
 )
 UNDONE: d.Columns = (
-    ("undone_by", "VARCHAR", "event id of the undo that took all of the turn back; null where it stands"),
+    ("undone_by", "VARCHAR", "event id of the undo that took all of the turn back; null where none did"),
 )
 LLM_CALLS: d.Columns = (*d.LLM_CALLS, *spans.COLUMNS, *STOP, *SUBAGENT)
 INTENT: d.Columns = (
-    ("focus", "VARCHAR", "what was declared to be worked on; null where nobody said it (docs/memory.md)"),
-    ("scope", "VARCHAR[]", "the paths that were declared; null where nobody said any"),
+    ("focus", "VARCHAR", "what was declared to be worked on; null where nothing was (docs/memory.md)"),
+    ("scope", "VARCHAR[]", "the paths that were declared; null where none were"),
     ("description", "VARCHAR", "the description that was declared"),
 )
 SESSIONS: d.Columns = (*d.SESSIONS, *INTENT)
@@ -138,7 +138,7 @@ Derived = Callable[[str], str]
 def derived(name: str, events: str, *, few: bool = False) -> str:
     """What events show of turns, or of errors: a row for each that has any of it.
 
-    The events stand in it once: a view of them that leaves out people takes long to plan.
+    The events are in it once: a view of them that leaves out people takes long to plan.
     Args: few: the events are few, to be found once.
     """
     how = "MATERIALIZED" if few else "NOT MATERIALIZED"
@@ -153,7 +153,7 @@ def of_session(name: str, events: str, session_id: str) -> str:
     if name != WITH_MARKS:
         return f"({own})"
     marks = f"session_id IS DISTINCT FROM {quoted_id} AND event_type = 'error' AND resolved"
-    # Which errors they tell of stands in their links; payloads would be read of the whole log.
+    # Their links name the errors that they resolve; payloads would be read of the whole log.
     return f"({own} UNION ALL SELECT * REPLACE (NULL::VARCHAR AS payload) FROM {events} WHERE {marks})"
 
 
@@ -333,7 +333,7 @@ def _commits(events: str) -> str:
             UNION ALL SELECT session_id, turn, position, 0, last FROM heads
             WHERE last <> first AND (session_id, turn) IN (SELECT (session_id, turn) FROM calls)
         ), whole AS (
-            SELECT made.commit_id AS said, CASE WHEN count(known.commit_id) = 1 THEN min(known.commit_id)
+            SELECT made.commit_id AS given_id, CASE WHEN count(known.commit_id) = 1 THEN min(known.commit_id)
                 ELSE made.commit_id END AS commit_id
             FROM made LEFT JOIN known ON known.short = made.commit_id[:{_SHORT}]
                 AND starts_with(known.commit_id, made.commit_id)
@@ -341,7 +341,7 @@ def _commits(events: str) -> str:
         ), once AS (
             SELECT session_id, turn, whole.commit_id,
                 min({{'position': position, 'place': place}}) AS first_at
-            FROM made JOIN whole ON made.commit_id = said GROUP BY ALL
+            FROM made JOIN whole ON made.commit_id = given_id GROUP BY ALL
         )
         SELECT session_id, turn, list(commit_id ORDER BY first_at) AS commits_made FROM once GROUP BY ALL
         UNION ALL SELECT session_id, turn, [] FROM heads

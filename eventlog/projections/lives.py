@@ -54,24 +54,24 @@ def lived(sessions: str, idle_hours: "float | None" = None, keys: Keys = ()) -> 
         WITH placed AS (
             SELECT {first}session_id, repo, agent, agent_session_id, status, extends, last_at, first_position,
                 last_position, opened_position,
-                lag(session_id) OVER told AS before,
-                lag(context_id) OVER told AS before_context,
+                lag(session_id) OVER conversation AS before,
+                lag(context_id) OVER conversation AS before_context,
                 before_context IS NOT NULL
                     AND (continues = '' OR list_contains(extends, before_context)) AS is_part,
-                last_value(title IGNORE NULLS) OVER told AS title_told,
-                last_value(status IGNORE NULLS) OVER told AS status_told,
+                last_value(title IGNORE NULLS) OVER conversation AS known_title,
+                last_value(status IGNORE NULLS) OVER conversation AS known_status,
                 lead(opened_position) OVER opened AS next_opened,
                 lead(started_at) OVER opened AS next_started
             FROM {sessions}
-            WINDOW told AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position),
+            WINDOW conversation AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position),
                 opened AS (PARTITION BY {first}repo, agent, {OF_LOG} ORDER BY opened_position)
         ), parted AS (
-            SELECT *, coalesce(lead(is_part) OVER told, false)
-                AND lead(first_position) OVER told > opened_position AS goes_on
-            FROM placed WINDOW told AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position)
+            SELECT *, coalesce(lead(is_part) OVER conversation, false)
+                AND lead(first_position) OVER conversation > opened_position AS goes_on
+            FROM placed WINDOW conversation AS (PARTITION BY {first}{_CONVERSATION} ORDER BY first_position)
         ), ended AS (
-            SELECT {first}session_id, is_part, before, before_context, title_told, next_started,
-                CASE WHEN is_part THEN status_told ELSE status END AS state,
+            SELECT {first}session_id, is_part, before, before_context, known_title, next_started,
+                CASE WHEN is_part THEN known_status ELSE status END AS state,
                 CASE WHEN state IS DISTINCT FROM 'active' OR {_HISTORY} THEN NULL
                     WHEN goes_on THEN 'rollover'
                     WHEN last_position < next_opened THEN 'superseded'
@@ -79,7 +79,7 @@ def lived(sessions: str, idle_hours: "float | None" = None, keys: Keys = ()) -> 
             FROM parted
         )
         SELECT s.* REPLACE (
-            CASE WHEN e.is_part THEN coalesce(s.title, e.title_told) ELSE s.title END AS title,
+            CASE WHEN e.is_part THEN coalesce(s.title, e.known_title) ELSE s.title END AS title,
             CASE WHEN e.reason IS NULL THEN e.state ELSE 'closed' END AS status,
             CASE WHEN e.reason IS NULL THEN s.end_reason ELSE e.reason END AS end_reason,
             CASE WHEN e.reason = 'superseded' THEN greatest(s.last_at, e.next_started)

@@ -2,7 +2,7 @@
 
 Numbering and de-duplicating the tail need it (I8, I22). `SegmentsPrefix` is for readers that have a DuckDB
 connection at hand: it spares the import of pyarrow, and an index spares most of the reading.
-`IndexedPrefix` is for readers of a large log who have none. One connection, one thread.
+`IndexedPrefix` is for readers of a large log that have none. One connection, one thread.
 """
 
 from collections.abc import Callable, Iterable, Sequence

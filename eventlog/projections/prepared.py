@@ -105,10 +105,10 @@ def statement() -> str:
         "rows": d.call_rows("given"),
         "beaten": d.superseded_calls("given", "SELECT position FROM rows"),
         "used": d.token_sums("(SELECT * FROM rows WHERE position NOT IN (SELECT position FROM beaten))"),
-        "told": d.lifecycle_rows("given"),
+        "lifecycle": d.lifecycle_rows("given"),
         "parts": d.event_rows("given"),
-        "turns": d.turns("parts", "told", "used"),
-        "sessions": d.sessions("parts", "told", "used", "turns"),
+        "turns": d.turns("parts", "lifecycle", "used"),
+        "sessions": d.sessions("parts", "lifecycle", "used", "turns"),
         "master_keys": d.master_keys(f"({d.master_rows('given')})"),
         "sessions_master": d.sessions_master("sessions", "master_keys"),
     }

@@ -2,7 +2,7 @@
 
 Until its first prompt a session has no name, so the numbering of the log calls it by a provisional id. The
 name is the context id of its first `session` event that says another one. Here the provisional id becomes
-the settled one wherever it stands, for SQL and for readers of single events. The log itself, and the fold
+the settled one wherever it is, for SQL and for readers of single events. The log itself, and the fold
 that numbers it, stay as they are. Pure; one thread, one view.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from eventlog.log.reader import LogView
 
-COLUMNS = frozenset(("context_id", "extends"))  # where a provisional id may stand
+COLUMNS = frozenset(("context_id", "extends"))  # where a provisional id may be
 READ = frozenset(("position", "event_type", "session_id", "context_id"))  # what tells the settled one
 
 _BEGINS = default_context("")[: -len("_")]  # of every provisional id
-_ASKED_MAX = 16  # who meets more sessions reads many events anyway
+_ASKED_MAX = 16  # a caller that meets more sessions reads many events anyway
 
 
 class Settled:

@@ -96,7 +96,7 @@ def _of_tools(events: str) -> str:
 def _timed(events: str, where: str, **latest: str) -> str:
     """Events of known time, each with the latest times before it of some others of its turn or subagent.
 
-    `is_counted_late`: the agent (`AgentSpec.counts_calls_late`) told of a model call after the tools that it
+    `is_counted_late`: the agent (`AgentSpec.counts_calls_late`) reported a model call after the tools that it
     asked for, so the order says neither when the answer ended nor what it answers.
 
     Args: latest: the name of a column, and the condition on the others.

@@ -26,7 +26,7 @@ KEY_OF = {
 }
 
 _NAMED_MAX = 3
-_DERIVED = "Nothing is lost: the index is derived, and `locus store rebuild` makes it anew"
+_DERIVED = "Nothing is lost: the index is derived, and `locus store rebuild` makes it again"
 
 
 def verify_index(fs: FileSystem, layout: Layout, view: LogView) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Columns that no fold and no index holds: who worked and where, and what model calls cost.
+"""Columns that no fold and no index holds: the person and host of work, and the cost of model calls.
 
 They are made only for a statement that names them, on the connection that answers it, in tables of the schema
 `plain`; else they are null and cost nothing. Text and a connection; nothing is shared between threads.
@@ -82,7 +82,7 @@ def _texts(name: str, people: People, row: str = "") -> list[str]:
 
 
 def bind_people(con: duckdb.DuckDBPyConnection, events: str, people: People, schema: str = SCHEMA) -> None:
-    """Make the tables of who worked where, from all events: `people`, and `authors` of turns."""
+    """Make the tables of persons and hosts, from all events: `people`, and `authors` of turns."""
     of_sessions, of_turns = f"{schema}.people", f"{schema}.authors"
     of_type = f"FROM ({events}) WHERE session_id IS NOT NULL AND event_type"
     con.execute(
@@ -113,7 +113,7 @@ def _replace(con: duckdb.DuckDBPyConnection, table: str, column: str, digest: Di
 
 
 def events(relation: str, people: People, *, named: bool, schema: str = SCHEMA) -> str:
-    """The view `events` of a relation of all events. `named`: with who worked where."""
+    """The view `events` of a relation of all events. `named`: with persons and hosts."""
     payload = ""
     if people.mode != FULL:
         payload_without_names = f"(CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END)"

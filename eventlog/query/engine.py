@@ -87,9 +87,9 @@ def _answer(snapshot: Snapshot, question: "_Question[_Answer]") -> "_Answer":
     if before is not None and (again := _ask_again(snapshot, before, question)) is not None:
         return again[0]
     try:
-        return _ask_anew(snapshot, question, use_index=True)
+        return _ask_new_connection(snapshot, question, use_index=True)
     except _IndexError:
-        return _ask_anew(snapshot, question, use_index=False)
+        return _ask_new_connection(snapshot, question, use_index=False)
 
 
 class _IndexError(Exception):
@@ -116,7 +116,7 @@ def _ask_again(snapshot: Snapshot, bound: Bound, question: "_Question[_Answer]")
     return answer
 
 
-def _ask_anew(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: bool) -> "_Answer":
+def _ask_new_connection(snapshot: Snapshot, question: "_Question[_Answer]", *, use_index: bool) -> "_Answer":
     """The answer of a new connection. Raises: _IndexError, and as `run`."""
     limits, answering = question.limits, snapshot.answering
     spare = None if snapshot.has_files else instances.take(limits)

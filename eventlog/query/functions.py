@@ -1,6 +1,6 @@
 """The SQL functions about files: their names, their results, and how a connection gets them.
 
-`file_at` and `blob_at` are scalars; `timeline`, `tree_at`, `diff_between` and `history_of` stand in FROM.
+`file_at` and `blob_at` are scalars; `timeline`, `tree_at`, `diff_between` and `history_of` are used in FROM.
 Each is a macro over a function in Python, which DuckDB calls with up to 2,048 rows at a time. Their answers
 come from an `Answers` (replay/answers.py), since this room is below the one with trees.
 

@@ -1,4 +1,4 @@
-"""How much a question may see of who worked where, and wrote commits (P5, docs/people.md).
+"""How much a question may see of people: who worked where, who wrote commits (P5, docs/people.md).
 
 A question on this machine sees all of it. Data that leaves the machine has what `people` under [export] in
 config.toml says: nothing by default, digests that are keyed with the store's own key, or all. One thread.
@@ -93,7 +93,7 @@ def names_people(event: Mapping[str, Any]) -> bool:
 
 
 def within(people: People, event: Mapping[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload of an event with only as much of who worked where as may be seen."""
+    """The payload of an event with only as much of its person and host as may be seen."""
     if people.mode == FULL or not names_people(event):
         return payload
     shown = {name: value for name, value in payload.items() if name not in KEYS}

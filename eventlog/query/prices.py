@@ -7,7 +7,7 @@ which is not a price of 0 (P7). One thread.
 
     prompt − cache reads − cache writes    at the price of input
     cache reads                            at theirs
-    cache writes                           at the price for an hour those said to last one, the others at that
+    cache writes                           at the price for an hour where they last one, else at that
                                            for five minutes; unknown counts of the cache are none
     completion                             at the price of output, reasoning included
 

@@ -2,7 +2,7 @@
 
 To ask for it in SQL starts an instance of DuckDB, makes the views and folds the tail, which takes as long as
 all else that a diff or an undo reads. The index has the answer where it covers every segment and nothing in
-the tail can change it; who numbers the tail has the index open. All other names are left to SQL
+the tail can change it; a caller that numbers the tail has the index open. All other names are left to SQL
 (`lookup.find_turn`), and so is a name that no turn of the index has.
 """
 

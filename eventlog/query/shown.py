@@ -18,7 +18,7 @@ def html_table(
 ) -> str:
     """The table and, below it, how many rows there are and what else is to be known of them.
 
-    Recorded text is foreign: it stands in the page as text, without any control character or direction mark.
+    Recorded text is foreign: it is shown as text, without any control character or direction mark.
     """
     head = "".join(
         f'<th title="{_text(kind)}">{_text(name)}</th>' for name, kind in zip(columns, types, strict=True)

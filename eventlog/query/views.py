@@ -308,7 +308,7 @@ _DUPLICATES: Columns = (
 
 def _duplicates() -> str:
     return f"""
-        WITH told AS (
+        WITH calls AS (
             SELECT agent, event_id, session_id, message_id, request_id, prompt_tokens, completion_tokens,
                 position, first_value(event_id) OVER kept AS kept_event_id,
                 first_value(session_id) OVER kept AS kept_session_id,
@@ -318,12 +318,12 @@ def _duplicates() -> str:
         SELECT agent, event_id, kept_event_id,
             if(completion_tokens IS DISTINCT FROM kept_tokens, 'grown', 'repeated') AS reason,
             session_id, kept_session_id, message_id, request_id, prompt_tokens, completion_tokens, position
-        FROM told WHERE event_id <> kept_event_id
+        FROM calls WHERE event_id <> kept_event_id
         UNION ALL
-        SELECT copy.agent, copy.event_id, coalesce(told.kept_event_id, copy.cause), copy.operation,
-            copy.session_id, told.kept_session_id, copy.message_id, copy.request_id, copy.prompt_tokens,
+        SELECT copy.agent, copy.event_id, coalesce(calls.kept_event_id, copy.cause), copy.operation,
+            copy.session_id, calls.kept_session_id, copy.message_id, copy.request_id, copy.prompt_tokens,
             copy.completion_tokens, copy.position
-        FROM events AS copy LEFT JOIN told ON told.event_id = copy.cause
+        FROM events AS copy LEFT JOIN calls ON calls.event_id = copy.cause
         WHERE copy.event_type = 'llm_copy'"""
 
 
@@ -418,14 +418,14 @@ NAMES = tuple(COLUMNS_OF)
 # Views of changes of files, and their columns that are counted from contents.
 OF_FILES = frozenset(("files", "file_versions"))
 COUNTED = frozenset(("lines_added", "lines_removed"))
-# Views with who worked where, and with what calls cost.
+# Views with persons and hosts, and with what calls cost.
 OF_PEOPLE = frozenset(("events", "sessions", "turns"))
 OF_COST = frozenset(("sessions", "turns", "llm_calls"))
 
 # Columns that need more than their own event: by name, the views with them, and the columns.
 # They are computed where a statement can mean one of them.
 PEOPLE, COST, COUNTS = "people", "cost", "counts"
-SETTLED = "settled"  # where the provisional id of a session may stand
+SETTLED = "settled"  # where the provisional id of a session may be
 _OF_CALL = frozenset(("tool", "tool_use_id"))
 _ASKED = OF_FILES | {"actions"}
 EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {

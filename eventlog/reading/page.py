@@ -1,7 +1,7 @@
 """A turn as a page: its prompt, what the agent wrote, and each call once with its result (docs/reading.md).
 
 `PageReader.turn` makes it from the events of the turn, in the order in which they happened. A page holds
-texts as they were recorded: whoever renders it makes them harmless. Withheld contents give no text.
+texts as they were recorded: what renders it makes them harmless. Withheld contents give no text.
 """
 
 import re
@@ -128,8 +128,8 @@ class PageReader:
     """Makes the pages of a store's turns, for one answer: what it has read it keeps. One thread."""
 
     def __init__(self, store: "Store", row_of: "RowOf | None" = None, *, whole: bool = False) -> None:
-        """Args: row_of: gives the row of a turn in the view `turns`, for who keeps them; whole: with the
-        diffs of all changes, and what the agent thought."""
+        """Args: row_of: gives the row of a turn in the view `turns`, from a caller that keeps them; whole:
+        with the diffs of all changes, and what the agent thought."""
         self._store = store
         self._row_of = row_of or self._asked
         self._whole = whole
@@ -192,7 +192,7 @@ class PageReader:
             yield self._beside(beside)
 
     def _block(self, event: "Mapping[str, Any]", calls: "_Calls", written: "set[str]") -> "Block | None":
-        """What an event adds to the page. Args: written: texts that stand on it; this one joins them."""
+        """What an event adds to the page. Args: written: texts that are on it; this one joins them."""
         kind, payload = event["event_type"], event["payload"] or {}
         if kind in _CALLS or kind == "tool_start":
             return self._call(event, calls)
@@ -214,7 +214,7 @@ class PageReader:
         return None
 
     def _call(self, event: "Mapping[str, Any]", calls: "_Calls") -> "CallBlock | None":
-        """The call that begins with this event; None where it stands on the page already."""
+        """The call that begins with this event; None where it is on the page already."""
         if calls.start_of(event) is not event:
             return None
         end = calls.end_of(event)

@@ -1,4 +1,4 @@
-"""Names for how parts of a line look; whoever prints gives them colours, or none. Imports nothing."""
+"""Names for how parts of a line look; what prints them gives colours, or none. Imports nothing."""
 
 PLAIN, RULE, PROMPT, DIM, TOOL, FAILED, ADDED, REMOVED, HUNK = (
     "plain", "rule", "prompt", "dim", "tool", "failed", "added", "removed", "hunk",

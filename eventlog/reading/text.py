@@ -1,6 +1,6 @@
 """Pages as lines of text for a terminal, with the style of each part by name (docs/reading.md).
 
-Recorded texts are foreign: here their control characters become visible. Whoever prints gives the styles
+Recorded texts are foreign: here their control characters become visible. What prints them gives the styles
 colours, or none.
 """
 
@@ -71,7 +71,7 @@ class TextRenderer:
         elif isinstance(block, CallBlock):
             yield from self._call(block)
         elif isinstance(block, ChangesBlock):
-            if page.anchor["agent"] != "git":  # all that a commit changed stands in no call
+            if page.anchor["agent"] != "git":  # no call made the changes of a commit
                 yield ((TOOL, f"{_INDENT}{_BESIDE} "), (PLAIN, "changed outside any recorded call"))
             yield from self._changes(block.changes)
         else:
