@@ -112,7 +112,7 @@ def _index_of(store: "eventlog.Store", search: HandBisect, turn: str) -> int:
         if state.turn == ref and state.at == "end":
             return index
     raise eventlog.NotFound(
-        f"the files at the end of {turn} are no state of this search. `locus bisect log` lists what was said."
+        f"the files at the end of {turn} are no state of this search. `locus bisect log` lists the verdicts."
     )
 
 

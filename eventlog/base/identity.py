@@ -155,7 +155,7 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     try:
         return decode(data, layout.store_file)
     except Corruption as error:
-        what = f"{error.what}; `locus store repair` rewrites it"
+        what = f"{error.what}; `locus store repair` writes it again"
         raise Corruption(layout.store_file, what) from error
 
 

@@ -119,7 +119,7 @@ def _find_store(
                 PROBLEM,
                 "store",
                 what,
-                "`locus store repair` rewrites STORE; or bring it back from a backup",
+                "`locus store repair` writes STORE again; or bring it back from a backup",
             )
         ]
     what = f"no store in {directory} or above it, so hooks record nothing"

@@ -151,7 +151,7 @@ def _log(name: str, layout: Layout, stores: "Sequence[str]", entries: "Sequence[
 
 
 class _NoContents:
-    """Stands for the contents of a store, where there are none."""
+    """In place of the contents of a store, where there are none."""
 
 
 class _LakeAnswers(StoreAnswers):

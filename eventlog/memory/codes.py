@@ -229,7 +229,7 @@ class AutoCapture:
         self._failed = [failure for failure in self._failed if failure["event"] not in errors]
 
     def _take_code(self, operation: str, text: str) -> None:
-        """What somebody said."""
+        """Apply one instruction about a code."""
         capture, code = self.capture, "-".join(text.split())
         match operation:
             case "next":

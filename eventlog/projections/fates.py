@@ -1,4 +1,4 @@
-"""What became of changes of files: what undid one, whether it still stands, which commit has it.
+"""What became of changes of files: what undid one, whether it is still there, which commit has it.
 
 Only hashes of contents are compared, so an answer is exact or null, and no content is read. A change is later
 than another one that happened before it; of the same time, or where one has none, by its place in their

@@ -8,7 +8,7 @@
 
 Unlike `Recorder`, a hook neither reads nor counts: the caller names session, turn and number, and what
 the caller names wins. `Hooks` is fire-and-forget (S0-21): every call returns None and none raises; what
-went wrong stands in `.locus/tmp/hook-errors.log`. `hooks.strict` has the same calls; they give the
+went wrong is in `.locus/tmp/hook-errors.log`. `hooks.strict` has the same calls; they give the
 event's id and position when it is durable, and raise otherwise.
 
 Writing a context again adds an event; the context's state is the fold of its events, key by key (P2,
@@ -300,7 +300,7 @@ for _name in dir(Hooks):
 def append(store: Store, event: Event) -> Stored:
     """Append one event; of the contents that it names, those that the store holds stay named.
 
-    What stands in no session, and under no context, is one by itself.
+    An event without a session and a context gets a context of its own.
     """
     event = placement.dated(store, [{"event_id": store.fs.random_bytes(16).hex(), **event}])[0]
     if all(event.get(name) is None for name in ("session_id", "agent_session_id", "context_id")):

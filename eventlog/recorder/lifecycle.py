@@ -257,7 +257,7 @@ def error(
     resolution: str | None = None,
     **columns: Any,
 ) -> Event:
-    """Something failed (S1-33). A `file` outside of the repository stands in the payload alone."""
+    """Something failed (S1-33). A `file` outside of the repository is in the payload alone."""
     details = {"file": file, "line": line, "tool": tool, "command": command, "resolution": resolution}
     payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
     return timeline_event("error", session_id, turn, payload, **columns)

@@ -3,7 +3,7 @@
 Each is a row of the table below over `store_event`: the context's type is the event's kind, such as
 `action:terminal_bash`, and writing such a context again overrides its state. Hooks of a session make what
 happens an event of its current turn, with an id of its own; only what is known (conventions, skills, tools)
-has such a context there. The table's links stand before the caller's. Texts are whole, payloads are flat.
+has such a context there. The table's links come before the caller's. Texts are whole, payloads are flat.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ _DECIDED = EventLinks(related_to=(CONTEXT_DECISIONS,))
 
 class _Form(NamedTuple):
     source: str
-    context: str  # where the payload names a subject, what stands before its name
+    context: str  # where the payload names a subject, what precedes its name
     subject: str = ""  # the key of the payload
     links: EventLinks = NO_LINKS
 
@@ -85,7 +85,7 @@ class OlderHooks(ABC, Generic[R]):
         self, context: str, error_message: str, command_or_file: str | None = None,
         links: EventLinks = NO_LINKS,
     ) -> R:  # fmt: skip
-        """Something failed; `context` says where, and stands as the error's type."""
+        """Something failed; `context` says where, and is the error's type."""
         payload = {"error_type": context, "message": error_message, "command": command_or_file}
         return self._store("error", payload, links)
 

@@ -91,7 +91,7 @@ _OF_TYPE: dict[str, _Promoted] = {
 
 
 class ContextLocation(NamedTuple):
-    """Where a context id of ours stands in the log."""
+    """Where a context id of ours is in the log."""
 
     event_type: str
     session_id: str | None = None
@@ -261,7 +261,7 @@ def _operation_of(event_type: str, payload: Mapping[str, Any]) -> str | None:
 
 
 def _type_of(request: CreateEventRequest, context_id: str | None) -> str:
-    """The type of an event that stands in no turn: its context's, else its kind."""
+    """The type of an event that is in no turn: its context's, else its kind."""
     kind = (context_id or "").partition(":")[0]
     return str(request.event_kind) if not kind or kind in LIFECYCLE_TYPES else kind
 

@@ -420,7 +420,7 @@ class Turn:
         resolution: str | None = None,
         **columns: Unpack[AtPath],
     ) -> int:
-        """Something failed. A `file` outside of the repository stands in the payload alone."""
+        """Something failed. A `file` outside of the repository is in the payload alone."""
         details = {"file": file, "line": line, "tool": tool, "command": command, "resolution": resolution}
         payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
         if file is not None and admission.fault("path", file) is None:

@@ -176,7 +176,7 @@ class ContextTypeFilter:
 class RetrieveOptions:
     """What a retrieval looks at.
 
-    `extends` keeps only what stands directly under that context, such as `turn:a1b2c3d4_002`.
+    `extends` keeps only what is directly under that context, such as `turn:a1b2c3d4_002`.
     """
 
     limit: int | None = None
@@ -198,7 +198,7 @@ class Memory:
 
     @property
     def cites(self) -> tuple[str, str]:
-        """What it stands on: its context, else its type, and the beginning of its event's id."""
+        """Where it comes from: its context, else its type, and the beginning of its event's id."""
         return self.context_id or self.event_type, self.event_id[:12]
 
 

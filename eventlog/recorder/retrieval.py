@@ -30,7 +30,7 @@ from eventlog.store import Store
 LIMIT = 10  # S1-25, where the caller names none
 WORDS_MAX = 12  # the longest words of a long message; each costs a scan of every payload
 TEXT_SIZE_MAX = 300  # of what a memory says; the event has all of it
-_EVENTS_PER_MEMORY = 20  # how many events of one context may stand before another is missed
+_EVENTS_PER_MEMORY = 20  # how many events of one context may come before another is missed
 
 # Raw input that adapters turn into events of other types, and Locus's own bookkeeping; and what says little
 # in words: only a question for its type, its context or what it extends finds it.
@@ -54,7 +54,7 @@ _COLUMNS = (
 def find(store: Store, query: str, options: RetrieveOptions | None = None) -> list[Memory]:
     """What bears on `query`, the most relevant first; without words in it, the newest first.
 
-    With `extends` it is all that stands under that context, in the order of the log (S1-53).
+    With `extends` it is all that is under that context, in the order of the log (S1-53).
     """
     options = options or RetrieveOptions()
     limit = LIMIT if options.limit is None else options.limit
@@ -103,7 +103,7 @@ def memories_at(store: Store, positions: Sequence[int]) -> list[Memory]:
 
 
 def retrieve_memories(store: Store, query: str, options: RetrieveOptions | None = None) -> ContextResult:
-    """What bears on `query`, as text with the events it stands on. Raises: EventLogError.
+    """What bears on `query`, as text with the events it comes from. Raises: EventLogError.
 
     When contexts or types are named and none of them holds a word of the query, the newest of them are
     given: "recent turns" need not contain these words (S1-25).
@@ -120,7 +120,7 @@ def result_of(memories: Sequence[Memory]) -> ContextResult:
 
 
 def cited(memory: Memory) -> str:
-    """A memory on one line, with what it stands on."""
+    """A memory on one line, with where it comes from."""
     day = "" if memory.at is None else f"{datetime.fromtimestamp(memory.at / 1e6, UTC):%Y-%m-%d} "
     return f"[{' '.join(memory.cites)}] {day}{memory.text}".rstrip()
 
@@ -202,7 +202,7 @@ def search_contexts(
 
 
 def context_state(store: Store, context_id: str) -> "dict[str, Any] | None":
-    """The present state of a context: of what its events said, key by key, the last word (S0-13).
+    """The present state of a context: of each key the last value that its events have (S0-13).
 
     `context_id`, `state`, and `events`, their ids in the order of the log; None for a context that no event
     has. Anchors say more: the views `sessions`, `turns` and `sessions_master` count, too.

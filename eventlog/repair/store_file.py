@@ -99,7 +99,7 @@ def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
 def put_back(fs: FileSystem, layout: Layout, identity_: Identity, lock_timeout_s: float = 10.0) -> None:
     """Write STORE; an old file gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
     with (
-        translate_os_errors(layout.store_file, "rewrite it"),
+        translate_os_errors(layout.store_file, "write it again"),
         acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
     ):
         if fs.exists(layout.store_file):

@@ -144,7 +144,7 @@ class Bisection:
         return range(self.good + 1, self.bad + 1)
 
     def take(self, index: int, verdict: str) -> None:
-        """What the test said of a state."""
+        """Take the test's verdict on a state."""
         if verdict == GOOD:
             self.good = index
         elif verdict == BAD:
@@ -224,7 +224,7 @@ class Bench:
 
 
 def _stat(directory: OpenDirectory, path: bytes) -> FileStat | None:
-    """By what a change of a file shows; None for a directory, and where nothing stands."""
+    """By what a change of a file shows; None for a directory, and where nothing is."""
     stat = directory.lstat(path)
     if stat is None or S_ISDIR(stat.st_mode):
         return None

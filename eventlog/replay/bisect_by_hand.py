@@ -22,9 +22,9 @@ FORMAT = 1
 
 @dataclass
 class HandBisect:
-    """One search: its states, the directory of the tested files, and what was said of which state.
+    """One search: its states, the directory of the tested files, and the verdict on each state so far.
 
-    `at` is the state whose files stand in the directory. `is_ours`: the directory was made for this search.
+    `at` is the state whose files are in the directory. `is_ours`: the directory was made for this search.
     `deep`: it is to go on inside the turn that is found.
     """
 
@@ -84,8 +84,8 @@ class HandBisect:
         known = GOOD if index <= bisection.good else BAD
         if verdict not in (known, SKIP):
             raise Refused(
-                f"{self.states[index].turn.name} counts as {known} by what was said before. `locus bisect "
-                "log` lists that; `locus bisect reset` and `start` begin again."
+                f"{self.states[index].turn.name} counts as {known} by earlier verdicts. `locus bisect "
+                "log` lists them; `locus bisect reset` and `start` begin again."
             )
 
     def go_on(self, fs: FileSystem, layout: Layout, read: ReadTree) -> int | None:
@@ -105,14 +105,14 @@ class HandBisect:
         return bench.written
 
     def is_there(self) -> bool:
-        """Whether the directory of the search stands where it was made."""
+        """Whether the directory of the search is where it was made."""
         try:
             return os.lstat(self.directory).st_ino == self.inode
         except OSError:
             return False
 
     def check_directory(self) -> None:
-        """Raises: Refused where another directory stands in its place; makes it again where it is gone."""
+        """Raises: Refused where another directory is in its place; makes it again where it is gone."""
         if not os.path.lexists(self.directory):
             with translate_os_errors(self.directory, "make the directory of the tested files"):
                 os.mkdir(self.directory, 0o700)

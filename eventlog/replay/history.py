@@ -64,7 +64,7 @@ _TURNS = f"""(
 
 _VALUES = ", ".join(f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' for name in _FIELDS)
 
-# Where a row has them; title and request of the turn stand between the fields and the order key.
+# Where a row has them; title and request of the turn are between the fields and the order key.
 _OPERATION, _PATH, _PAYLOAD = map(_FIELDS.index, ("operation", "path", "payload"))
 _ORDER_KEY = len(_FIELDS) + 2
 

@@ -25,7 +25,7 @@ class TooManyChanges(Refused):
 
 
 class LeafChange(NamedTuple):
-    """A path that differs. `entry` is what stands there then, None where nothing does.
+    """A path that differs. `entry` is what is there then, None where nothing is.
 
     `operation` is that of `PathChange`. `reason` says why a content was not captured. An entry that is a
     directory is an empty one.

@@ -85,7 +85,7 @@ class LineCounts:
     def deferred(self, ask: "Ask") -> "Iterator[tuple[Pair, Pair]]":
         """(key, contents) of each change whose contents were deferred and are stored by now.
 
-        In the key the position of the change stands for each deferred content.
+        In the key the position of the change is in place of each deferred content.
         """
         from eventlog.query import views
         from eventlog.replay.deferred import DeferredContents, content_events_by_sql
@@ -139,7 +139,7 @@ class LineCounts:
             return len(retained.keys() - before.keys())
 
     def forget(self) -> None:
-        """Delete all counts, so that they are made anew."""
+        """Delete all counts, so that they are made again."""
         with self._one_at_a_time:
             self._known = {}
         self._file.delete()

@@ -199,7 +199,7 @@ def changes(a: Sequence[T], b: Sequence[T]) -> list[Block]:
 
 
 def _slid(blocks: Sequence[Block], a: Sequence[T], b: Sequence[T]) -> list[Block]:
-    """The same changes, each that only adds or only removes as far down as it can stand.
+    """The same changes, each that only adds or only removes as far down as it can go.
 
     A block may go down by a line where its first line equals the line after its end. What people added
     then begins where they began to write. Blocks that touch after that are one.

@@ -61,7 +61,7 @@ def trees_in(
         files = [e for e in timeline if e["event_type"] == "file" and e["operation"] != "read"]
         if not files:
             raise no_tree(turn, error.known, ", and it has no file events") from None
-        # Files outside of the repository stand in no tree.
+        # Files outside of the repository are in no tree.
         files = [event for event in files if is_change(event)]
         return [_state(files, files if at == "end" else (), blobs, turn, at) for at in moments]
 

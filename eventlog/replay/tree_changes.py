@@ -2,7 +2,7 @@
 
 What differs between two trees follows from their ids, so it is always the same, and the file may be deleted
 at any time (I22). Maintenance writes it, and erasure removes it with all of `index/`: it holds names of
-files. Who only reads keeps what the file lacks in memory.
+files. A process that only reads keeps what the file lacks in memory.
 
     the content (derived_file.py), compressed with zlib: for each pair of trees both ids (zeros: the empty
     tree), by how many files there are more, how many changes; then for each change the numbers of `_CHANGE`

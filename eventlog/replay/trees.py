@@ -334,7 +334,7 @@ def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -
         return
     before = tree.get(old_name)
     if operation in ("delete", "rename"):
-        # Git names files only: a folder that stands there now comes from another file of the commit.
+        # Git names files only: a folder that is there now comes from another file of the commit.
         if before is not None and not (prune and before.kind == DIRECTORY):
             tree.remove(old_name, prune=prune)
         missing.pop(path_text(old_name), None)
@@ -389,11 +389,11 @@ def kind_of_mode(mode: object) -> bytes | None:
 
 
 def _wanted(path: str) -> bytes:
-    """The bytes of a path, if it can stand in a tree. Raises: NotFound."""
+    """The bytes of a path, if a tree can hold it. Raises: NotFound."""
     name = path_of(path)
     problem = unsafe_path(name)
     if problem is not None:
-        raise NotFound(f"{path!r} cannot stand in a tree: it {problem}")
+        raise NotFound(f"{path!r} cannot be in a tree: it {problem}")
     return name
 
 

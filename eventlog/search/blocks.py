@@ -19,7 +19,7 @@ TYPE, SESSION, PATH = 1, 2, 3  # kinds of names
 
 _COLUMNS = 5  # of the facts of a block
 
-# Stands for an unknown time.
+# An unknown time.
 _NEVER = -(1 << 63)
 
 

@@ -18,7 +18,7 @@ UNSEARCHED_TYPES = frozenset(
 
 # Of a text; the rest is output that nobody reads to its end.
 TEXT_SIZE_MAX = 1_000_000
-# Of a text that stands in the blob store, in bytes.
+# Of a text that is in the blob store, in bytes.
 MOVED_SIZE_MAX = 64 << 10
 # Of each event's text that is stored beside the index, to show hits without reading the log.
 KEPT_SIZE_MAX = 4_000

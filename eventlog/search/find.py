@@ -64,7 +64,7 @@ class Hit:
 
     `snippet` has the words at `marks`, pairs of (start, end); None when the content was collected.
     `versions` counts the matching versions of the path among the candidates; `terms` are the numbers of the
-    wanted terms that stand anywhere in it.
+    wanted terms that are anywhere in it.
     """
 
     position: int
@@ -134,7 +134,7 @@ def search(
 
 
 def _asked(store: "Searched", ask: "Callable[[], T]", *, mend: bool = True) -> T:
-    """The answer; if the index is damaged and may be mended (`mend`), the answer of one made anew."""
+    """The answer; if the index is damaged and may be mended (`mend`), the answer of a new one."""
     try:
         return ask()
     except sqlite3.DatabaseError as error:
@@ -392,7 +392,7 @@ class _HitBuilder:
         return text, marks, frozenset(mark[2] for mark in marks)
 
     def _holds(self, candidate: RankedHit) -> bool:
-        """Whether phrases that the index knows only by their beginnings stand there in full."""
+        """Whether phrases that the index knows only by their beginnings are there in full."""
         row = self._rows.get(candidate.position)
         if row is None:
             return False

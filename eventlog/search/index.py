@@ -99,7 +99,7 @@ def reading(
 def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
     """Bring the index up to the end of the log, for at most about so many seconds.
 
-    Never raises for the state of the index: an unusable one is made anew. Raises: Corruption of
+    Never raises for the state of the index: an unusable one is made again. Raises: Corruption of
     the log, NotDurable.
     """
     fs, layout = store.fs, store.layout
@@ -182,7 +182,7 @@ def remove(fs: FileSystem, layout: Layout) -> None:
 class MemoryIndex:
     """A temporary index of events that are in no other, for a caller that may not write.
 
-    It goes on where it stopped, and begins anew where the log does not continue. One thread; close it.
+    It goes on where it stopped, and begins again where the log does not continue. One thread; close it.
     """
 
     def __init__(self) -> None:
@@ -247,10 +247,10 @@ def _update(store: Searched, view: "LogView", deadline: "float | None") -> Index
         if meta is not None and _continues(meta, view):
             return _fill(con, store, view, meta, deadline)
     remove(fs, layout)
-    with closing(_open_writing(fs, layout)) as anew:
+    with closing(_open_writing(fs, layout)) as con:
         meta = Meta(view.store_id.hex(), began=view.next_position)
-        make(anew, meta)
-        return _fill(anew, store, view, meta, deadline)
+        make(con, meta)
+        return _fill(con, store, view, meta, deadline)
 
 
 def _continues(meta: Meta, view: "LogView") -> bool:

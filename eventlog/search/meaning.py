@@ -1,7 +1,7 @@
 """Searching by meaning: texts of the log as vectors of a model that the user has, the nearest first.
 
 Optional. A model is a name and a function from texts to vectors; `load` makes one from a directory on this
-machine (the extra `meaning`), without the network. Vectors stand in the search index, by model; they are
+machine (the extra `meaning`), without the network. Vectors are in the search index, by model; they are
 derived like the rest, are removed with it, and cover the same events. Only texts that people and agents wrote
 get one: requests, decisions, messages of errors, titles of turns and sessions; not outputs, not contents of
 files. One thread.

@@ -37,7 +37,7 @@ class Term:
 
     @cached_property
     def phrases(self) -> "tuple[Phrase, ...]":
-        """The phrases to ask the index for: the term as it stands, or its consecutive pieces."""
+        """The phrases to ask the index for: the term as a whole, or its consecutive pieces."""
         whole, pieces = tokenizer.words_in(self.text), tokenizer.pieces_in(self.text)
         spelled = [pieces] if tokenizer.is_unspaced(self.text) else [whole, pieces]
         with closing(Tokenizer()) as cutter:
@@ -50,7 +50,7 @@ class Term:
         return any(len(phrase.tokens) > PHRASE_WORDS for phrase in self.phrases)
 
     def spans(self, text: str, low: str) -> "Iterator[tuple[int, int]]":
-        """Where it stands in a text. Args: low: the text after `tokenizer.folded`."""
+        """Where it is in a text. Args: low: the text after `tokenizer.folded`."""
         for match in self._pattern.finditer(low):
             start, end = match.span()
             if not tokenizer.is_word_start(text, start):
@@ -81,7 +81,7 @@ class Query:
     any_word: bool = False
 
     def marks(self, text: str) -> "list[tuple[int, int, int]]":
-        """Where the wanted terms stand in a text: (start, end, number of the term), in order."""
+        """Where the wanted terms are in a text: (start, end, number of the term), in order."""
         low = tokenizer.folded(text)
         wanted = (term for term in self.terms if not term.is_unwanted)
         return sorted(

@@ -1,6 +1,6 @@
 """Which events and which versions of files match a query, and in what order.
 
-FTS5 reports where each phrase stands. From that comes the score that FTS5's own BM25 would give if each
+FTS5 reports where each phrase is. From that comes the score that FTS5's own BM25 would give if each
 version of a file were a row with its whole text. A version is the sum of its passages, and a passage with a
 phrase names its first and last version. Reads one connection; writes nothing. One thread.
 """
@@ -71,7 +71,7 @@ class _Line:
 
 @dataclass
 class _PhraseMatches:
-    """Where a phrase stands: how much it counts in events, and in each version of some lines."""
+    """Where a phrase is: how much it counts in events, and in each version of some lines."""
 
     positions: "pa.Int64Array"  # of events, each once
     weights: "pa.Int64Array"

@@ -30,7 +30,7 @@ MARK = "\ue003"
 _HASH_BYTES = 16 << 20
 _RUNS_MERGED, _RUNS_MAX = 16, 64
 
-# The body stands first: of the first column alone FTS5 writes no number, which saves a third.
+# The body comes first: of the first column alone FTS5 writes no number, which saves a third.
 TABLES = f"""
 CREATE VIRTUAL TABLE words USING fts5(
     body, title, path, pieces, content='', columnsize=0, tokenize='{TOKENIZER}');

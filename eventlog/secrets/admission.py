@@ -135,7 +135,7 @@ def payload_faults(event_type: object, payload: object) -> "list[tuple[str, obje
 
 
 def fitted(event: Event) -> Event:
-    """The event of an adapter, as an append accepts it: refused values stand in its payload, under `refused`,
+    """The event of an adapter, as an append accepts it: refused values are in its payload, under `refused`,
     by the name of their column or key. The given event is not changed."""
     refused = {name: value for name, value in event.items() if fault(name, value) is not None}
     payload = event.get("payload")

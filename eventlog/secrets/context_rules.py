@@ -166,7 +166,7 @@ def _line_end(data: bytes, offset: int) -> int:
 
 
 def _occurrences(low: bytes, word: bytes) -> "Iterator[int]":
-    """The offsets at which a word of a command stands by itself."""
+    """The offsets at which a word of a command is by itself."""
     for offset in offsets(low, word, 1):
         after = low[offset + len(word) : offset + len(word) + 1]
         front = low[offset - 1 : offset] if offset else b" "

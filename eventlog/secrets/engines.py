@@ -1,11 +1,11 @@
 """The engines that match many texts against a few expressions: Arrow's RE2, and Hyperscan where it is there.
 
-RE2 comes with pyarrow and makes its automaton anew at each call. Hyperscan, the extra `fast`, matches ten
+RE2 comes with pyarrow and makes its automaton again at each call. Hyperscan, the extra `fast`, matches ten
 times as fast but takes half a second to compile its database. So the database is kept for the user, and made
 once a process has matched as many bytes as RE2 matches in that time. Both give the same answers.
 
-A database is code: whoever writes one decides what the process does. So it is neither in a store, which may
-come from somebody else, nor read where others may write: `$XDG_CACHE_HOME/locus` (`~/.cache/locus`), owned by
+A database is code: its author decides what the process does. So it is neither in a store, which may come
+from somebody else, nor read where others may write: `$XDG_CACHE_HOME/locus` (`~/.cache/locus`), owned by
 the user and writable by nobody else. It may be deleted. Any thread.
 """
 

@@ -13,7 +13,7 @@ and synced:
     content <64 hex>                        a content, by its id
     check <32 hex>                          BLAKE3-128 of all bytes before this line
 
-A text itself stands nowhere. It matches where it is a word of its own: if it begins with a letter or digit,
+A text itself is kept nowhere. It matches where it is a word of its own: if it begins with a letter or digit,
 none precedes it, and likewise at its end. Digests are made only where the shape matches, which C code tests.
 A person with the store has the key, and can try guesses; the shape says which are possible.
 
@@ -120,7 +120,7 @@ class ErasedRules:
         return bool(self._contents) and blake3(data).digest() in self._contents
 
     def find(self, data: bytes, until: "float | None" = None) -> "list[tuple[int, int, str]]":
-        """Where erased texts stand in `data`.
+        """Where erased texts are in `data`.
 
         After `until`, a monotonic time, no further MiB is searched. Raises: TimeoutError.
         """

@@ -2,7 +2,7 @@
 search.
 
 Where `may_hold` is false, `rules.find` finds nothing in any of the texts. The tests are for bytes that a text
-and JSON spell alike; where an escape may stand between two parts of a secret, only the parts count. There are
+and JSON spell alike; where an escape may come between two parts of a secret, only the parts count. There are
 no regular expressions here: the hook path loads no `re`, and the time is linear.
 
 Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
@@ -42,7 +42,7 @@ _LONG_RUN = b"x" * 15  # the shortest run of a token in the table, except where 
 _AS_RUNS = bytes(ord("x") if c in DOTTED + b"~" else 32 for c in range(256))
 _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
 
-# The bytes that may stand between a name and its sign. Without them the two are adjacent.
+# The bytes that may be between a name and its sign. Without them the two are adjacent.
 _BETWEEN = DIGIT + b"-_\\\"'`] \t\r\n,"
 _AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
 _AS_OPTIONS = bytes(c if c in DOTTED else 32 for c in range(256)).lower()
@@ -318,7 +318,7 @@ def run(data: bytes, offset: int, allowed: bytes, most: int) -> int:
 
 
 def offsets(data: bytes, mark: bytes, step: int = 0) -> "Iterator[int]":
-    """Where a mark stands, each at least `step` bytes after the one before; by default the mark's size."""
+    """Where a mark is, each at least `step` bytes after the one before; by default the mark's size."""
     step = step or len(mark)
     offset = data.find(mark)
     while offset >= 0:

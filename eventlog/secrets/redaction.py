@@ -163,8 +163,8 @@ class Redactor:
     def lines(self, events: "Sequence[Event]", encode: "Callable[[Event], bytes]") -> "list[bytes]":
         """The journal lines that `encode` makes of the redacted events.
 
-        They are made of the unredacted events, searched many at once, and made anew where necessary: a search
-        costs little per byte and much per call, and these bytes are made anyway.
+        They are made of the unredacted events, searched many at once, and made again where necessary: a
+        search costs little per byte and much per call, and these bytes are made anyway.
         Raises: as `encode`.
         """
         if not self.enabled:

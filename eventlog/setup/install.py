@@ -362,7 +362,7 @@ def _planned(
             any(receipt.made_directory for receipt in known.values()),
         )
         edited: _Edited = make(settings_before)
-    except Refused as error:  # said by what only reads, too
+    except Refused as error:  # code that only reads raises it, too
         raise Refused(f"{error} Nothing was written.") from error
     after = None if edited.after is None else edited.after.encode()
     return SettingsEdit(agent, path, file, before, after), edited, settings_before.made_directory

@@ -4,7 +4,7 @@ The console script `locus-hook` starts Python with `site`: it searches site-pack
 files and, in an editable install, an import hook, before it comes to our code. The stub leaves all that out:
 `python -IS` knows the standard library only, and the stub adds the few directories that a hook needs.
 
-A hook must never stand in the agent's way (P4), whatever became of this installation since. So the line
+A hook must never get in the agent's way (P4), whatever became of this installation since. So the line
 starts nothing when interpreter or stub are gone (Python ends with 2 when it cannot open a file, which tells
 an agent to *block*), throws away what the interpreter says, and the stub ends with 0 when our modules cannot
 be imported.
@@ -134,7 +134,7 @@ def make_stub(fs: FileSystem, commands: str, data_home: str) -> str:
 
 
 def renew_modules(fs: FileSystem, commands: str, program: str) -> None:
-    """Make the file of modules beside the stub `program` anew when it is old. Never fails."""
+    """Remake the file of modules beside the stub `program` when it is old. Never fails."""
     modules = f"{os.path.dirname(program)}/{launch_modules.MODULES}"
     if os.path.basename(program) == STUB and os.path.exists(modules):
         try:
@@ -144,7 +144,7 @@ def renew_modules(fs: FileSystem, commands: str, program: str) -> None:
 
 
 def stub_directory(data_home: str) -> str:
-    """Where this installation's stub stands: it goes with the virtual environment, if there is one."""
+    """Where this installation's stub is: it goes with the virtual environment, if there is one."""
     if sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK):
         return f"{sys.prefix}/share/locus"
     from blake3 import blake3

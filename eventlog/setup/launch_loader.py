@@ -1,6 +1,6 @@
 """Runs a hook's modules from one file instead of looking for each of them; `launch_modules` makes it.
 
-This module stands in that file itself and is run by the stub before any other module of ours, so it imports
+This module is in that file itself and is run by the stub before any other module of ours, so it imports
 nothing but what every Python has built in. A module runs from the file only while its source is the very
 file it was compiled from: the same inode, not touched since. Else the usual import finds it.
 """
@@ -40,7 +40,7 @@ def load(fd: int, groups: "Sequence[Group]", extensions: "dict[str, str]") -> No
 
 
 class _Finder:
-    """Answers an import of what stands in the file; an object for `sys.meta_path`."""
+    """Answers an import of what is in the file; an object for `sys.meta_path`."""
 
     def __init__(self, fd: int, groups: "Sequence[Group]", extensions: "dict[str, str]") -> None:
         self._fd = fd

@@ -111,7 +111,7 @@ def is_current(data: bytes) -> bool:
 
 
 def renew(fs: FileSystem, path: str, commands: str) -> None:
-    """Make the file at `path` anew where it is old or missing. Raises: OSError."""
+    """Write the file at `path` where it is old or missing. Raises: OSError."""
     try:
         if is_current(read_file(fs, path)):
             return

@@ -4,7 +4,7 @@ Claude Code's and Gemini CLI's `settings.json` and Codex's `hooks.json` have one
 
     {"hooks": {EVENT: [{"matcher": …, "hooks": [{"type": "command", "command": …, "timeout": …}]}]}}
 
-The text is never written anew: an edit inserts or cuts characters, in the file's own indentation and line
+The text is never rewritten: an edit inserts or cuts characters, in the file's own indentation and line
 ends, so that numbers, escapes, spaces, comments and the order of keys stay what somebody made them. A
 handler is *ours* when a word of its command is a file called `locus-hook` or `locus-hook.py`. Claude Code's
 file may have a `statusLine` too, in the shape of a handler; ours has the command `…/locus statusline`.
@@ -54,7 +54,7 @@ class JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A JSON value and where it stands; `items` is None for a scalar."""
+    """A JSON value and where it is; `items` is None for a scalar."""
 
     start: int
     end: int
@@ -138,7 +138,7 @@ def status_line(root: Value) -> Any:
 
 
 def is_our_status_line(handler: object) -> bool:
-    """Whether a status line runs our program and nothing else: who adds to the command makes it theirs."""
+    """Whether a status line runs our program and nothing else; one with more in its command is the user's."""
     words = _words(handler.get("command")) if isinstance(handler, Mapping) else []
     return len(words) == 2 and os.path.basename(words[0]) == "locus" and words[1] == "statusline"
 
@@ -408,7 +408,7 @@ def _cut_members(container: Value, gone: Sequence[JsonMember]) -> list[Edit]:
 
 
 class _Style:
-    """How a file is laid out: its line ends, its indentation, or that it stands on one line."""
+    """How a file is laid out: its line ends, its indentation, or that it is on one line."""
 
     def __init__(self, text: str, root: Value) -> None:
         self.text = text

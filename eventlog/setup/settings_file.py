@@ -106,7 +106,7 @@ def remove(fs: FileSystem, change: SettingsEdit, made_directory: bool) -> None:
 
 
 def replace(fs: FileSystem, change: SettingsEdit, data: bytes, mode: int = 0o600) -> None:
-    """Write the file anew; `mode` is for one that was not there. Raises: Refused, OSError."""
+    """Replace the file; `mode` is for one that was not there. Raises: Refused, OSError."""
     directory, name = os.path.split(change.file)
     beside = f"{directory}/.{name}.locus-{fs.random_bytes(8).hex()}"
     fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

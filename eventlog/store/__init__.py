@@ -95,7 +95,7 @@ class Store:
         self._lost: set[LostPositions] = set()
         self._excerpt: Excerpt | None = None
         self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
-        self.people = EVERYBODY  # how much questions may see of who worked where
+        self.people = EVERYBODY  # how much questions may see of people
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -269,7 +269,7 @@ class Store:
         view.excerpt = self._excerpt
         self._lost.update(view.unsettled)
         sealed = sum(entry.rows for entry in view.manifest.segments)
-        if sealed >= _LOOK_UP_ROWS_MIN or (sealed and self._excerpt):  # who asked in SQL needs no pyarrow
+        if sealed >= _LOOK_UP_ROWS_MIN or (sealed and self._excerpt):  # after SQL no pyarrow is needed
             from eventlog.projections.prefix import IndexedPrefix
 
             view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest, self._excerpt)
@@ -548,7 +548,7 @@ class Store:
         return self._excerpt
 
     def keep_sealed(self) -> None:
-        """Keep sealed events that were read, some 25 MB of them: for who goes from turn to turn."""
+        """Keep sealed events that were read, some 25 MB of them: for callers that go from turn to turn."""
         self._ask_in_sql().keep_blocks()
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":

@@ -17,7 +17,7 @@ def create(
     *,
     force: bool,
 ) -> identity.Identity | None:
-    """Who the store is that was made there; None where another process made one meanwhile.
+    """The identity of the store that was made there; None where another process made one meanwhile.
 
     Args: as those of `Store.init`. Raises: Refused, EventLogError.
     """
@@ -38,7 +38,7 @@ def create(
     if lost and not fs.exists(layout.store_file):  # it comes before the first journal
         raise Refused(
             f"{root} has a log, but its file STORE is gone; a new one would not fit. "
-            "`locus store repair` writes it anew; or bring it back from a backup."
+            "`locus store repair` writes it again; or bring it back from a backup."
         )
     hash_and_origin = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
     who = identity.Identity(

@@ -51,13 +51,13 @@ class Maintenance:
         return report
 
     def rebuild(self) -> str | None:
-        """Build the index anew from the segments. Returns: its file name, None when nothing is sealed.
+        """Rebuild the index from the segments. Returns: its file name, None when nothing is sealed.
 
-        Lines of changes are counted anew too, also of those that are not sealed yet. Trees are compared again
-        by the next maintenance.
+        Lines of changes are counted again too, also of those that are not sealed yet. Trees are compared
+        again by the next maintenance.
         """
         name = self._refresh_derived(fresh=True)
-        with translate_os_errors(self._store.layout.directory(INDEX_DIR), "count lines anew"):
+        with translate_os_errors(self._store.layout.directory(INDEX_DIR), "count lines again"):
             self._store.line_counts.forget()
             self._store.tree_changes.forget()
         self.count_lines()
@@ -77,7 +77,7 @@ class Maintenance:
     def repack(
         self, *, everything: bool = False, bytes_max: int | None = None, lock_timeout_s: float = 10.0
     ) -> "Repacked":
-        """Merge the packs that are due, or all of them, into one (docs/maintenance.md §3).
+        """Merge the packs that need it, or all of them, into one (docs/maintenance.md §3).
 
         Raises: LockTimeout, NotDurable, Corruption.
         """

@@ -81,7 +81,7 @@ def blame(
 
     Args:
         path: as the repository names it.
-        now: the file as it stands; None for the last recorded version.
+        now: the file as it is; None for the last recorded version.
         ignore_spaces: a line that differs in white space alone is the same line.
         until: only versions before this position.
     Raises: NotFound (no version), Refused (not a text).
@@ -100,7 +100,7 @@ def fold_of(
 
 
 def lines_of(fold: "BlameFold", path: str, now: bytes | None) -> list[BlamedLine]:
-    """The lines after a fold, and those of the file as it stands. Raises: NotFound, Refused."""
+    """The lines after a fold, and those of the file as it is now. Raises: NotFound, Refused."""
     if now is not None:
         fold.change(to_text(blob_id(now)), now, NOW, None)
     content = fold.content
@@ -141,7 +141,7 @@ def steps_of(store: UndoStore, path: str, until: int | None, fold: "BlameFold") 
         FileStep(v.position, v, v.before_hash, v.after_hash, _is_gone(v, path), v.operation == "add")
         for v in reversed(versions)
     ]
-    # Versions are in the order in which things happened; a restore stands where it was recorded.
+    # Versions are in the order in which things happened; a restore is where it was recorded.
     for step in _restored(store, path, fold):
         at = next((i for i, other in enumerate(steps) if other.position > step.position), len(steps))
         steps.insert(at, step)
@@ -153,7 +153,7 @@ def _is_gone(version: FileVersion, path: str) -> bool:
 
 
 def _restored(store: UndoStore, path: str, fold: "BlameFold") -> Iterator[FileStep]:
-    """What restores of the directory that the store stands in did to the file."""
+    """What restores of the directory that holds the store did to the file."""
     target = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
     for operation in operations_of(store).done:
         document = readable_plan(store.blobs, operation.plan)
@@ -179,7 +179,7 @@ class BlameFold:
 
     def take(self, step: FileStep) -> None:
         if step.after is not None and self.content is not None and step.after == self.content.hash:
-            return  # told once more
+            return  # recorded once more
         if step.is_delete:
             self.content = None
             return

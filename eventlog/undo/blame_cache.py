@@ -120,7 +120,7 @@ def _key(store: BlameStore, which: list[Any]) -> tuple[list[Any], list[Any]] | N
         tail = [view.next_position, view.journals, view.size_of_last]
         store_id = view.store_id.hex()
     collected = read_generation(store.fs, store.layout)
-    # What restores did to the directory that the store stands in counts.
+    # What restores did to the directory that holds the store counts.
     directory = os.path.realpath(os.path.dirname(store.layout.root))
     base = [FORMAT, code8(), store_id, directory, collected, which]
     return _as_read(base), _as_read([*sealed, *tail])

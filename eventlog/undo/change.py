@@ -148,7 +148,7 @@ def _state(path: bytes | None, mode: object, content: object) -> tuple[State | N
     if mode == "040000" or kind == DIRECTORY:
         return State(DIRECTORY, None, NO_ID, 0), ""
     if kind == SUBMODULE:
-        return None, "a submodule stood there"
+        return None, "a submodule was there"
     if content is None:
         return None, "its content was not recorded"
     try:

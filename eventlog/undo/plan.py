@@ -68,7 +68,7 @@ class UndoPlan(RestorePlan):
 
     `of` names what is taken back. `outcomes` says of each path whether it is taken back exactly, merged, with
     markers, or was before. `clashes` are the conflicts with their lines. `skipped` are paths that are left
-    alone: conflicts that were to be skipped, what is missing, and what nobody can be said to have changed.
+    alone: conflicts that were to be skipped, what is missing, and changes whose author is not known.
     `changes` are what is taken back.
     """
 
@@ -346,7 +346,7 @@ def _of_trees(change: PathChange, position: int, before: TreeState, after: TreeS
     unknown = None
     for entry, tree in ((change.before, before), (change.after, after)):
         if entry is not None and entry.kind in (SKIPPED, SUBMODULE):
-            unknown = "what stood there was not captured"
+            unknown = "what was there was not captured"
         if entry is None or unknown:
             sides.append(None)
         elif entry.kind == DIRECTORY:
@@ -506,7 +506,7 @@ def _moved(store: UndoStore) -> Any:
 
 
 def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], State | None]) -> Wanted:
-    """What has to stand at some paths, None for nothing. Args: state_at: what stands at a path now."""
+    """What has to be at some paths, None for nothing. Args: state_at: what is at a path now."""
     wanted = Wanted(whole=False)
     for path, state in writes.items():
         now = state_at(path)

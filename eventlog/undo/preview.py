@@ -1,4 +1,4 @@
-"""The diff of an undo or redo before it is carried out: what stands at each path, and what would stand there.
+"""The diff of an undo or redo before it is carried out: what is at each path, and what would be there.
 
 A path of which any version takes part that holds a secret, or may, has no diff (docs/undo.md, Plans).
 """

@@ -1,4 +1,4 @@
-"""Taking a change back from what stands there now: the rules of docs/undo.md, path by path.
+"""Taking a change back from what is there now: the rules of docs/undo.md, path by path.
 
 `TakeBack` holds a picture of the working directory in memory; changes are taken back from it one by one, the
 newest first, and nothing is written. It reads states and contents through functions, and is pure besides.
@@ -44,7 +44,7 @@ class _MissingError(Exception):
 class TakeBack:
     """Takes changes back, newest first; those that share a path together, or not at all.
 
-    `state_at` gives what stands at a path in the directory, `read` its bytes, `content` a stored content.
+    `state_at` gives what is at a path in the directory, `read` its bytes, `content` a stored content.
     `moved` gives the path to which recorded renames lead from a path since a position, None where there is
     none. With `markers`, lines in conflict are written between markers named after `name`.
     """
@@ -55,7 +55,7 @@ class TakeBack:
     moved: Callable[[bytes, int], bytes | None]
     name: str
     markers: bool = False
-    states: dict[bytes, State | None] = field(default_factory=dict)  # what will stand at each path
+    states: dict[bytes, State | None] = field(default_factory=dict)  # what will be at each path
     outcomes: dict[bytes, str] = field(default_factory=dict)
     conflicts: list[UndoConflict] = field(default_factory=list)
     missing: list[tuple[bytes, str]] = field(default_factory=list)
@@ -79,7 +79,7 @@ class TakeBack:
                 break
 
     def writes(self) -> Mapping[bytes, State | None]:
-        """What has to stand where; what stands there already is left out."""
+        """What has to be where; what is there already is left out."""
         return {path: state for path, state in self.states.items() if not same(state, self.state_at(path))}
 
     def _take_back(self, change: RecordedChange) -> None:
@@ -182,7 +182,7 @@ class TakeBack:
         return self.states[path] if path in self.states else self.state_at(path)
 
     def _refuse_file_above(self, path: bytes) -> None:
-        """Where a directory was, a file may stand now: nothing can be put below it."""
+        """Where a directory was, a file may be now: nothing can be put below it."""
         while b"/" in path:
             path = path.rpartition(b"/")[0]
             above = self._now(path)

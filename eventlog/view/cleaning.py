@@ -107,6 +107,6 @@ class Cleaner:
 
 
 def of_this_machine() -> "tuple[str, str]":
-    """The home directory and the name of the user who runs this; empty where they are unknown."""
+    """The home directory and the name of the user that runs this; empty where they are unknown."""
     home = os.path.expanduser("~")
     return (home if home not in ("~", "/") else ""), os.path.basename(home)

@@ -1,4 +1,4 @@
-"""Who is answered at all: the walls in front of every answer of the viewer (docs/view.md). Pure.
+"""Which requests are answered at all: the walls before every answer of the viewer (docs/view.md). Pure.
 
 What is defended is everything that an agent saw, against any website in the same browser, other users of the
 machine and recorded text. Each request passes `refusal` before anything else sees it, whatever its path.

@@ -14,10 +14,10 @@ from eventlog.base.errors import EventLogError
 from eventlog.store import Store
 
 STREAMS_MAX = 8
-# Whoever has missed more than these reads everything again; a message says so.
+# A client that missed more than these reads everything again; a message says so.
 MISSED_MAX = 10_000
 POLL_S = 0.1
-_TOGETHER_S = 0.05  # what comes within this is told at once
+_TOGETHER_S = 0.05  # what comes within this is sent at once
 _ALIVE_S = 15.0  # a comment after so much silence shows whether anybody still reads
 _ALIVE = b": \n\n"
 _COLUMNS = ("position", "session_id", "turn", "turn_id", "event_type", "operation")

@@ -111,7 +111,7 @@ class _Tables:
         ]
 
     def _content(self, entry: TreeEntry | None) -> tuple[int | None, int | None, str | None]:
-        """(number of the hash, size, kind) of what stands at a path."""
+        """(number of the hash, size, kind) of what is at a path."""
         if entry is None:
             return None, None, None
         size = None if entry.size == SIZE_UNKNOWN else entry.size

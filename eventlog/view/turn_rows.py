@@ -37,7 +37,7 @@ class TurnRows:
         self._store = store
         self._until = 0  # the position up to which events are taken into account
         self._rows: dict[str, dict[int, tuple[Any, ...]]] = {}
-        self._of_all = False  # whether all were asked for: who did that goes through all of them
+        self._of_all = False  # whether all were asked for: such a caller goes through all of them
 
     def row(self, session_id: str, turn: int) -> "Row | None":
         """The row of a turn; None where there is no such turn. Raises: Corruption."""

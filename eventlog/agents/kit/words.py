@@ -1,6 +1,6 @@
 """What an agent wrote, from the tail of its transcript: `message` events as an import of the file makes them.
 
-An import gives each text the same id, so it counts once, whoever comes first (docs/event-ids.md). A text
+An import gives each text the same id, so it counts once, in either order (docs/event-ids.md). A text
 whose id is not unique by itself is left to the import, which knows all sessions. Pure. On the hook path.
 """
 
