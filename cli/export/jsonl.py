@@ -29,7 +29,7 @@ from ..progress import Progress
 @force_option
 @json_option
 def command(path: str, contents: bool, since: int, people: str | None, force: bool, as_json: bool) -> None:
-    """Write the log as lines of JSON, losslessly but for who worked (--people full has that too).
+    """Write the log as lines of JSON, losslessly except for people (--people full has these too).
 
     A header, one event a line, and a last line with a digest of the others. With --contents the file
     holds all that `locus import jsonl` needs to make an equal store. What is lost or cannot be read is

@@ -26,7 +26,7 @@ git from then on, by a line in info/exclude.
 
 The server is started once, as the agent will start it. Where it does not answer, nothing is written.
 
-Entries of a project name the program locus, which must be on the PATH of whoever reads them.
+Entries of a project name the program locus, which must be on the PATH of everybody who reads them.
 """
 
 

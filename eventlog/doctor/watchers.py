@@ -24,7 +24,7 @@ def _watcher(store: Store) -> Iterator[DoctorFinding]:
         return
     for directory, watch in sorted(watches.note_all(store.fs, store.layout, os.environ).items()):
         if isinstance(watch, Watch):
-            what = f"hooks ask Watchman what changed in {directory}, and look at all at the end of each turn"
+            what = f"hooks ask Watchman what changed in {directory}, and check all files when a turn ends"
             yield DoctorFinding(OK, "watcher", what)
         else:
             what = f"hooks look at all of {directory}, and ask no watcher: {watch}"

@@ -42,7 +42,7 @@ _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 # Moments whose capture counts in the turn of the call.
 _CAPTURED_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 _SHOWN_MAX = 50
-_SCOPED_MAX = 1_000  # paths that a capture with a watcher's answer names
+_SCOPED_MAX = 1_000  # paths that the snapshot of a watched capture names
 # Seconds to wait for git's answer to what differs from the commit.
 _GIT_S = 0.5
 
@@ -211,7 +211,7 @@ class DirectoryCapture:
         except (NotFound, Corruption) as error:
             if previous is None:
                 raise
-            self._context.note(error)  # the last recorded tree cannot be read: begin again
+            self._context.note(error)  # the last recorded tree cannot be read: start over
             captured, previous = capture(blobs, pack, root, **options), None
         dead = closing.dead() if closing is not None else frozenset()
         under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
@@ -227,8 +227,8 @@ class DirectoryCapture:
     def _where(
         self, checkpoint: CaptureCheckpoint, closing: "Closing | None"
     ) -> "tuple[frozenset[bytes] | None, bool]":
-        """The paths at which this capture looks, None where it looks at all, and whether they are all that a
-        watcher saw change."""
+        """The paths at which this capture looks, None for all, and whether they are those that a watcher
+        saw change."""
         asks = self._context.settings.watcher is not None
         may_leave = (asks or self._call.kind == EDITS) and self._may_leave(checkpoint, closing)
         scope, others = None, []
@@ -267,10 +267,10 @@ class DirectoryCapture:
         )
 
     def _scope(self, others: "list[Running]") -> "frozenset[bytes] | None":
-        """The paths at which the capture after an edit tool looks; None where it looks at all.
+        """The paths at which the capture after an edit tool looks; None for all.
 
-        It looks at all where somebody else may have made changes that must be told apart from this edit: a
-        tool that may change anything runs beside it, or ended without a capture.
+        All, where somebody else may have made changes that must be told apart from this edit: a tool that may
+        change anything runs at the same time, or ended without a capture.
         """
         call = self._call
         if call.kind != EDITS:

@@ -7,7 +7,7 @@
 - `<session>.calls`: notes of what was recorded of a session, a line each, so that the log need not be read.
 
 The last two are appended to by single writes and may miss a line. Then a cause is lost, or an event is
-written twice, which counts once (I8). Without a checkpoint the next capture begins again and records that.
+written twice, which counts once (I8). Without a checkpoint the next capture starts over and records that.
 Plain system calls: a file that cannot be read is absent, one that cannot be written stays. On the hook path.
 """
 

@@ -372,7 +372,7 @@ class _Storing:
         try:
             tree = healing.heal_tree(blobs.get_tree, writer, checkpoint.tree, sentence, became)
         except (NotFound, Corruption):
-            return  # the next capture begins again
+            return  # the next capture starts over
         writer.flush()
         if tree != checkpoint.tree:
             checkpoint.tree = tree

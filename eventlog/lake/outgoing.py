@@ -1,6 +1,6 @@
 """The events of a store as they leave it for a lake: under a policy, redacted once more (docs/lake.md §3).
 
-Each column and each key of a payload is made again from what `policy.py` and `payload_keys.py` allow; what
+Each column and each key of a payload is built from what `policy.py` and `payload_keys.py` allow; what
 they do not name stays here. Memory: some thousand events at a time; for `table` and `write` their result,
 too. One thread, one view.
 """

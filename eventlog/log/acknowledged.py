@@ -1,7 +1,7 @@
 """Up to where the log was acknowledged: a note beside the journals that shows when the log lost its end.
 
 The table of bytes is in docs/positions.md. `append` writes it after its sync and before it returns, outside
-the lock, and never syncs it; those that open a journal to append, and `verify`, read it. Events were durable
+the lock, and never syncs it; opening a journal to append and `verify` read it. Events were durable
 before the note counts them, so it may be old and is never ahead. It is derived: where it is missing or comes
 from a copy, less is noticed and nothing else changes, so its failures are ignored. On the hook path.
 """

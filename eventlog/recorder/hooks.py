@@ -300,7 +300,7 @@ for _name in dir(Hooks):
 def append(store: Store, event: Event) -> Stored:
     """Append one event; of the contents that it names, those that the store holds stay named.
 
-    An event without a session and a context gets a context of its own.
+    An event with neither session nor context gets a context of its own.
     """
     event = placement.dated(store, [{"event_id": store.fs.random_bytes(16).hex(), **event}])[0]
     if all(event.get(name) is None for name in ("session_id", "agent_session_id", "context_id")):

@@ -78,7 +78,7 @@ class RepairPlan:
 
 @dataclass(slots=True)
 class LogRange:
-    """A range of the log and its segment: as it is, made again of what verifies, or brought back."""
+    """A range of the log and its segment: as it is, rebuilt from what verifies, or brought back."""
 
     base: int
     end: int
@@ -395,7 +395,7 @@ class Planner:
             self.plan.turns = affected_turns(self._store, lost)
 
     def _plan_rules(self, wrong: "list[RepairStep]") -> None:
-        """The key of fingerprints is made again; of the two files of rules one can replace the other."""
+        """A new key of fingerprints is made; of the two files of rules one can replace the other."""
         layout = self._layout
         other = {layout.erased: layout.erased_copy, layout.erased_copy: layout.erased}
         for mend in wrong:

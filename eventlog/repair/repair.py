@@ -119,7 +119,7 @@ def repair(
 
 
 def _unmended(store: Store) -> "list[Finding]":
-    """The damage that no repair mends; derived files are made again instead."""
+    """The damage that no repair mends; derived files are rebuilt instead."""
     derived = (store.layout.directory(INDEX_DIR), store.layout.directory(IDX_DIR))
     return [
         finding for finding in store.verify("deep") if finding.damage and not finding.path.startswith(derived)

@@ -85,7 +85,7 @@ class LineCounts:
     def deferred(self, ask: "Ask") -> "Iterator[tuple[Pair, Pair]]":
         """(key, contents) of each change whose contents were deferred and are stored by now.
 
-        In the key the position of the change is in place of each deferred content.
+        The key has the position of the change in place of each deferred content.
         """
         from eventlog.query import views
         from eventlog.replay.deferred import DeferredContents, content_events_by_sql

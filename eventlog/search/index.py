@@ -99,7 +99,7 @@ def reading(
 def update(store: Searched, *, seconds: "float | None" = None) -> IndexProgress:
     """Bring the index up to the end of the log, for at most about so many seconds.
 
-    Never raises for the state of the index: an unusable one is made again. Raises: Corruption of
+    Never raises for the state of the index: an unusable one is rebuilt. Raises: Corruption of
     the log, NotDurable.
     """
     fs, layout = store.fs, store.layout
@@ -182,7 +182,7 @@ def remove(fs: FileSystem, layout: Layout) -> None:
 class MemoryIndex:
     """A temporary index of events that are in no other, for a caller that may not write.
 
-    It goes on where it stopped, and begins again where the log does not continue. One thread; close it.
+    It goes on where it stopped, and starts over where the log does not continue. One thread; close it.
     """
 
     def __init__(self) -> None:

@@ -249,7 +249,7 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, after_key: 
 
 
 def _spaced(word: str) -> str:
-    """A name of a key, between whose letters lines may be."""
+    """The name of a key, with any `_` and `-` between its letters."""
     return "".join(f"{letter}[_-]*" for letter in word.removesuffix("key")) + "key"
 
 

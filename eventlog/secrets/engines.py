@@ -1,6 +1,6 @@
 """The engines that match many texts against a few expressions: Arrow's RE2, and Hyperscan where it is there.
 
-RE2 comes with pyarrow and makes its automaton again at each call. Hyperscan, the extra `fast`, matches ten
+RE2 comes with pyarrow and builds a new automaton at each call. Hyperscan, the extra `fast`, matches ten
 times as fast but takes half a second to compile its database. So the database is kept for the user, and made
 once a process has matched as many bytes as RE2 matches in that time. Both give the same answers.
 

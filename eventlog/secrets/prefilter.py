@@ -318,7 +318,7 @@ def run(data: bytes, offset: int, allowed: bytes, most: int) -> int:
 
 
 def offsets(data: bytes, mark: bytes, step: int = 0) -> "Iterator[int]":
-    """Where a mark is, each at least `step` bytes after the one before; by default the mark's size."""
+    """The offsets of a mark, each at least `step` bytes after the one before; by default the mark's size."""
     step = step or len(mark)
     offset = data.find(mark)
     while offset >= 0:

@@ -79,7 +79,7 @@ class TakeBack:
                 break
 
     def writes(self) -> Mapping[bytes, State | None]:
-        """What has to be where; what is there already is left out."""
+        """What has to be at which path, without what is there already."""
         return {path: state for path, state in self.states.items() if not same(state, self.state_at(path))}
 
     def _take_back(self, change: RecordedChange) -> None:

@@ -19,7 +19,7 @@ _SETTING_NAMES = frozenset(
 )  # fmt: skip
 
 _DATABASE_ENDS = (b".sqlite", b".sqlite3", b".db", b".db3", b".s3db", b".sl3", b".duckdb")
-# Files with writes that are not in the database yet. `-shm` is an index of `-wal` and made again.
+# Files with writes that are not in the database yet. `-shm` is an index of `-wal` and rebuilt from it.
 JOURNAL_ENDS = (b"-wal", b"-journal", b".wal")
 
 # Private keys and the stores of credentials.
@@ -39,8 +39,8 @@ _PRIVATE_NAMES = frozenset(
 )  # fmt: skip
 _PRIVATE_DIRS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".kube", b".docker", b"gcloud"))
 
-# Directories whose contents some tool makes again, and such files. Those of agents hold the hooks: restoring
-# an older version of them would end the recording.
+# Directories whose contents some tool can make again, and such files. Those of agents hold the hooks:
+# restoring an older version of them would end the recording.
 _REBUILT_DIRS = frozenset(
     (
         b"node_modules", b"bower_components", b".venv", b"venv", b".env", b".tox", b".nox",

@@ -1,4 +1,4 @@
-"""Stat caches apart from captures: a base that is made again, and caches that are folded or swept.
+"""Stat caches apart from captures: a base that is rebuilt, and caches that are folded or swept.
 
 docs/stat-cache.md has the format. A capture that writes a base loads this, and maintenance.
 """
