@@ -7,8 +7,8 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.base import identity, store_location
 from eventlog.base.errors import InvalidEvent, NoStore, NoTree
@@ -29,7 +29,7 @@ from eventlog.query.connection_cache import ConnectionCache
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
 from eventlog.secrets import redaction
-from eventlog.store.maintenance import Maintenance
+from eventlog.store.maintenance import Maintenance, of_maintenance
 from eventlog.store.status import StoreStatus as StoreStatus
 from eventlog.store.status import status_of
 
@@ -61,21 +61,6 @@ _LOOK_UP_ROWS_MIN = 100_000
 
 # Journals of the tail whose events a store keeps in memory.
 _REMEMBERED_BYTES_MAX = 64 << 20
-
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _of_maintenance(
-    method: "Callable[Concatenate[Maintenance, _P], _R]",
-) -> "Callable[Concatenate[Store, _P], _R]":
-    """A method of `Store.maintenance`, as a method of the store."""
-
-    def call(store: "Store", /, *arguments: _P.args, **named: _P.kwargs) -> _R:
-        return method(store.maintenance, *arguments, **named)
-
-    return update_wrapper(call, method)
 
 
 class Store:
@@ -589,14 +574,14 @@ class Store:
         """What keeps the store small, fast and whole; its methods can be called on the store itself, too."""
         return Maintenance(self)
 
-    seal = _of_maintenance(Maintenance.seal)
-    compact = _of_maintenance(Maintenance.compact)
-    rebuild = _of_maintenance(Maintenance.rebuild)
-    reindex = _of_maintenance(Maintenance.reindex)
-    repack = _of_maintenance(Maintenance.repack)
-    verify = _of_maintenance(Maintenance.verify)
-    count_lines = _of_maintenance(Maintenance.count_lines)
-    compare_trees = _of_maintenance(Maintenance.compare_trees)
+    seal = of_maintenance(Maintenance.seal)
+    compact = of_maintenance(Maintenance.compact)
+    rebuild = of_maintenance(Maintenance.rebuild)
+    reindex = of_maintenance(Maintenance.reindex)
+    repack = of_maintenance(Maintenance.repack)
+    verify = of_maintenance(Maintenance.verify)
+    count_lines = of_maintenance(Maintenance.count_lines)
+    compare_trees = of_maintenance(Maintenance.compare_trees)
 
     def status(self) -> StoreStatus:
         """Counts and sizes; reads no event payload."""

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import INDEX_DIR
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from eventlog.log.finding import Finding
     from eventlog.log.seal import SealReport
     from eventlog.store import Store
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Maintenance:
@@ -132,3 +136,14 @@ class Maintenance:
         """
         with translate_os_errors(self._store.layout.directory(INDEX_DIR), "keep compared trees"):
             return self._store.tree_changes.save(self._store.spine)
+
+
+def of_maintenance(
+    method: Callable[Concatenate[Maintenance, _P], _R],
+) -> "Callable[Concatenate[Store, _P], _R]":
+    """A method of `Store.maintenance`, as a method of the store."""
+
+    def call(store: "Store", /, *arguments: _P.args, **named: _P.kwargs) -> _R:
+        return method(store.maintenance, *arguments, **named)
+
+    return update_wrapper(call, method)
