@@ -52,6 +52,7 @@ SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by anothe
 SESSION_ENDED = "session ended"
 _LOCK_WAIT_S = 0.02
 NOTICE = ".notice"
+TURN_BOUNDARY = "turn", ""
 _HEX = frozenset("0123456789abcdef")
 _OPEN_MAX = 32  # so that all of it is on one page, which is written whole
 
@@ -414,63 +415,6 @@ def trim_running(layout: Layout, worktree: str) -> None:
         pass  # it is small, absent, or stays
 
 
-class UnnamedCalls:
-    """Tool calls without ids, known by their request (`key`) and time: the number of each in its turn.
-
-    An end belongs to the last beginning of the same key that has none. Equal calls are interchangeable,
-    except one that was refused before and has no end.
-    """
-
-    def __init__(self) -> None:
-        self._asked: "dict[str, int]" = {}  # how many of each key
-        self._numbers: "dict[tuple[str, str, bool], int]" = {}  # by key, time, asked
-        self._open: "dict[str, list[int]]" = {}
-
-    def take(self, key: str, stamp: str, *, asked: bool) -> None:
-        if (key, stamp, asked) in self._numbers:
-            return  # reported by two hooks
-        waiting = self._open.setdefault(key, [])
-        if asked or not waiting:
-            number = self._asked[key] = self._asked.get(key, -1) + 1
-        else:
-            number = waiting.pop()
-        if asked:
-            waiting.append(number)
-        self._numbers[key, stamp, asked] = number
-
-    def number(self, key: str, stamp: str, *, asked: bool) -> int:
-        """The number of a call that was taken; 0 when the notes lost it."""
-        return self._numbers.get((key, stamp, asked), 0)
-
-
-class Repeats:
-    """Tool calls whose ids the agent repeats, known by session, id and arguments (`key`): the number of each.
-
-    One that begins while an equal one is under way is that one, reported by two hooks.
-    """
-
-    def __init__(self) -> None:
-        self._last: "dict[str, int]" = {}
-        self._open: "set[str]" = set()
-
-    def begin(self, key: str) -> None:
-        if key not in self._open:
-            self._open.add(key)
-            self._last[key] = self._last.get(key, -1) + 1
-
-    def end(self, key: str) -> None:
-        self._open.discard(key)
-        self._last.setdefault(key, 0)
-
-    def end_all(self) -> None:
-        """A turn begins or ends: calls that were refused before have no end of their own."""
-        self._open.clear()
-
-    def number(self, key: str) -> int:
-        """The number of the last one; 0 when the notes lost it."""
-        return self._last.get(key, 0)
-
-
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
@@ -489,8 +433,10 @@ class Calls:
         # ids the ids of their events, in order, by `short` turn, key and type.
         self.imported_turns: "list[tuple[str, int, str]]" = []
         self.imported_calls: "dict[tuple[str, ...], list[str]]" = {}
-        self.tools = UnnamedCalls()
-        self.repeats = Repeats()
+        # Tool calls that no id tells apart (`call_numbers.py`): of the turn, key, time and whether it began,
+        # and what was noted of repeated ids, with `TURN_BOUNDARY` wherever a turn begins or ends.
+        self.unnamed: "list[tuple[str, str, bool]]" = []
+        self.repeats: "list[tuple[str, str]]" = []
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
         self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the capture at its start
 
@@ -508,15 +454,13 @@ def read_calls(layout: Layout, session: str) -> Calls:
     for words in _lines(layout, f"{short(session)}.calls"):
         if words[0] == "named":
             calls.named = True
-        elif words[0] == "begins" and len(words) == 2:
-            calls.repeats.begin(words[1])
-        elif words[0] == "ends" and len(words) == 2:
-            calls.repeats.end(words[1])
+        elif words[0] in ("begins", "ends") and len(words) == 2:
+            calls.repeats.append((words[0], words[1]))
         elif words[0] == "ended" and len(words) == 2:
             calls.ended.add(words[1])
-            calls.repeats.end_all()
+            calls.repeats.append(TURN_BOUNDARY)
         elif words[0] == "begun" and len(words) in (2, 3, 4):
-            calls.repeats.end_all()
+            calls.repeats.append(TURN_BOUNDARY)
             calls.begun.add(words[1])
             calls.ended.discard(words[1])
             calls.over = False
@@ -524,9 +468,9 @@ def read_calls(layout: Layout, session: str) -> Calls:
             if len(words) > 2 and words[2] not in calls.turns:
                 calls.turns.append(words[2])
                 calls.stamps[words[2]] = words[-1]
-                calls.tools = UnnamedCalls()  # they are counted within their turn
+                calls.unnamed.clear()  # they are counted within their turn
         elif words[0] in ("asked", "answered") and len(words) == 3:
-            calls.tools.take(words[1], words[2], asked=words[0] == "asked")
+            calls.unnamed.append((words[1], words[2], words[0] == "asked"))
         elif words[0] == "model" and len(words) == 3:
             calls.models.append((words[1], words[2]))
         elif words[0] == "action" and len(words) == 3:

@@ -17,6 +17,7 @@ from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL_START, TURN_STAR
 from eventlog.base.layout import Layout
 from eventlog.base.names import event_id_of
 from eventlog.hooks import state
+from eventlog.hooks.call_numbers import Repeats, UnnamedCalls
 from eventlog.hooks.state import Calls, short
 
 _OF_CALL = ("tool_start", "action", "error")
@@ -48,7 +49,8 @@ def complete(layout: Layout, call: Call) -> Calls:
     if call.answers is not None and notes.prompts.get(short(turn)) not in (None, short(call.answers)):
         _end_another(layout, call, f"{session}:{call.called_at}")
     if key is not None and call.tool_call is not None:
-        number = notes.tools.number(key, short(call.called_at), asked=call.moment == TOOL_START)
+        unnamed = UnnamedCalls(notes.unnamed)
+        number = unnamed.number(key, short(call.called_at), asked=call.moment == TOOL_START)
         _name(call, (turn, *call.tool_call, str(number)))
         _join_imported_call(call, notes, (short(turn), key), number)
     return notes
@@ -91,8 +93,9 @@ def number(layout: Layout, call: Call) -> Calls:
     noted = {_short(key): words[key[0]] for _, key in call.counted if key[0] in words}
     state.note_calls(layout, session, [[word, key] for key, word in noted.items()])
     notes = state.read_calls(layout, session)
+    repeats = Repeats(notes.repeats)
     for event, key in call.counted:
-        nth = notes.repeats.number(_short(key))
+        nth = repeats.number(_short(key))
         event["event_id"] = event_id_of(call.agent, *numbered(key, nth))
         if key[0] in words:
             before = event_id_of(call.agent, "action", *key[1:])

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.agents.gemini_cli.hooks import call_key, exit_code_of, interpret, without_context
 from eventlog.base.names import event_id_of
-from eventlog.hooks.state import UnnamedCalls
+from eventlog.hooks.call_numbers import UnnamedCalls
 from eventlog.importers import importer, sources
 from eventlog.importers.importer import ImportReport
 from eventlog.store import Store
@@ -91,11 +91,9 @@ def test_a_command_failed_when_its_output_names_an_exit_code(
 def test_calls_without_ids_are_counted() -> None:
     """P3: equal calls of a turn are told apart by their order, however often each is told; an end belongs to
     the last beginning without one."""
-    tools = UnnamedCalls()
     told = [("a", 1, True), ("a", 2, True), ("a", 2, True), ("a", 3, False), ("a", 3, False), ("a", 4, True),
             ("a", 5, False), ("b", 6, False), ("b", 7, True)]  # fmt: skip
-    for key, time, asked in told:
-        tools.take(key, str(time), asked=asked)
+    tools = UnnamedCalls((key, str(time), asked) for key, time, asked in told)
 
     found = [tools.number(key, str(time), asked=asked) for key, time, asked in told]
     assert found == [0, 1, 1, 1, 1, 2, 2, 0, 1]
