@@ -2,24 +2,23 @@
 
 `find(data)` returns their spans. There are no regular expressions here: a token is a literal beginning and a
 run of allowed bytes in a bounded window, so the time is linear in the input. The tokens are listed in
-own.toml and published.toml; names.py has names and their values, context_rules.py commands and files.
+own.toml and published.toml; assignments.py has values of names, context_rules.py commands and files.
 `prefilter.may_hold` tests first, at a fraction of the cost, whether a search is necessary.
 
 Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, after the prefilter
 matched.
 """
 
-from eventlog.secrets import context_rules
+from eventlog.secrets import assignments, context_rules
+from eventlog.secrets.assignments import SPACES, VALUE_MAX
 from eventlog.secrets.names import (
     MARK,
-    is_passphrase,
     is_placeholder,
     is_published,
     is_random,
     is_secret_name,
     is_secret_value,
     is_wordy,
-    kind_of,
 )
 from eventlog.secrets.prefilter import (
     ALNUM,
@@ -29,11 +28,9 @@ from eventlog.secrets.prefilter import (
     DIGIT,
     DOTTED,
     LOWER,
-    NAME_MAX,
     RULES,
     UPPER,
     URL_USER_MAX,
-    WORD,
     beginnings,
     commands_in,
     endings_in,
@@ -56,14 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "MARK", "TOKENS", "find", "is_secret_name", "is_secret_value", "may_hold"]
 
 _BASE64 = ALNUM + b"+/="
-_SPACES = b" \t"
 _OPEN_MAX = 512  # of a token without a fixed length, read first; a longer run is followed to its end
 _FAILED_RUN_MAX = 256  # a longer run that is not a token is skipped as a whole
-_VALUE_MAX = 512
-_QUOTES = b"\"'`"
-_AFTER_NAME = frozenset(b"\"'`\\] \t\r\n=:>" + DIGIT)
-_VALUE_ENDS = b" \t\r\n\"'`,;)}]<>|&\\\0"
-_AS_VALUE = bytes(32 if c in _VALUE_ENDS else 120 for c in range(256))
 _BASE64_MAX = 1 << 16
 
 # So many bytes before these beginnings belong to the token.
@@ -73,7 +64,6 @@ _URL_WORDS = frozenset(
     b"guest pass passwd password pw pwd secret token user username key apikey "
     b"postgres root admin test".split()
 )
-_LOW = frozenset(LOWER)
 _ORDER = {beginning: i for i, beginning in enumerate(RULES)}
 
 KINDS = tuple(
@@ -168,7 +158,7 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
     if b"bearer" in low:
         _find_bearers(data, low, spans)
     for ending in endings_in(data):
-        _find_assigned(data, low, ending, spans)
+        assignments.find(data, low, ending, spans)
     context_rules.find(data, low, commands_in(data), spans)
     return _outside_of_examples(data, spans) if spans and b"\nDOCUMENTATION = " in data else spans
 
@@ -429,188 +419,12 @@ def _is_url_password(text: bytes) -> bool:
 def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
     offset = low.find(b"bearer")
     while offset >= 0:
-        start = offset + 6 + _run(data, offset + 6, _SPACES, 4)
+        start = offset + 6 + _run(data, offset + 6, SPACES, 4)
         if start > offset + 6:
-            size = _run(data, start, DOTTED + b"~+/=", _VALUE_MAX)
-            if size == _VALUE_MAX:
+            size = _run(data, start, DOTTED + b"~+/=", VALUE_MAX)
+            if size == VALUE_MAX:
                 size += _rest_of_run(data, start + size, DOTTED + b"~+/=")
             value = data[start : start + size].rstrip(b".")
             if size >= 16 and is_random(value):
                 spans.append((start, start + len(value), "authorization"))
         offset = low.find(b"bearer", max(start, offset + 6))
-
-
-def _find_assigned(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") -> None:
-    """`NAME = value` in the spellings of programs, settings, JSON, headers and command lines."""
-    size = len(data)
-    offset = low.find(ending)
-    while offset >= 0:
-        name_end = offset + len(ending)
-        if name_end < size and data[name_end] in _AFTER_NAME:
-            before = low[max(0, offset - NAME_MAX) : offset]
-            front = before[len(before.rstrip(WORD)) :]
-            # A name in which a new word begins: `dbPass`, `userAuth`.
-            if front and data[offset : offset + 1].isupper() and data[offset - 1] in _LOW:
-                front += b"_"
-            name = front + ending
-            if is_secret_name(name):
-                word = before[len(before.rstrip(DOTTED)) :]
-                _find_value(data, name_end, name, (word or ending).startswith(b"-"), spans)
-        offset = low.find(ending, name_end)
-
-
-def _find_value(data: bytes, offset: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:
-    """Add the value after a name, if it is a secret."""
-    offset += _run(data, offset, DIGIT, 3)
-    offset += _run(data, offset, b"\\\"'`]", 6)
-    spaces = _run(data, offset, _SPACES, 8)
-    offset += spaces
-    sign = data[offset : offset + 1]
-    if sign in (b"=", b":"):
-        offset += 1 + _run(data, offset + 1, b"=>", 2)
-    elif sign == b">" and not spaces:
-        offset += 1
-    else:
-        value_start = _after_value_word(data, offset - spaces)
-        if value_start:
-            offset = value_start
-        elif not (is_flag and spaces):
-            return
-    offset += _run(data, offset, _SPACES, 8)
-    if data[offset : offset + 4] == b"&lt;":
-        return  # `<your password>` in HTML
-    offset += data[offset : offset + 1] == b"&"  # `: &str = "value"`
-    start, end, quoted = _value(data, offset)
-    if not quoted and data[end : end + 4].lstrip(b" ")[:1] == b"=":  # NAME: type = "value"
-        offset = end + data[end : end + 4].find(b"=") + 1
-        offset += _run(data, offset, _SPACES, 4)
-        start, end, quoted = _value(data, offset)
-    if name.endswith(b"authorization"):
-        _find_authorization(data, start, end, quoted, spans)
-        return
-    if not quoted and name.endswith(_PHRASES):  # words to the end of the line
-        line = data[start : start + 256].partition(b"\n")[0].partition(b"\\n")[0].rstrip(b" \r\"',")
-        if is_passphrase(line):
-            spans.append((start, start + len(line), "private-key"))
-            return
-    value = data[start:end]
-    low = value[:8].lower()
-    for scheme in _SCHEMES:
-        if low.startswith(scheme) or (not quoted and low == scheme[:-1] and data[end : end + 1] == b" "):
-            start += len(scheme)
-            end = end if quoted else start + _run_until(data, start)
-            value = data[start:end]
-            break
-    if not quoted and data[end : end + 1] in (b"(", b"["):
-        return
-    if (
-        not quoted and data[offset - 1 : offset] == b">" and data[end : end + 1] == b" "
-    ):  # <password>several words</password>
-        close = data.find(b"<", end, end + 80)
-        if close >= 0 and is_passphrase(data[start:close]):
-            spans.append((start, close, kind_of(name)))
-            return
-    if is_secret_value(name, value, quoted):
-        spans.append((start, end, kind_of(name)))
-
-
-_PHRASES = (b"mnemonic", b"phrase")
-_SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
-
-
-def _after_value_word(data: bytes, offset: int) -> int:
-    """Where the value is of a pair whose name ends at `offset`: `name: N` and `value: V`, `key="N"
-    value="V"`; or 0.
-    """
-    window = data[offset : offset + 60]
-    text = window.lstrip(b" \t\r\n,\"'\\")
-    skipped = len(window) - len(text)
-    if text[:1] in b"nr" and data[offset + skipped - 1 : offset + skipped] == b"\\":  # text in JSON: `\n`
-        text = text[1:].lstrip(b" \t\\n\"'")
-        skipped = len(window) - len(text)
-    if skipped and text[:5].lower() == b"value":
-        sign = text[5:].lstrip(b"\\\"' ")
-        if sign[:1] in (b"=", b":"):
-            return offset + len(window) - len(sign) + 1
-    return 0
-
-
-def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: "list[Span]") -> None:
-    """Any scheme and its credentials, when a part of them looks random."""
-    if not quoted:
-        line = data[start : start + 2 * _VALUE_MAX]
-        for stop in (b"\n", b"\r", b"\\n", b"\\r", b"'", b'\\"', b"`", b'" ', b'"\n', b"<"):
-            line = line.partition(stop)[0]
-        end = start + len(line.rstrip(b" \t\"'\\,;)}"))
-    value = data[start:end]
-    scheme, space, rest = value.partition(b" ")
-    if space and scheme and not scheme.strip(WORD) and scheme[:1].isalpha():
-        start += len(scheme) + 1
-        value = rest
-    if scheme.lower() == b"basic" and not _is_pair_of_credentials(value):
-        return
-    if value[:1] in b"$%{<([*" or b"(" in value or b"{" in value or MARK in value:
-        return
-    if (len(value) > 12 and is_random(value) and b" " not in value and not is_placeholder(value)) or any(
-        len(part) >= 16 and is_random(part) and not is_placeholder(part)
-        for part in value.translate(_AS_PARTS).split()
-    ):
-        spans.append((start, end, "authorization"))
-
-
-def _is_pair_of_credentials(value: bytes) -> bool:
-    """Whether this is `user:password` in Base64 with a real password."""
-    import binascii
-
-    try:
-        pair = binascii.a2b_base64(value + b"=" * (-len(value) % 4))
-    except ValueError:
-        return True
-    _, colon, password = pair.partition(b":")
-    return not colon or (len(password) >= 6 and not is_placeholder(password))
-
-
-_AS_PARTS = bytes(c if c in ALNUM_SET or c in b"+/_-." else 32 for c in range(256))
-
-
-def _value(data: bytes, offset: int) -> "tuple[int, int, bool]":
-    """(start, end, in quotes) of the value that begins at `offset`."""
-    if data[offset : offset + 1] in (b"r", b"b", b"f", b"u", b"R", b"B", b"F", b"U") and data[
-        offset + 1 : offset + 2
-    ] in (
-        b'"',
-        b"'",
-    ):
-        offset += 1
-    escapes = _run(data, offset, b"\\", 8)
-    quote = data[offset + escapes : offset + escapes + 1]
-    if quote and quote in _QUOTES:
-        start = offset + escapes + 1
-        window = data[start : start + _VALUE_MAX]
-        end = window.find(quote)
-        line = window.find(b"\n")
-        if end < 0 or 0 <= line < end:
-            end = line if line >= 0 else len(window)  # cut off
-        return start, start + len(window[:end].rstrip(b"\\") if escapes else window[:end]), True
-    return offset, offset + _run_until(data, offset), False
-
-
-def _run_until(data: bytes, offset: int) -> int:
-    """How many bytes from `offset` on belong to a value without quotes."""
-    window = data[offset : offset + _VALUE_MAX]
-    ends = window.translate(_AS_VALUE)
-    offset = 0
-    while True:
-        offset = ends.find(b" ", offset)
-        if offset < 0:
-            return len(window)
-        if window[offset : offset + 1] in (b"&", b";") and not _is_pair(window[offset + 1 :]):
-            offset += 1  # part of a password, unless the next name of a query begins
-            continue
-        return offset
-
-
-def _is_pair(text: bytes) -> bool:
-    """Whether the text is empty or begins with `name=`, as after a value in a query."""
-    rest = text.lstrip(WORD + b" ")
-    return not text.strip() or text[:1] in b"&;\n" or rest[:1] == b"=" or text[:1] == b" "
