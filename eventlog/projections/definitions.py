@@ -22,7 +22,7 @@ The fold has two steps, because a call's key may occur in several sessions:
 1. Rows of type `llm`: of several for one call all but one are superseded. Mergeable: the best of the best
    of two parts is the best of both.
 2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls that count in those sessions.
-`sessions_master` then folds the `sessions` rows. `llm_calls` is the rows that count, read from the events.
+`sessions_master` (master.py) folds the `sessions` rows. `llm_calls` is the rows that count, read from events.
 
 With `keys` (keyed.py) each text folds the logs of many stores, every one as if it were alone: the relations
 that go in have these columns, and so has what comes out, the tables of `COLUMNS_OF` in front.
@@ -31,7 +31,7 @@ that go in have these columns, and so has what comes out, the tables of `COLUMNS
 from eventlog.projections.captures import CAPTURE, END_CERTAINTY, START_CERTAINTY
 from eventlog.projections.happened import IMPORTED_AGENTS
 from eventlog.projections.keyed import Keys, led, same, whole
-from eventlog.projections.lives import NOT_BEGUN, lived
+from eventlog.projections.lives import NOT_BEGUN
 from eventlog.projections.lives import safe as _safe
 
 TYPE_CHECKING = False
@@ -501,55 +501,10 @@ def rewritten(events: str) -> str:
         GROUP BY session_id, turn HAVING arg_max({_TURN_STATE}, position) = {_REWRITTEN}"""
 
 
-def master_rows(events: str, keys: Keys = ()) -> str:
-    """The master's own events, with the columns of `master_keys`."""
-    first = led(keys)
-    return f"""
-        SELECT {first}repo, context_id, title AS project_name, extends, position
-        FROM {events} WHERE event_type = 'sessions' AND repo IS NOT NULL"""
-
-
-def master_keys(rows: str, keys: Keys = ()) -> str:
-    """What the master's own events say; `rows` are `master_rows`, `master_keys`, or both."""
-    first = led(keys)
-    return f"""
-        SELECT {first}repo, arg_max(context_id, position) AS context_id,
-            arg_max(project_name, position) AS project_name,
-            arg_max(extends, position) AS extends, max(position) AS position
-        FROM {rows} GROUP BY {first}repo"""
-
-
 def default_context(session_id: str) -> str:
     """`numbering.default_context` in SQL: the context id of a session that nobody gave a slug."""
     slug = _safe(f"'session-' || {session_id}")
     return f"('session:' || {slug} || '_' || {session_id})"
-
-
-def sessions_master(sessions: str, master_keys: str, keys: Keys = ()) -> str:
-    """The master of each repository out of all `sessions` and all `master_keys`.
-
-    A master without links, as earlier hooks wrote it, extends the anchor of its project all the same.
-    """
-    first = led(keys)
-    return f"""
-        WITH folded AS (
-            SELECT {first}repo,
-                arg_max(context_id, opened_position) FILTER (status = 'active') AS active_session,
-                count(*) FILTER (status = 'active') AS active_sessions,
-                count(*) AS total_sessions, sum(turn_count)::BIGINT AS total_turns,
-                max(last_position) AS last_position
-            FROM {lived(sessions, keys=keys)} WHERE repo IS NOT NULL GROUP BY {first}repo
-        )
-        SELECT {first}coalesce(k.context_id, {_safe("repo")} || ':sessions') AS context_id, repo,
-            k.project_name,
-            coalesce(nullif(k.extends, []), CASE WHEN k.project_name IS NOT NULL THEN
-                ['knowledge:' || {_safe("k.project_name")} || '_' || {_safe("repo")}] END) AS extends,
-            f.active_session,
-            coalesce(f.active_sessions, 0) AS active_sessions,
-            coalesce(f.total_sessions, 0) AS total_sessions,
-            coalesce(f.total_turns, 0) AS total_turns,
-            greatest(f.last_position, k.position) AS last_position
-        FROM folded f FULL JOIN {master_keys} k USING ({first}repo)"""
 
 
 # Of a `session` event, with the operation of the one `before`: whether the session is opened.

@@ -28,6 +28,7 @@ import duckdb
 from eventlog.projections import definitions as d
 from eventlog.projections import joins, lives
 from eventlog.projections.keyed import Keys, led, whole
+from eventlog.projections.master import master_keys, master_rows, sessions_master
 
 # What must be made for each projection.
 _NEEDS = {
@@ -75,11 +76,11 @@ def fold(
         con.execute(f"CREATE TABLE work.used AS {d.token_sums(counted, keys)}")
         con.execute("DROP TABLE work.rows")
     if "sessions_master" in missing:
-        masters = d.master_keys(f"({d.master_rows(events, keys)})", keys)
+        masters = master_keys(f"({master_rows(events, keys)})", keys)
         beside = [f"CREATE TABLE {schema}.master_keys AS {masters}", *beside]
     fold_sessions(con, events, "work.used", schema, missing, keys, beside)
     if "sessions_master" in missing:
-        master = d.sessions_master(f"{schema}.sessions", f"{schema}.master_keys", keys)
+        master = sessions_master(f"{schema}.sessions", f"{schema}.master_keys", keys)
         con.execute(f"CREATE TABLE {schema}.sessions_master AS {master}")
 
 
@@ -136,7 +137,7 @@ def merge(
         folded["llm_calls"] = f"FROM {index}.beaten UNION ALL FROM work.beaten"
     if "sessions_master" in made:
         con.execute(f"CREATE OR REPLACE VIEW work.master_keys AS {_merged_keys(index, fresh, keys)}")
-        master = d.sessions_master(folded["sessions"], "work.master_keys", keys)
+        master = sessions_master(folded["sessions"], "work.master_keys", keys)
         folded["sessions_master"] = f"({master})"
     return folded
 
@@ -195,7 +196,7 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
         con.execute(f"INSERT INTO {index}.{projection} SELECT * FROM work.{projection}")
     con.execute(f"CREATE TABLE work.master_keys AS {_merged_keys(index, fresh, keys)}")
     con.execute(f"CREATE OR REPLACE TABLE {index}.master_keys AS FROM work.master_keys")
-    master = d.sessions_master(f"{index}.sessions", f"{index}.master_keys", keys)
+    master = sessions_master(f"{index}.sessions", f"{index}.master_keys", keys)
     con.execute(f"CREATE OR REPLACE TABLE {index}.sessions_master AS {master}")
 
 
@@ -326,8 +327,8 @@ def _beside(con: duckdb.DuckDBPyConnection, statements: "Sequence[str]") -> Iter
 
 
 def _merged_keys(index: str, fresh: str, keys: Keys) -> str:
-    rows = d.master_rows(fresh, keys)
-    return d.master_keys(f"(SELECT * FROM {index}.master_keys UNION ALL {rows})", keys)
+    rows = master_rows(fresh, keys)
+    return master_keys(f"(SELECT * FROM {index}.master_keys UNION ALL {rows})", keys)
 
 
 def _first_value(con: duckdb.DuckDBPyConnection, sql: str) -> "int | None":

@@ -31,6 +31,7 @@ from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
+from eventlog.projections.master import master_keys, master_rows, sessions_master
 
 FORMAT = 2  # raised by hand when the tables or the way they are updated change, not their SQL
 GENERATIONS_KEPT = 2
@@ -111,9 +112,9 @@ def code8() -> str:
         d.token_sums("c"),
         d.turns("p", "t", "u"),
         d.sessions("p", "t", "u", "a"),
-        d.master_rows("e"),
-        d.master_keys("r"),
-        d.sessions_master("s", "k"),
+        master_rows("e"),
+        master_keys("r"),
+        sessions_master("s", "k"),
         _EVENT_IDS,
     ]
     return blake3("\0".join(texts).encode()).hexdigest(4)

@@ -16,6 +16,7 @@ import duckdb
 from eventlog.base.types import COLUMNS
 from eventlog.projections import definitions as d
 from eventlog.projections import fold
+from eventlog.projections.master import master_keys, master_rows, sessions_master
 from eventlog.projections.source import ANCHOR_OF_TABLE, SQL_TYPE_OF
 
 # More events are worth a plan of their own: each is copied as a value, several times.
@@ -109,8 +110,8 @@ def statement() -> str:
         "parts": d.event_rows("given"),
         "turns": d.turns("parts", "lifecycle", "used"),
         "sessions": d.sessions("parts", "lifecycle", "used", "turns"),
-        "master_keys": d.master_keys(f"({d.master_rows('given')})"),
-        "sessions_master": d.sessions_master("sessions", "master_keys"),
+        "master_keys": master_keys(f"({master_rows('given')})"),
+        "sessions_master": sessions_master("sessions", "master_keys"),
     }
     lists = ", ".join(f"(SELECT list(one) FROM {name} AS one) AS {name}" for name in _MADE)
     return (

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, lives, source
+from eventlog.projections.master import master_keys, master_rows, sessions_master
 from tests.conftest import examples
 from tests.projections.logs import event, events
 from tests.projections.test_fold import a_log
@@ -34,9 +35,9 @@ def texts(keys: tuple[str, ...]) -> dict[str, str]:
         "token_sums": d.token_sums("c", keys),
         "turns": d.turns("p", "t", "u", keys),
         "sessions": d.sessions("p", "t", "u", "a", keys),
-        "master_rows": d.master_rows("e", keys),
-        "master_keys": d.master_keys("r", keys),
-        "sessions_master": d.sessions_master("s", "k", keys),
+        "master_rows": master_rows("e", keys),
+        "master_keys": master_keys("r", keys),
+        "sessions_master": sessions_master("s", "k", keys),
         "master": lives.master("m", "s", 1.5, keys),
     }
 

@@ -17,6 +17,7 @@ from eventlog.lake.place import Place, open_place
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
 from eventlog.projections.index import first_line
+from eventlog.projections.master import master_keys, master_rows, sessions_master
 
 if TYPE_CHECKING:
     import duckdb
@@ -84,9 +85,9 @@ def _made(
         _fold_sessions(con, part, events, _files(place, part, "llm_calls", directory))
         rows = {"turns": "FROM turns", "sessions": "FROM sessions"}
     else:
-        con.execute(f"CREATE TABLE master_keys AS {d.master_keys(f'({d.master_rows(events, KEYS)})', KEYS)}")
+        con.execute(f"CREATE TABLE master_keys AS {master_keys(f'({master_rows(events, KEYS)})', KEYS)}")
         sessions = f"(SELECT * FROM {_files(place, part, 'sessions', directory)})"
-        rows = {"sessions_master": d.sessions_master(sessions, "master_keys", KEYS)}
+        rows = {"sessions_master": sessions_master(sessions, "master_keys", KEYS)}
         keys = con.sql("FROM master_keys ORDER BY repo").to_arrow_table().to_pylist()
     named = f"{part.number}/{part.count}" if part.kind == SESSIONS else ""
     targets = [writing.Target(part.work.store_id, part.work.end, part.work.number, keys, named)]

@@ -17,6 +17,7 @@ from blake3 import blake3
 
 from eventlog.projections import definitions as d
 from eventlog.projections import index
+from eventlog.projections.master import master_keys, master_rows, sessions_master
 
 FORMAT = "1"  # raised by hand when files change in what neither their columns nor the fold's texts show
 
@@ -133,9 +134,9 @@ def _code() -> str:
         d.token_sums("c", keys),
         d.turns("p", "t", "u", keys),
         d.sessions("p", "t", "u", "a", keys),
-        d.master_rows("e", keys),
-        d.master_keys("r", keys),
-        d.sessions_master("s", "k", keys),
+        master_rows("e", keys),
+        master_keys("r", keys),
+        sessions_master("s", "k", keys),
         repr(KEYS),
         *(str(schema_of(table)) for table in TABLES),
     ]
